@@ -1,0 +1,21 @@
+"""What every test may ask for: where the models are, and fixtures that open them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "models"
+# Real models of many exporters. They are too big to be kept here; without them the tests that want them are skipped.
+CORPUS = Path(os.environ.get("BNFOLD_CORPUS", ROOT.parent / "shared" / "corpus"))
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real models, holding an INDEX.tsv; skips where there is none."""
+    if not (CORPUS / "INDEX.tsv").is_file():
+        pytest.skip("no corpus of real models; set BNFOLD_CORPUS to have it tested")
+    return CORPUS
