@@ -1,0 +1,11 @@
+"""What a BatchNormalization or InstanceNormalization of any version *means*, as one frozen record.
+
+This room reads and decides; it never edits a graph. What had to be decided rather than read is in the record's
+``repairs``, so that no choice stays silent.
+"""
+
+from bnfold.semantics.batchnorm import BatchNorm, Form
+from bnfold.semantics.instancenorm import InstanceNorm
+from bnfold.semantics.policy import Policy, Repair, Unreadable
+
+__all__ = ["BatchNorm", "Form", "InstanceNorm", "Policy", "Repair", "Unreadable"]

@@ -1,0 +1,159 @@
+"""Any BatchNormalization, versions 1, 6, 7, 9, 14 and 15, in one normal form.
+
+Inference: ``y = (x − mean)/sqrt(var + epsilon)·scale + bias``. Training: the same with the batch's own mean and
+population variance, and ``running = input·momentum + current·(1 − momentum)``. How a node says which of the two it is
+changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`bnfold.semantics.mode` reads that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnfold.semantics.layout import is_per_activation
+from bnfold.semantics.mode import STATISTICS, Mode, read_mode
+from bnfold.semantics.policy import Policy, Repair, Unreadable, literal
+
+if TYPE_CHECKING:
+    from bnfold import ir
+
+VERSIONS = (1, 6, 7, 9, 14, 15)
+DEFAULT_EPSILON = float(np.float32(1e-5))
+DEFAULT_MOMENTUM = float(np.float32(0.9))
+
+Parameters = tuple["ir.Value", "ir.Value", "ir.Value", "ir.Value", "ir.Value"]
+Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | None", "ir.Value | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers."""
+
+    version: int
+    mode: Mode
+    per_activation: bool
+    outputs: Outputs
+    repairs: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    """One BatchNormalization.
+
+    Attributes:
+        x: (N, C, D1..Dn), or (N,) with C = 1.
+        scale: C elements, or C·D1·…·Dn if ``per_activation``; of any shape, in row-major order, and likewise ``bias``,
+            ``mean`` and ``var``.
+        epsilon: The float32 attribute, widened.
+        per_activation: ``spatial=0``: statistics for every element of ``x[0]``, not for every channel.
+        outputs: y, running mean, running variance, saved mean, saved variance; None where the node does not name it
+            or, in inference mode, cannot mean it.
+    """
+
+    node: ir.Node
+    version: int
+    x: ir.Value
+    scale: ir.Value
+    bias: ir.Value
+    mean: ir.Value
+    var: ir.Value
+    epsilon: float
+    momentum: float
+    mode: Mode
+    per_activation: bool
+    outputs: Outputs
+    repairs: tuple[Repair, ...]
+
+
+def read(node: ir.Node, policy: Policy) -> BatchNorm:
+    """Normal form of ``node`` under ``policy``.
+
+    Raises:
+        Unreadable: No version of the operator allows this form, the policy forbids to guess, or a needed attribute is
+            a parameter of the enclosing function.
+    """
+    form = read_form(node, policy)
+    x, scale, bias, mean, var = parameters(node)
+    epsilon, momentum = literal(node, "epsilon"), literal(node, "momentum")
+    return BatchNorm(
+        node=node,
+        version=form.version,
+        x=x,
+        scale=scale,
+        bias=bias,
+        mean=mean,
+        var=var,
+        epsilon=DEFAULT_EPSILON if epsilon is None else float(epsilon),
+        momentum=DEFAULT_MOMENTUM if momentum is None else float(momentum),
+        mode=form.mode,
+        per_activation=form.per_activation,
+        outputs=form.outputs,
+        repairs=form.repairs,
+    )
+
+
+def read_form(node: ir.Node, policy: Policy) -> Form:
+    """Mode, layout and outputs of ``node``; epsilon and momentum may be a function's parameters.
+
+    Raises:
+        Unreadable: As :func:`read`, but for epsilon and momentum.
+    """
+    version = version_of(node)
+    inputs = parameters(node)
+    repairs = _misplaced(node, version)
+    mode = read_mode(node, version, policy, repairs)
+    per_activation = is_per_activation(node, inputs, repairs)
+    return Form(version, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
+
+
+def version_of(node: ir.Node) -> int:
+    """Version of BatchNormalization that the opset of the graph or function around ``node`` selects."""
+    opset = node.graph.opset("")
+    return max((version for version in VERSIONS if version <= opset), default=1)
+
+
+def parameters(node: ir.Node) -> Parameters:
+    """The five inputs x, scale, bias, mean, var.
+
+    Raises:
+        Unreadable: One of them is missing, or there are more (withdrawn drafts of opset 12 had a sixth).
+    """
+    inputs = [value for value in node.inputs if value is not None]
+    if len(inputs) != 5 or len(node.inputs) != 5:
+        raise Unreadable(node, f"has {len(inputs)} inputs, needs 5 (X, scale, B, mean, var)")
+    return inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]
+
+
+def _misplaced(node: ir.Node, version: int) -> list[Repair]:
+    """A repair for each attribute of another version: it is honoured by meaning."""
+    legal = {
+        1: {"is_test", "spatial", "consumed_inputs"},
+        6: {"is_test", "spatial"},
+        7: {"spatial"},
+        9: set(),
+    }.get(version, {"training_mode"})
+    known = {"is_test", "spatial", "consumed_inputs", "training_mode"}
+    return [
+        Repair(
+            "misplaced-attribute",
+            node.label,
+            f"BatchNormalization-{version} has no attribute {name}: read by its meaning at other versions",
+        )
+        for name in sorted((known - legal) & set(node.attrs))
+    ]
+
+
+def _outputs(node: ir.Node, mode: Mode, repairs: list[Repair]) -> Outputs:
+    named = [*node.outputs, *[None] * 5][:5]
+    y = named[0]
+    if y is None:
+        raise Unreadable(node, "does not name its first output")
+    if mode == "training":
+        return y, named[1], named[2], named[3], named[4]
+    dropped = [name for name, value in zip(STATISTICS, named[1:], strict=True) if value is not None]
+    if dropped:
+        text = f"in inference mode there is no {', '.join(dropped)}: unread outputs dropped"
+        repairs.append(Repair("dropped-outputs", node.label, text))
+    return y, None, None, None, None

@@ -1,0 +1,91 @@
+"""Any InstanceNormalization, versions 1, 6 and 22, in one normal form.
+
+``y = (x − m)/sqrt(v + epsilon)·scale + bias`` with m and v over all axes but 0 and 1, at every version; version 1
+differs by an attribute without meaning, version 22 by one more type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnfold.semantics.policy import Repair, Unreadable, literal
+
+if TYPE_CHECKING:
+    from bnfold import ir
+
+VERSIONS = (1, 6, 22)
+DEFAULT_EPSILON = float(np.float32(1e-5))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceNorm:
+    """One InstanceNormalization.
+
+    Attributes:
+        x: (N, C, D1..Dn).
+        scale: (C,).
+        bias: (C,).
+        epsilon: The float32 attribute, widened.
+    """
+
+    node: ir.Node
+    version: int
+    x: ir.Value
+    scale: ir.Value
+    bias: ir.Value
+    epsilon: float
+    output: ir.Value
+    repairs: tuple[Repair, ...]
+
+
+def read(node: ir.Node) -> InstanceNorm:
+    """Normal form of ``node``.
+
+    Raises:
+        Unreadable: Not three inputs and one output, or epsilon is a function's parameter.
+    """
+    x, scale, bias, output = slots(node)
+    epsilon = literal(node, "epsilon")
+    return InstanceNorm(
+        node=node,
+        version=version_of(node),
+        x=x,
+        scale=scale,
+        bias=bias,
+        epsilon=DEFAULT_EPSILON if epsilon is None else float(epsilon),
+        output=output,
+        repairs=strays(node),
+    )
+
+
+def version_of(node: ir.Node) -> int:
+    """Version of InstanceNormalization that the opset of the graph or function around ``node`` selects."""
+    opset = node.graph.opset("")
+    return max((version for version in VERSIONS if version <= opset), default=1)
+
+
+def slots(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+    """The three inputs and the output.
+
+    Raises:
+        Unreadable: There are others, or one of them is missing.
+    """
+    inputs = [value for value in node.inputs if value is not None]
+    outputs = [value for value in node.outputs if value is not None]
+    if len(inputs) != 3 or len(node.inputs) != 3:
+        raise Unreadable(node, f"has {len(inputs)} inputs, needs 3 (input, scale, B)")
+    if len(outputs) != 1:
+        raise Unreadable(node, f"names {len(outputs)} outputs, needs 1")
+    return inputs[0], inputs[1], inputs[2], outputs[0]
+
+
+def strays(node: ir.Node) -> tuple[Repair, ...]:
+    """A repair for each attribute that never belonged to the operator: converters copied BatchNormalization's."""
+    legal = {"epsilon", "consumed_inputs"} if version_of(node) == 1 else {"epsilon"}
+    return tuple(
+        Repair("stray-attribute", node.label, f"InstanceNormalization has no attribute {name}: it carries no meaning")
+        for name in sorted(set(node.attrs) - legal)
+    )

@@ -1,0 +1,87 @@
+"""``spatial=0``: parameters for every activation, or the exporter bug that wrote it over per-channel ones.
+
+MXNet wrote ``spatial=0`` with C parameters over images (onnx/models#156), so the attribute alone decides nothing: the
+number of elements does.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from bnfold.semantics.policy import Repair, Unreadable, flag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bnfold import ir
+
+Shape = tuple[int | str | None, ...]
+
+
+def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[Repair]) -> bool:
+    """Whether the statistics of ``node`` belong to single activations rather than to channels.
+
+    ``inputs`` are x, scale, bias, mean and var. False also where both readings coincide (all inner dims 1).
+
+    Raises:
+        Unreadable: ``spatial=0`` and the parameters' element count fits neither reading, or cannot be known.
+    """
+    if flag(node, "spatial") is not False:
+        return False
+    x, parameters = inputs[0], inputs[1:]
+    if x.shape is not None and len(x.shape) <= 2:
+        return False
+    if x.shape is None or not isinstance(x.shape[1], int):
+        return _by_parameters_alone(node, parameters)
+    count = _element_count(node, parameters)
+    channels, inner = x.shape[1], x.shape[2:]
+    if count != channels:
+        _check_fit(node, count, (channels, *inner))
+        return True
+    if any(dim != 1 for dim in inner):
+        text = f"spatial=0 with {count} parameters, one for each channel: read as spatial=1 (onnx/models#156)"
+        repairs.append(Repair("nonspatial-channel-parameters", node.label, text))
+    return False
+
+
+def _element_count(node: ir.Node, parameters: Sequence[ir.Value]) -> int:
+    counts = {_numel(value) for value in parameters}
+    if None in counts:
+        raise Unreadable(node, "spatial=0 with parameters of unknown size: per channel or per activation?")
+    if len(counts) != 1:
+        raise Unreadable(node, f"spatial=0 with parameters of different sizes: {sorted(map(str, counts))}")
+    count = counts.pop()
+    if count is None:  # ruled out above; said again for the type checker
+        raise Unreadable(node, "spatial=0 with parameters of unknown size")
+    return count
+
+
+def _by_parameters_alone(node: ir.Node, parameters: Sequence[ir.Value]) -> bool:
+    """The channels of x are unknown: only parameters that themselves have several axes still say what they are."""
+    dims = _dims(parameters[0])
+    if dims is None or len(dims) < 2:
+        raise Unreadable(node, "spatial=0 over an input of unknown shape: per channel or per activation?")
+    return any(dim != 1 for dim in dims[1:])
+
+
+def _check_fit(node: ir.Node, count: int, activations: Shape) -> None:
+    """Raise unless ``count`` can be the product of ``activations``."""
+    known = prod(dim for dim in activations if isinstance(dim, int))
+    symbolic = any(not isinstance(dim, int) for dim in activations)
+    if (known > 0 and count % known == 0) if symbolic else count == known:
+        return
+    shape = ", ".join("?" if dim is None else str(dim) for dim in activations)
+    raise Unreadable(node, f"spatial=0 with {count} parameters fits neither channels nor activations of (N, {shape})")
+
+
+def _dims(value: ir.Value) -> Shape | None:
+    return tuple(value.tensor.dims) if value.tensor is not None else value.shape
+
+
+def _numel(value: ir.Value) -> int | None:
+    dims = _dims(value)
+    if dims is None:
+        return None
+    known = [dim for dim in dims if isinstance(dim, int)]
+    return prod(known) if len(known) == len(dims) else None
