@@ -1,0 +1,1 @@
+"""bnfold: upgrade, fold, decompose and verify BatchNormalization in ONNX models."""

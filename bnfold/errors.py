@@ -1,0 +1,53 @@
+"""Everything bnfold raises on purpose; any other exception is a bug of ours and may crash.
+
+BnfoldError                  one line for the user; carries the exit code of the command line
+├── BadInput                 a file or an argument that cannot be used at all
+│   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
+│   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
+├── Unsupported              a legal model that bnfold cannot process as asked
+│   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
+├── OutputError              the result cannot be written where it should go
+└── VerificationFailed       the rewritten model does not compute what the original did
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class BnfoldError(Exception):
+    """Base of all errors meant for the user: ``str(error)`` is one clear line."""
+
+    exit_code = 1
+
+
+class BadInput(BnfoldError):
+    """A file or argument that cannot be used."""
+
+
+class MalformedModel(BadInput):
+    """The bytes are not an ONNX model, or a length in them points outside what encloses it."""
+
+
+class ExternalDataError(BadInput):
+    """A tensor's external data cannot be read safely."""
+
+
+class Unsupported(BnfoldError):
+    """The model is legal, but bnfold cannot do what was asked of it."""
+
+
+class UpgradeBlocked(Unsupported):
+    """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them."""
+
+    def __init__(self, message: str, blockers: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.blockers = tuple(blockers)
+
+
+class OutputError(BnfoldError):
+    """The output cannot be written; whatever stood there before is untouched."""
+
+
+class VerificationFailed(BnfoldError):
+    """The rewritten model does not compute what the original did; nothing was written."""

@@ -1,0 +1,29 @@
+"""The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
+
+from bnfold.ir.constants import constant
+from bnfold.ir.cut import Cut
+from bnfold.ir.graph import Graph
+from bnfold.ir.load import load
+from bnfold.ir.model import Model
+from bnfold.ir.node import Node
+from bnfold.ir.save import Staged, save, stage
+from bnfold.ir.tensor import Exact, Inline, Scaled, Stored, Tensor
+from bnfold.ir.value import Value
+
+__all__ = [
+    "Cut",
+    "Exact",
+    "Graph",
+    "Inline",
+    "Model",
+    "Node",
+    "Scaled",
+    "Staged",
+    "Stored",
+    "Tensor",
+    "Value",
+    "constant",
+    "load",
+    "save",
+    "stage",
+]

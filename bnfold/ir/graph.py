@@ -1,0 +1,199 @@
+"""A graph, a subgraph or a function body: its values and nodes, and the edits rewrites make.
+
+Edits are cheap and local; the protobuf message is brought in line once, by `Model.sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from bnfold.errors import MalformedModel
+from bnfold.ir.node import Node
+from bnfold.ir.tensor import Tensor
+from bnfold.ir.value import Value
+
+if TYPE_CHECKING:
+    from bnfold.ir.model import Model
+
+
+class Graph:
+    """``values`` holds this scope only; `lookup` also finds what a subgraph captures from outside."""
+
+    def __init__(self, model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> None:
+        self.model = model
+        self.proto = proto
+        self.parent = parent
+        self.path = path
+        self.values: dict[str, Value] = {}
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.types: dict[str, onnx.TypeProto] = {}
+        self.touched_tensors: dict[str, Value] = {}
+        self.dropped_names: set[str] = set()
+        self.order_changed = False
+        self._nodes: list[Node] = []
+        self._inserted: dict[Node | None, list[Node]] = {}
+        self._stale = False
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.proto, onnx.FunctionProto)
+
+    def opset(self, domain: str = "") -> int:
+        """The version of ``domain`` that the nodes here are written in; a function has its own imports."""
+        if isinstance(self.proto, onnx.FunctionProto):
+            return opset_of(self.proto.opset_import, domain)
+        return self.parent.graph.opset(domain) if self.parent else opset_of(self.model.proto.opset_import, domain)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes in order. Editing while iterating is safe: an edit makes the next access build a new list."""
+        if self._stale:
+            self._rebuild()
+        return self._nodes
+
+    def _rebuild(self) -> None:
+        nodes: list[Node] = []
+        for node in [*self._nodes, None]:
+            nodes.extend(new for new in self._inserted.get(node, ()) if not new.removed)
+            if node is not None and not node.removed:
+                nodes.append(node)
+        for node in nodes:
+            node.anchor, node.pending = None, False
+        self._nodes, self._inserted, self._stale = nodes, {}, False
+
+    def lookup(self, name: str) -> Value:
+        """The value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
+        graph: Graph | None = self
+        while graph is not None:
+            if name in graph.values:
+                return graph.values[name]
+            graph = graph.parent.graph if graph.parent else None
+        return self.define(name)
+
+    def define(self, name: str) -> Value:
+        """A new value of this scope."""
+        value = self.values[name] = Value(self, name)
+        self.model.names.add(name)
+        return value
+
+    def fresh(self, hint: str) -> Value:
+        """A new value with a name that nothing in the model has."""
+        return self.define(self.model.fresh_name(hint))
+
+    # -- edits
+
+    def insert(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value | str | None],
+        *,
+        before: Node | None,
+        name: str = "",
+        domain: str = "",
+        **attrs: Any,
+    ) -> Node:
+        """A new node in front of ``before`` (None: at the end); a string output is a hint for a fresh value."""
+        proto = self.proto.node.add()
+        proto.op_type, proto.domain, proto.name = op_type, domain, name
+        node = Node(self, proto)
+        for index, value in enumerate(inputs):
+            node.set_input(index, value)
+        for index, output in enumerate(outputs):
+            node.set_output(index, self.fresh(output) if isinstance(output, str) else output)
+        for key, attribute in attrs.items():
+            node.set_attr(key, attribute)
+        self._place(node, before)
+        return node
+
+    def _place(self, node: Node, before: Node | None) -> None:
+        if before is not None and before.pending:
+            siblings = self._inserted[before.anchor]
+            siblings.insert(siblings.index(before), node)
+            node.anchor = before.anchor
+        else:
+            self._inserted.setdefault(before, []).append(node)
+            node.anchor = before
+        node.pending = True
+        self._stale = self.order_changed = True
+
+    def remove(self, node: Node) -> None:
+        """Drop a node; what it made must have no readers left (a value already taken over by another node is fine)."""
+        for index in range(len(node.inputs)):
+            node.set_input(index, None)
+        for subgraphs in node.subgraphs.values():
+            for subgraph in subgraphs:
+                for inner in subgraph.nodes:
+                    subgraph.remove(inner)
+        for value in node.outputs:
+            if value is not None and value.producer is node:
+                value.producer = None
+                self.orphan(value)
+        node.removed = True
+        self._stale = self.order_changed = True
+
+    def orphan(self, value: Value) -> None:
+        """Note that a value lost its producer, so that its type annotation goes too."""
+        self.dropped_names.add(value.name)
+        if self.values.get(value.name) is value:
+            del self.values[value.name]
+
+    def adopt(self, value: Value) -> None:
+        """Take a value (back) into this scope."""
+        self.dropped_names.discard(value.name)
+        self.values[value.name] = value
+
+    def add_constant(self, hint: str, content: Tensor | np.ndarray[Any, Any]) -> Value:
+        """A new initializer under a fresh name, or a Constant node at the head of a function body."""
+        tensor = content if isinstance(content, Tensor) else self.model.tensor(onnx.numpy_helper.from_array(content))
+        value = self.fresh(hint)
+        if isinstance(self.proto, onnx.FunctionProto):
+            nodes = self.nodes
+            node = self.insert("Constant", (), (value,), before=nodes[0] if nodes else None)
+            node.set_attr("value", onnx.TensorProto(data_type=tensor.dtype, dims=tensor.dims))
+            value.tensor = tensor
+            return value
+        value.tensor_proto = self.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims)
+        value.tensor = tensor
+        return value
+
+    def remove_initializer(self, value: Value) -> None:
+        """Drop an initializer that nobody reads; one that is an input as well stays an input."""
+        value.tensor_proto = None
+        self.touched_tensors.pop(value.name, None)
+        if not value.is_input:
+            self.orphan(value)
+
+    def subgraphs(self) -> Iterator[Graph]:
+        """This graph and every graph nested in it."""
+        stack = [self]
+        while stack:
+            graph = stack.pop()
+            yield graph
+            for node in graph.nodes:
+                for children in node.subgraphs.values():
+                    stack.extend(children)
+
+
+def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
+    """The highest version imported for ``domain``; a model that imports nothing is of opset 1, 0 means not imported."""
+    wanted = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+    versions = [entry.version for entry in imports if entry.domain in wanted]
+    if versions:
+        return max(versions)
+    return 1 if domain in ("", "ai.onnx") else 0
+
+
+def define_once(graph: Graph, name: str) -> Value:
+    """A value that a node makes; a second maker of the same name would make every read of it ambiguous."""
+    value = graph.values.get(name)
+    if value is None:
+        return graph.define(name)
+    if value.producer is not None or value.is_input or value.is_initializer:
+        raise MalformedModel(f"the value {name!r} is made twice in graph {graph.path or graph.proto.name!r}")
+    return value

@@ -1,0 +1,221 @@
+"""A model without its weights: the protobuf skeleton, an index over it, and the payloads that stay outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from bnfold.errors import Unsupported
+from bnfold.ir.graph import Graph, opset_of
+from bnfold.ir.node import Node
+from bnfold.ir.source import Source
+from bnfold.ir.tensor import Inline, Scaled, Stored, Tensor, make_proto
+from bnfold.ir.value import Value
+
+THRESHOLD = 4096
+"""Payloads of at least this many bytes never enter protobuf."""
+
+_NONCE_LENGTH, _INDEX_LENGTH = 16, 8
+TOKEN_LENGTH = _NONCE_LENGTH + _INDEX_LENGTH
+
+
+class Payloads:
+    """The tensors that are not in the skeleton, by the token that stands for each of them."""
+
+    def __init__(self) -> None:
+        self.nonce = os.urandom(_NONCE_LENGTH)
+        self._tensors: list[Tensor] = []
+
+    def add(self, tensor: Tensor) -> bytes:
+        """A token for the tensor: the nonce, which no file can contain on purpose, and an index."""
+        self._tensors.append(tensor)
+        return self.nonce + (len(self._tensors) - 1).to_bytes(_INDEX_LENGTH, "little")
+
+    def get(self, token: bytes) -> Tensor | None:
+        """The tensor a token stands for; None for bytes that are no token."""
+        if len(token) != TOKEN_LENGTH or not token.startswith(self.nonce):
+            return None
+        return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
+
+    def held(self, token: bytes) -> Tensor:
+        """The tensor of a token that is known to be one."""
+        return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
+
+    def sources(self) -> set[Source]:
+        """The files that hold payloads."""
+        bases = (tensor.base if isinstance(tensor, Scaled) else tensor for tensor in self._tensors)
+        return {tensor.span.source for tensor in bases if isinstance(tensor, Stored)}
+
+
+class Model:
+    """See the module's text. ``proto`` is in step with the edits after `sync`."""
+
+    def __init__(self, proto: onnx.ModelProto, payloads: Payloads, path: Path | None = None) -> None:
+        self.proto = proto
+        self.payloads = payloads
+        self.path = path
+        self.has_external_data = False
+        self.freeze_overridable = False
+        self.names: set[str] = set()
+        self.graph = self.functions = None  # type: ignore[assignment]
+        self.reindex()
+
+    graph: Graph
+    functions: list[Graph]
+
+    def reindex(self) -> None:
+        """Build the index anew from the skeleton, after something else has edited it."""
+        from bnfold.ir.index import index_graph
+
+        self.names = set()
+        self.graph = index_graph(self, self.proto.graph, None, "")
+        self.functions = [
+            index_graph(self, function, None, f"{function.domain}::{function.name}") for function in self.proto.functions
+        ]
+
+    @property
+    def label(self) -> str:
+        """What to call the model in a message."""
+        return str(self.path) if self.path else "the model"
+
+    def opset(self, domain: str = "") -> int:
+        """The version of ``domain`` that the main graph is written in."""
+        return opset_of(self.proto.opset_import, domain)
+
+    def graphs(self) -> Iterator[Graph]:
+        """Every graph: main, functions, and all that are nested in them."""
+        for graph in (self.graph, *self.functions):
+            yield from graph.subgraphs()
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node of every graph."""
+        for graph in self.graphs():
+            yield from graph.nodes
+
+    def fresh_name(self, hint: str) -> str:
+        """``hint``, or the hint with the first number that makes it a name nothing has."""
+        name, count = hint, 0
+        while name in self.names:
+            count += 1
+            name = f"{hint}_{count}"
+        self.names.add(name)
+        return name
+
+    def tensor(self, proto: onnx.TensorProto) -> Tensor:
+        """The tensor that a TensorProto of the skeleton stands for."""
+        if proto.data_location == onnx.TensorProto.EXTERNAL:
+            raise Unsupported(f"tensor {proto.name!r} has external data, but where its files are is not known")
+        if proto.HasField("raw_data"):
+            held = self.payloads.get(proto.raw_data)
+            if held is not None:
+                return held
+        return Inline(proto)
+
+    def is_constant_initializer(self, value: Value) -> bool:
+        """Whether the stored tensor is the value in every run.
+
+        Before IR version 4 every initializer is listed as an input and is a constant all the same; from 4 on such an
+        input is a default that a caller may override, unless `freeze_overridable` says that nobody does.
+        """
+        if value.tensor_proto is None:
+            return False
+        return not value.is_input or self.proto.ir_version < 4 or self.freeze_overridable
+
+    def external_files(self) -> list[Path]:
+        """The external data files that payloads lie in."""
+        own = self.path.resolve() if self.path else None
+        return sorted({source.path for source in self.payloads.sources() if source.path and source.path.resolve() != own})
+
+    def check_sources(self) -> None:
+        """Raise BadInput if a file that payloads lie in was changed since it was indexed."""
+        for source in self.payloads.sources():
+            source.check_unchanged()
+
+    def sync(self) -> None:
+        """Bring the skeleton in line with the edits: node order, tensors, dropped values."""
+        for graph in list(self.graphs()):
+            _write_tensors(self, graph)
+            if graph.order_changed:
+                _write_order(graph)
+            if graph.dropped_names:
+                _write_drops(graph)
+
+    def infer_shapes(self) -> None:
+        """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.
+
+        Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown.
+        """
+        from bnfold.ir.shapes import infer
+
+        infer(self)
+
+    def clone(self) -> Model:
+        """An independent copy that shares the payloads."""
+        self.sync()
+        proto = onnx.ModelProto()
+        proto.CopyFrom(self.proto)
+        copy = Model(proto, self.payloads, self.path)
+        copy.has_external_data = self.has_external_data
+        copy.freeze_overridable = self.freeze_overridable
+        return copy
+
+
+def _write_tensors(model: Model, graph: Graph) -> None:
+    for value in graph.touched_tensors.values():
+        tensor, target = value.tensor, tensor_message(value)
+        if tensor is None or target is None:
+            continue
+        if tensor.nbytes < THRESHOLD:
+            written = make_proto(value.name, tensor)
+            written.doc_string = target.doc_string
+            target.CopyFrom(written)
+            continue
+        doc_string = target.doc_string
+        target.Clear()
+        target.name, target.data_type, target.doc_string = value.name, tensor.dtype, doc_string
+        target.dims.extend(tensor.dims)
+        target.raw_data = model.payloads.add(tensor)
+        if isinstance(tensor, Stored):
+            tensor.name = value.name
+    graph.touched_tensors = {}
+
+
+def tensor_message(value: Value) -> onnx.TensorProto | None:
+    """Where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
+    if value.tensor_proto is not None:
+        return value.tensor_proto
+    node = value.producer
+    if node is None or not node.is_op("Constant"):
+        return None
+    return next((attribute.t for attribute in node.proto.attribute if attribute.name == "value"), None)
+
+
+def _write_order(graph: Graph) -> None:
+    order = {id(node.proto): position for position, node in enumerate(graph.nodes)}
+    messages = graph.proto.node
+    messages.sort(key=lambda message: order.get(id(message), len(order)))
+    del messages[len(order) :]
+    graph.order_changed = False
+
+
+def _write_drops(graph: Graph) -> None:
+    gone = graph.dropped_names
+    for field in ("initializer", "value_info"):
+        messages = getattr(graph.proto, field, None)
+        if messages is None:
+            continue
+        live = list(messages)  # holds the message objects, so that their ids stay theirs
+        kept = {id(message) for message in live if not _is_gone(graph, field, message.name, gone)}
+        if len(kept) < len(live):
+            messages.sort(key=lambda message: id(message) not in kept)
+            del messages[len(kept) :]
+    graph.dropped_names = set()
+
+
+def _is_gone(graph: Graph, field: str, name: str, gone: set[str]) -> bool:
+    if field == "value_info":
+        return name in gone
+    return name in gone and (name not in graph.values or graph.values[name].tensor_proto is None)

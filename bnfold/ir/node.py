@@ -1,0 +1,180 @@
+"""A node: its protobuf message and the values it reads and makes, kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from bnfold.errors import Unsupported
+
+if TYPE_CHECKING:
+    from bnfold.ir.graph import Graph
+    from bnfold.ir.value import Value
+
+AP = onnx.AttributeProto
+
+
+class Node:
+    """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
+
+    __slots__ = ("_op_type", "anchor", "domain", "graph", "inputs", "outputs", "pending", "proto", "removed", "subgraphs")
+
+    def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
+        self.graph = graph
+        self.proto = proto
+        self._op_type: str = proto.op_type
+        domain = proto.domain
+        self.domain: str = "" if domain == "ai.onnx" else domain
+        self.inputs: list[Value | None] = []
+        self.outputs: list[Value | None] = []
+        self.subgraphs: dict[str, list[Graph]] = {}
+        self.removed = False
+        self.anchor: Node | None = None  # while pending: the placed node it goes in front of
+        self.pending = False
+
+    def __repr__(self) -> str:
+        return f"Node({self.op_type}, {self.label!r})"
+
+    @property
+    def name(self) -> str:
+        """The node's name, often empty."""
+        return self.proto.name
+
+    @property
+    def label(self) -> str:
+        """What to call the node in a message: its name, or else the first value it makes."""
+        return self.proto.name or next((value.name for value in self.outputs if value), "") or f"<{self.op_type}>"
+
+    @property
+    def op_type(self) -> str:
+        return self._op_type
+
+    @op_type.setter
+    def op_type(self, op_type: str) -> None:
+        self._op_type = self.proto.op_type = op_type
+
+    def is_op(self, *op_types: str) -> bool:
+        """Whether this is one of the named operators of the default domain."""
+        return self._op_type in op_types and not self.domain
+
+    def input(self, index: int) -> Value | None:
+        """The input at ``index``; None when it is omitted in either way."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def output(self, index: int) -> Value | None:
+        """The output at ``index``; None when it is omitted in either way."""
+        return self.outputs[index] if index < len(self.outputs) else None
+
+    # -- attributes
+
+    @property
+    def attrs(self) -> dict[str, onnx.AttributeProto]:
+        """The attribute messages by name."""
+        return {attribute.name: attribute for attribute in self.proto.attribute}
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
+
+        Raises Unsupported for a reference to an attribute of the enclosing function: its value is not known here.
+        """
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                if attribute.ref_attr_name:
+                    raise Unsupported(
+                        f"node {self.label!r} ({self.op_type}): attribute {name!r} is a reference to the function's "
+                        f"attribute {attribute.ref_attr_name!r}, whose value depends on the caller"
+                    )
+                return attribute_value(attribute)
+        return default
+
+    def has_attr(self, name: str) -> bool:
+        return any(attribute.name == name for attribute in self.proto.attribute)
+
+    @property
+    def has_references(self) -> bool:
+        """Whether some attribute refers to an attribute of the enclosing function."""
+        return any(attribute.ref_attr_name for attribute in self.proto.attribute)
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set or replace an attribute; its type follows from the Python value."""
+        self.del_attr(name)
+        self.proto.attribute.append(onnx.helper.make_attribute(name, value))
+
+    def del_attr(self, name: str) -> None:
+        """Drop an attribute if it is there."""
+        for index, attribute in enumerate(self.proto.attribute):
+            if attribute.name == name:
+                del self.proto.attribute[index]
+                return
+
+    # -- edges
+
+    def set_input(self, index: int, value: Value | None) -> None:
+        """Read ``value`` at ``index``; the inputs grow as needed, omitted ones between are empty names."""
+        while len(self.inputs) <= index:
+            self.inputs.append(None)
+            self.proto.input.append("")
+        old = self.inputs[index]
+        if old is not None:
+            del old.uses[self, index]
+        self.inputs[index] = value
+        self.proto.input[index] = value.name if value else ""
+        if value is not None:
+            value.uses[self, index] = None
+
+    def set_inputs(self, values: Sequence[Value | None]) -> None:
+        """Replace all inputs."""
+        for index in range(len(self.inputs)):
+            self.set_input(index, None)
+        del self.inputs[len(values) :]
+        del self.proto.input[len(values) :]
+        for index, value in enumerate(values):
+            self.set_input(index, value)
+
+    def set_output(self, index: int, value: Value | None) -> None:
+        """Make ``value`` at ``index``; the value that stood there is left without a producer."""
+        while len(self.outputs) <= index:
+            self.outputs.append(None)
+            self.proto.output.append("")
+        old = self.outputs[index]
+        if old is not None and old.producer is self:
+            old.producer = None
+            self.graph.orphan(old)
+        self.outputs[index] = value
+        self.proto.output[index] = value.name if value else ""
+        if value is not None:
+            self.graph.adopt(value)
+            value.producer, value.slot = self, index
+
+    def trim_outputs(self, count: int) -> None:
+        """Keep only the first ``count`` outputs; the others must be unused."""
+        for index in range(count, len(self.outputs)):
+            self.set_output(index, None)
+        del self.outputs[count:]
+        del self.proto.output[count:]
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """The Python value of an attribute message; files of IR version 1 do not say the type, the field set tells it."""
+    kind = attribute.type or _kind_by_field(attribute)
+    if kind == AP.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if kind == AP.STRINGS:
+        return [text.decode("utf-8", "replace") for text in attribute.strings]
+    if kind in _SCALARS:
+        return getattr(attribute, _SCALARS[kind])
+    if kind in _LISTS:
+        return list(getattr(attribute, _LISTS[kind]))
+    return None
+
+
+_SCALARS: dict[int, str] = {AP.FLOAT: "f", AP.INT: "i", AP.TENSOR: "t", AP.GRAPH: "g", AP.SPARSE_TENSOR: "sparse_tensor", AP.TYPE_PROTO: "tp"}
+_LISTS: dict[int, str] = {AP.FLOATS: "floats", AP.INTS: "ints", AP.TENSORS: "tensors", AP.GRAPHS: "graphs", AP.SPARSE_TENSORS: "sparse_tensors", AP.TYPE_PROTOS: "type_protos"}
+_BY_FIELD = {"f": AP.FLOAT, "i": AP.INT, "s": AP.STRING, "t": AP.TENSOR, "g": AP.GRAPH, "strings": AP.STRINGS, **{field: kind for kind, field in _LISTS.items()}}
+
+
+def _kind_by_field(attribute: onnx.AttributeProto) -> int:
+    present = {descriptor.name for descriptor, _ in attribute.ListFields()}
+    return next((kind for field, kind in _BY_FIELD.items() if field in present), AP.INT)

@@ -1,0 +1,52 @@
+"""Types of values, from onnx's shape inference over the weight-free skeleton."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from bnfold.ir.model import Model
+
+
+def infer(model: Model) -> None:
+    """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
+    model.sync()
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model.proto, check_type=False, strict_mode=False, data_prop=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+        return  # onnx gives up on models that run all the same; what is not known stays unknown
+    _learn(model.graph, inferred.graph)
+
+
+def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:
+    stack = [(graph, inferred)]
+    while stack:
+        target, source = stack.pop()
+        for infos in (source.value_info, source.output):
+            for info in infos:
+                known = target.types.get(info.name)
+                if info.HasField("type") and (known is None or _says_less(known, info.type)):
+                    target.types[info.name] = info.type
+        for node, message in zip(target.nodes, source.node, strict=True):
+            for name, children in node.subgraphs.items():
+                attribute = next(attribute for attribute in message.attribute if attribute.name == name)
+                protos = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+                stack.extend(zip(children, protos, strict=True))
+
+
+def _says_less(known: onnx.TypeProto, inferred: onnx.TypeProto) -> bool:
+    """Whether the inferred tensor type has dims that the known one leaves open."""
+    if not inferred.HasField("tensor_type") or not inferred.tensor_type.HasField("shape"):
+        return False
+    if not known.HasField("tensor_type"):
+        return known.WhichOneof("value") is None
+    if not known.tensor_type.HasField("shape"):
+        return True
+    mine, theirs = known.tensor_type.shape.dim, inferred.tensor_type.shape.dim
+    return len(mine) == len(theirs) and any(
+        there.HasField("dim_value") and not here.HasField("dim_value") for here, there in zip(mine, theirs, strict=True)
+    )

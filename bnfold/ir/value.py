@@ -1,0 +1,107 @@
+"""A value of a graph: who makes it, who reads it, and, for a weight, its tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold.ir.tensor import Tensor
+
+if TYPE_CHECKING:
+    from bnfold.ir.graph import Graph
+    from bnfold.ir.node import Node
+
+Dim = int | str | None
+"""A static size, the name of a symbolic one, or nothing known."""
+
+Use = tuple["Node", int]
+
+
+class Value:
+    """One edge of the graph. Identity is the object, not the name: two branches may both have a value named ``y``."""
+
+    __slots__ = ("_tensor", "graph", "is_input", "name", "output_slots", "producer", "slot", "tensor_proto", "uses")
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph = graph
+        self.name = name
+        self.producer: Node | None = None
+        self.slot = 0
+        self.uses: dict[Use, None] = {}
+        self.is_input = False
+        self.output_slots = 0
+        self.tensor_proto: onnx.TensorProto | None = None
+        self._tensor: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return f"Value({self.name!r})"
+
+    @property
+    def is_output(self) -> bool:
+        """Whether a graph (its own, or one nested in it) lists this value as an output."""
+        return self.output_slots > 0
+
+    @property
+    def is_initializer(self) -> bool:
+        """Whether the graph stores a tensor under this name (it may be a graph input as well)."""
+        return self.tensor_proto is not None
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The stored tensor of an initializer; see `ir.constant` for what may be relied upon."""
+        if self._tensor is None and self.tensor_proto is not None:
+            self._tensor = self.graph.model.tensor(self.tensor_proto)
+        return self._tensor
+
+    @tensor.setter
+    def tensor(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        self.graph.touched_tensors[self.name] = self
+
+    @property
+    def pending_tensor(self) -> Tensor | None:
+        """A tensor given to this value since the file was read, whether an initializer or a Constant node holds it."""
+        return self._tensor
+
+    @property
+    def type(self) -> onnx.TypeProto | None:
+        """What the file or shape inference says about this value."""
+        return self.graph.types.get(self.name)
+
+    @property
+    def dtype(self) -> int | None:
+        """The ONNX element type, where it is known."""
+        if self.tensor_proto is not None:
+            return self.tensor_proto.data_type
+        if (kind := self.type) is None or not kind.HasField("tensor_type"):
+            return None
+        return kind.tensor_type.elem_type or None
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """The dims as far as they are known; None for an unknown rank."""
+        if self.tensor_proto is not None:
+            tensor = self.tensor
+            return tensor.dims if tensor else None
+        return shape_of(self.type)
+
+    @property
+    def readers(self) -> list[Node]:
+        """The nodes that read this value, once a use, captured reads included."""
+        return [node for node, _ in self.uses]
+
+    def replace_uses(self, other: Value) -> None:
+        """Let every reader read ``other`` instead; graph outputs are not touched."""
+        for node, slot in list(self.uses):
+            node.set_input(slot, other)
+
+
+def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
+    """The dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing."""
+    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+        for dim in kind.tensor_type.shape.dim
+    )
