@@ -1,0 +1,90 @@
+"""Recorded inputs: a numpy archive, or a folder as onnx's own tests have it (input_0.pb, output_0.pb)."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from google.protobuf.message import DecodeError
+
+from bnfold import ir
+from bnfold.errors import BadInput
+from bnfold.verify.inputs import required
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recorded run; ``outputs`` may be empty or incomplete."""
+
+    feeds: dict[str, Array]
+    outputs: dict[str, Array] = field(default_factory=dict)
+
+
+def load_data(path: Path, model: ir.Model) -> list[Recorded]:
+    """The runs recorded at ``path``: an .npz archive (one run, arrays by input name) or a folder.
+
+    A folder holds input_*.pb files itself, or test_data_set_* folders that do. Raises BadInput where nothing usable is
+    there, an input of the model is missing, or a shape or type does not fit.
+    """
+    if path.is_dir():
+        folders = sorted(path.glob("test_data_set_*")) or [path]
+        runs = [_folder(folder, model) for folder in folders]
+    elif path.exists():
+        runs = [Recorded(_archive(path))]
+    else:
+        raise BadInput(f"{path}: no such file or folder of recorded inputs")
+    for run in runs:
+        _check(path, run, model)
+    return runs
+
+
+def _archive(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise BadInput(f"{path}: holds one nameless array; an .npz archive has names")
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path}: not an .npz archive of plain arrays ({error})") from error
+
+
+def _folder(folder: Path, model: ir.Model) -> Recorded:
+    inputs = [value.name for value in required(model)]
+    return Recorded(
+        _numbered(folder, "input", inputs), _numbered(folder, "output", [value.name for value in model.graph.outputs])
+    )
+
+
+def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
+    """Arrays of kind_0.pb, kind_1.pb …, under the name each tensor carries, else under the model's name at that place."""
+    found = {int(match[1]): file for file in folder.iterdir() if (match := re.fullmatch(rf"{kind}_(\d+)\.pb", file.name))}
+    arrays: dict[str, Array] = {}
+    for index, file in sorted(found.items()):
+        tensor = onnx.TensorProto()
+        try:
+            tensor.ParseFromString(file.read_bytes())
+            array = onnx.numpy_helper.to_array(tensor)
+        except (DecodeError, ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"{file}: not a recorded tensor") from error
+        name = tensor.name if tensor.name in names or index >= len(names) else names[index]
+        arrays[name] = array
+    return arrays
+
+
+def _check(path: Path, run: Recorded, model: ir.Model) -> None:
+    missing = [value.name for value in required(model) if value.name not in run.feeds]
+    if missing:
+        raise BadInput(f"{path}: has no array for the inputs {missing} (it has {sorted(run.feeds)})")
+    for value in required(model):
+        array = run.feeds[value.name]
+        rank = None if value.shape is None else len(value.shape)
+        if rank is not None and rank != array.ndim:
+            raise BadInput(f"{path}: input {value.name!r} has rank {rank}, the recorded array has shape {array.shape}")

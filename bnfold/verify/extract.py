@@ -1,0 +1,123 @@
+"""Cut the region between some values out of a model, as a small model of its own.
+
+The walk goes back from the outputs over the index, so its cost is the region's size, whatever the model's. Weights are
+shared, not copied: the region's skeleton carries the same tokens. Values captured from enclosing graphs are followed
+outward, which makes the region of an If or Loop body a flat model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """``model`` computes the outputs from ``inputs`` (the values to feed, by name, as they are in the source model)."""
+
+    model: ir.Model
+    inputs: Mapping[str, ir.Value]
+    nodes: tuple[ir.Node, ...]
+
+
+def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
+    """The region that makes ``outputs``, ending at ``stops``, at weights, and at inputs of the graph.
+
+    The model must be in sync (`ir.Model.sync`). Raises Unsupported where two values of the region share one name.
+    """
+    stopped = set(stops)
+    nodes, leaves = walk(outputs, stopped)
+    source = outputs[0].graph.model
+    proto = _header(source, outputs[0].graph)
+    if any((node.domain, node.op_type) in _function_keys(source) for node in nodes):
+        proto.functions.extend(function.proto for function in source.functions)
+    _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
+    fed: dict[str, ir.Value] = {}
+    for value in leaves:
+        if value.tensor_proto is not None and value not in stopped:
+            proto.graph.initializer.append(value.tensor_proto)
+        elif not _copy_sparse(value, proto):
+            fed[value.name] = value
+            proto.graph.input.append(_info(value))
+    proto.graph.node.extend(node.proto for node in nodes)
+    proto.graph.output.extend(_info(value) for value in outputs)
+    return Region(ir.Model(proto, source.payloads), fed, tuple(nodes))
+
+
+def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
+    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from."""
+    order: list[ir.Node] = []
+    leaves: dict[ir.Value, None] = {}
+    entered: set[ir.Node] = set()
+    stack: list[tuple[ir.Value | None, ir.Node | None]] = [(value, None) for value in reversed(outputs)]
+    while stack:
+        value, done = stack.pop()
+        if done is not None:
+            order.append(done)
+        if value is None:
+            continue
+        producer = value.producer
+        if producer is None or value in stops:
+            leaves[value] = None
+        elif producer not in entered:
+            entered.add(producer)
+            stack.append((None, producer))
+            stack.extend((read, None) for read in reads(producer))
+    return order, list(leaves)
+
+
+def reads(node: ir.Node) -> Iterator[ir.Value]:
+    """What a node reads, its subgraphs' captured values included."""
+    yield from (value for value in node.inputs if value is not None)
+    for bodies in node.subgraphs.values():
+        for body in bodies:
+            yield from _captured(body)
+
+
+def _captured(body: ir.Graph) -> Iterator[ir.Value]:
+    inner = set(body.subgraphs())
+    for graph in inner:
+        for node in graph.nodes:
+            yield from (value for value in node.inputs if value is not None and value.graph not in inner)
+        yield from (value for value in graph.outputs if value.graph not in inner)
+
+
+def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:
+    """An empty model of the same dialect; from IR version 4 on, weights need not be listed as inputs."""
+    proto = onnx.ModelProto(ir_version=max(source.proto.ir_version, 4))
+    imports = graph.proto.opset_import if isinstance(graph.proto, onnx.FunctionProto) else source.proto.opset_import
+    proto.opset_import.extend(imports)
+    proto.graph.name = "region"
+    return proto
+
+
+def _function_keys(source: ir.Model) -> set[tuple[str, str]]:
+    return {(function.proto.domain, function.proto.name) for function in source.functions}
+
+
+def _check_names(values: Sequence[ir.Value]) -> None:
+    by_name: dict[str, ir.Value] = {}
+    for value in values:
+        if by_name.setdefault(value.name, value) is not value:
+            raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
+
+
+def _copy_sparse(value: ir.Value, proto: onnx.ModelProto) -> bool:
+    """Take a sparse initializer along; whether the value was one."""
+    stored = getattr(value.graph.proto, "sparse_initializer", ())
+    found = next((sparse for sparse in stored if sparse.values.name == value.name), None)
+    if found is not None:
+        proto.graph.sparse_initializer.append(found)
+    return found is not None
+
+
+def _info(value: ir.Value) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=value.name)
+    if value.type is not None:
+        info.type.CopyFrom(value.type)
+    return info

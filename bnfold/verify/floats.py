@@ -1,0 +1,54 @@
+"""What a floating-point type can hold: its unit roundoff, the spacing of its numbers, its largest number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+F64 = npt.NDArray[np.float64]
+_T = onnx.TensorProto
+
+
+@dataclass(frozen=True, slots=True)
+class FloatType:
+    """A binary float: `precision` significant bits (the hidden one included), smallest normal exponent, largest value."""
+
+    precision: int
+    min_exponent: int
+    largest: float
+
+    @property
+    def roundoff(self) -> float:
+        """Half the distance from 1 to the next number: the largest relative error of rounding once."""
+        return float(2.0**-self.precision)
+
+    def spacing(self, values: npt.NDArray[Any]) -> F64:
+        """The distance between neighbouring numbers of this type around each of `values` (one unit in the last place)."""
+        _, exponent = np.frexp(np.abs(np.asarray(values, np.float64)))
+        spacing: F64 = np.ldexp(1.0, np.maximum(exponent - 1, self.min_exponent) - (self.precision - 1))
+        return spacing
+
+
+FLOAT_TYPES: dict[int, FloatType] = {
+    _T.FLOAT: FloatType(24, -126, float(np.finfo(np.float32).max)),
+    _T.DOUBLE: FloatType(53, -1022, float(np.finfo(np.float64).max)),
+    _T.FLOAT16: FloatType(11, -14, 65504.0),
+    _T.BFLOAT16: FloatType(8, -126, 3.3895313892515355e38),
+    _T.FLOAT8E4M3FN: FloatType(4, -6, 448.0),
+    _T.FLOAT8E4M3FNUZ: FloatType(4, -7, 240.0),
+    _T.FLOAT8E5M2: FloatType(3, -14, 57344.0),
+    _T.FLOAT8E5M2FNUZ: FloatType(3, -15, 57344.0),
+}
+
+
+def float_type(dtype: int | None) -> FloatType:
+    """The float type of an onnx data type; float32 where the type is unknown or no float."""
+    return FLOAT_TYPES.get(dtype or _T.FLOAT, FLOAT_TYPES[_T.FLOAT])
+
+
+def is_float(dtype: int | None) -> bool:
+    return dtype in FLOAT_TYPES

@@ -1,0 +1,140 @@
+"""The whole of both models in float64: every output, and every value that a jumping operator reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.verify.compare import Difference, difference, tolerance
+from bnfold.verify.floats import float_type, is_float
+from bnfold.verify.inputs import Feeds
+from bnfold.verify.interface import type_name
+from bnfold.verify.jumps import jumps, substitute
+from bnfold.verify.rounding import Array, disturb, new_weights
+from bnfold.verify.verdict import OutputRow
+
+DRAWS = 2
+"""Evaluations with disturbed weights; their pooled mean square is compared with, so two are enough."""
+
+LARGEST_DIFFERENCE = 1e-4
+"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not believed
+unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A value of the main graph on one sample; `is_output` tells outputs from inputs of jumping operators."""
+
+    name: str
+    sample: int
+    difference: Difference
+    dtype: int | None
+    shape: tuple[int, ...]
+    is_output: bool
+
+
+class Pair:
+    """Two models made ready for evaluation side by side; ``evaluate`` is `reference.evaluate` with policy and deadline."""
+
+    def __init__(
+        self, before: ir.Model, after: ir.Model, evaluate: Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
+    ) -> None:
+        self.before, self.after = before, after
+        self._evaluate = evaluate
+        self.outputs = [value.name for value in before.graph.outputs]
+        self.watched, self.uncut = jumps(before, after)
+        self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
+        fresh = new_weights(before, after)
+        self._draws = [disturb(self._acting, fresh, seed) for seed in range(DRAWS)] if fresh else []
+
+    def expect(self, feeds: Feeds) -> dict[str, Array]:
+        """What the original computes: outputs and watched values."""
+        return self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
+
+    def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
+        """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
+        names = [*self.watched, *self.outputs]
+        given = {**feeds, **{stand_in: expected[name] for name, stand_in in self._stand_ins.items()}}
+        actual = self._evaluate(self._acting, given, names)
+        draws = [self._evaluate(model, given, names) for model in self._draws]
+        return [
+            self._compared(name, sample, expected[name], actual[name], [draw[name] for draw in draws]) for name in names
+        ]
+
+    def _compared(self, name: str, sample: int, expected: Array, actual: Array, draws: list[Array]) -> Compared:
+        value = self.before.graph.values[name]
+        twin = self.after.graph.values[name]
+        dtype = value.dtype or twin.dtype
+        measured = compare_values(expected, actual, draws, dtype, by_channel=False)
+        return Compared(name, sample, measured, dtype, np.shape(expected), name in self.outputs)
+
+
+def compare_values(expected: Any, actual: Any, draws: Sequence[Any], dtype: int | None, *, by_channel: bool) -> Difference:
+    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _compare_lists(expected, actual, dtype)
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    kind = float_type(dtype)
+    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f" and (dtype is None or is_float(dtype))
+    if not floats or expected.shape != actual.shape:
+        return difference(expected, actual, kind, None)
+    usable = [draw for draw in draws if np.shape(draw) == actual.shape]
+    return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
+
+
+def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
+    if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
+        return Difference(fault="a sequence changed its length or became something else", excess=np.inf)
+    parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
+    return max(parts, key=lambda part: part.excess, default=Difference())
+
+
+def too_large(compared: Compared) -> bool:
+    """Whether a difference is beyond `LARGEST_DIFFERENCE`, whatever the noise says."""
+    limit = LARGEST_DIFFERENCE * float_type(compared.dtype).roundoff / float_type(None).roundoff
+    return compared.difference.relative > limit
+
+
+def output_rows(compared: Sequence[Compared]) -> tuple[OutputRow, ...]:
+    """One row an output: its worst sample."""
+    worst: dict[str, Compared] = {}
+    for item in compared:
+        if item.is_output and (item.name not in worst or _severity(item) > _severity(worst[item.name])):
+            worst[item.name] = item
+    return tuple(_row(item) for item in worst.values())
+
+
+def _severity(item: Compared) -> tuple[float, float]:
+    return item.difference.excess, item.difference.relative
+
+
+def _row(item: Compared) -> OutputRow:
+    found = item.difference
+    return OutputRow(
+        name=item.name,
+        dtype=type_name(item.dtype),
+        shape=item.shape,
+        scale=found.scale,
+        max_abs=found.max_abs,
+        rms=found.rms,
+        relative=found.relative,
+        ulps=found.ulps,
+        allowed=found.allowed,
+        same_pattern=found.same_pattern,
+        fault=found.fault,
+    )
+
+
+def evaluator(
+    policy: reference.Policy | None, seconds_left: Callable[[], float]
+) -> Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]:
+    """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
+
+    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str]) -> dict[str, Array]:
+        return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy)
+
+    return evaluate

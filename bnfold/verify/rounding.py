@@ -1,0 +1,104 @@
+"""Which weights a rewrite made, and the same model with those weights moved to neighbouring numbers.
+
+Two evaluations of such disturbed models show what rounding the new weights can do to any value, through any operator
+and at any depth, without knowing what the operators mean.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold import ir
+from bnfold.verify.floats import FLOAT_TYPES, float_type
+
+Array = npt.NDArray[Any]
+
+
+class Disturbed(ir.Tensor):
+    """``base`` with every element moved to the next number of its type, up or down by a seeded coin; zeros stay."""
+
+    __slots__ = ("base", "seed")
+
+    def __init__(self, base: ir.Tensor, seed: int) -> None:
+        super().__init__(base.dtype, base.dims)
+        self.base, self.seed = base, seed
+
+    def numpy(self) -> Array:
+        values = self.base.numpy()
+        kind = float_type(self.dtype)
+        wide = values.astype(np.float64)
+        coins = np.random.default_rng(self.seed).integers(0, 2, size=self.dims, dtype=np.int8) * 2.0 - 1.0
+        moved = wide + coins * kind.spacing(wide)
+        stays = (wide == 0) | ~np.isfinite(wide) | (np.abs(moved) > kind.largest)
+        return np.where(stays, wide, moved).astype(values.dtype)
+
+
+def disturb(model: ir.Model, weights: dict[str, set[str]], seed: int) -> ir.Model:
+    """A copy of ``model`` whose ``weights`` (names by graph path) are disturbed; all other tensors are shared."""
+    copy = model.clone()
+    for graph in copy.graphs():
+        for name in weights.get(graph.path, ()):
+            tensor = stored(graph.values[name])
+            if tensor is not None:
+                graph.values[name].tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
+    copy.sync()
+    return copy
+
+
+def new_weights(before: ir.Model, after: ir.Model) -> dict[str, set[str]]:
+    """The float weights of ``after`` that ``before`` does not store under the same name with the same bytes.
+
+    Weights that are all short numbers (2, .5, 1: exponents, resize factors, fill values) were not rounded and are left
+    out; moving those would change what the model means.
+    """
+    old = {(graph.path, name): tensor for graph in before.graphs() for name, tensor in _weights(graph)}
+    found: dict[str, set[str]] = {}
+    for graph in after.graphs():
+        for name, tensor in _weights(graph):
+            if not same(old.get((graph.path, name)), tensor) and not _is_short(tensor):
+                found.setdefault(graph.path, set()).add(name)
+    return found
+
+
+def stored(value: ir.Value) -> ir.Tensor | None:
+    """The tensor of an initializer or of a Constant node that holds one."""
+    if value.tensor is not None:
+        return value.tensor
+    node = value.producer
+    if node is None or not node.is_op("Constant") or not node.has_attr("value"):
+        return None
+    return value.graph.model.tensor(node.attr("value"))
+
+
+def same(old: ir.Tensor | None, new: ir.Tensor) -> bool:
+    """Whether two tensors have the same type, dims and values, bit for bit."""
+    if old is None or (old.dtype, old.dims) != (new.dtype, new.dims):
+        return False
+    if old is new:
+        return True
+    return all(np.array_equal(_bits(a), _bits(b)) for a, b in zip(old.blocks(), new.blocks(), strict=True))
+
+
+def _bits(block: Array) -> Array:
+    return block if block.dtype.kind == "O" else np.ascontiguousarray(block).view(np.uint8)
+
+
+def _weights(graph: ir.Graph) -> Iterator[tuple[str, ir.Tensor]]:
+    for name, value in graph.values.items():
+        tensor = stored(value)
+        if tensor is not None and tensor.dtype in FLOAT_TYPES and tensor.size:
+            yield name, tensor
+
+
+def _is_short(tensor: ir.Tensor) -> bool:
+    """Whether every element has at most half the significant bits its type offers."""
+    if tensor.size > 64:
+        return False
+    mantissa, _ = np.frexp(tensor.numpy().astype(np.float64))
+    steps = np.ldexp(mantissa, float_type(tensor.dtype).precision // 2)
+    return bool(np.all(steps == np.floor(steps)))

@@ -1,0 +1,168 @@
+"""Sizes for the dims a model leaves open: what its operators demand, and small, pairwise different numbers elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from bnfold import ir
+
+Known = list[int | str | None]
+"""A shape as far as it is known; a string is a symbol that has one size wherever it stands."""
+
+_SAME_SHAPE = frozenset(
+    ["Identity", "Cast", "Dropout", "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Clip", "Elu", "Selu", "Softplus", "HardSigmoid", "HardSwish", "Neg", "Abs", "Exp", "Sqrt", "Add", "Sub", "Mul", "Div", "LRN", "Softmax", "QuantizeLinear", "DequantizeLinear", "BatchNormalization", "InstanceNormalization"]
+)
+_LOOKAHEAD = 32
+"""Readers looked at on the way to an operator that says how large its input must be."""
+
+
+@dataclass
+class Sizing:
+    """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free axes of images, ``other`` elsewhere.
+
+    The same symbol gets the same size everywhere; unnamed dims get the next number, so that they are pairwise different.
+    """
+
+    batch: int
+    spatial: tuple[int, ...]
+    other: tuple[int, ...]
+    symbols: dict[str, int] = field(default_factory=dict)
+    taken: int = 0
+
+    def concrete(self, known: Known) -> tuple[int, ...]:
+        return tuple(self._size(dim, axis, len(known)) for axis, dim in enumerate(known))
+
+    def _size(self, dim: int | str | None, axis: int, rank: int) -> int:
+        if isinstance(dim, int):
+            return dim
+        if dim is None:
+            return self._next(axis, rank)
+        if dim not in self.symbols:
+            self.symbols[dim] = self._next(axis, rank)
+        return self.symbols[dim]
+
+    def _next(self, axis: int, rank: int) -> int:
+        if axis == 0 and rank > 1:
+            return self.batch
+        if rank >= 4 and axis >= 2:
+            return self.spatial[(axis - 2) % len(self.spatial)]
+        self.taken += 1
+        return self.other[(self.taken - 1) % len(self.other)]
+
+
+def sizings() -> tuple[Sizing, ...]:
+    """The choices worth trying for a whole model, most telling first: odd batch and unlike sides before the usual ones.
+
+    The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
+    """
+    return (
+        Sizing(2, (64, 96, 32), (7, 5, 11, 9, 13)),
+        Sizing(1, (224,), (16,)),
+        Sizing(1, (299,), (128,)),
+        Sizing(1, (32,), (1,)),
+    )
+
+
+def known_shape(value: ir.Value) -> Known | None:
+    """The declared shape with what the readers demand filled in; None where not even the rank is known.
+
+    Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands.
+    """
+    declared = value.shape
+    known: Known | None = None
+    if declared is not None:
+        known = [dim if not isinstance(dim, int) or dim > 0 else None for dim in declared]
+    for node, slot in readers(value):
+        known = _meet(known, demand(node, slot, None if known is None else len(known)))
+    return known
+
+
+def fixed_axes(value: ir.Value, rank: int) -> dict[int, int]:
+    """Axis → size, for the axes whose size a reader's weights dictate."""
+    fixed: dict[int, int] = {}
+    for node, slot in readers(value):
+        wanted = demand(node, slot, rank)
+        if wanted is not None and len(wanted) == rank:
+            fixed.update({axis: dim for axis, dim in enumerate(wanted) if isinstance(dim, int)})
+    return fixed
+
+
+def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+    """The uses of a value, and those of what keeps its shape, nearest first."""
+    queue, seen = [value], {value}
+    while queue and len(seen) < _LOOKAHEAD:
+        for node, slot in queue.pop(0).uses:
+            yield node, slot
+            follow = node.output(0) if node.op_type in _SAME_SHAPE and slot == 0 and not node.domain else None
+            if follow is not None and follow not in seen:
+                seen.add(follow)
+                queue.append(follow)
+
+
+def demand(node: ir.Node, slot: int, rank: int | None) -> Known | None:
+    """What an operator says about the shape of its input ``slot``, whose rank may be known; None if nothing."""
+    rule = _DEMANDS.get(node.op_type) if not node.domain else None
+    other = node.input(1 - slot) if slot < 2 else None
+    shape = other.shape if rule is not None and other is not None else None
+    if rule is None or not shape or not all(isinstance(dim, int) and dim > 0 for dim in shape):
+        return None
+    return rule(node, slot, [dim for dim in shape if isinstance(dim, int)], rank)
+
+
+def _conv(node: ir.Node, slot: int, weight: list[int], _: int | None) -> Known | None:
+    if slot != 0 or len(weight) < 3:
+        return None
+    channels = weight[0] if node.is_op("ConvTranspose") else weight[1] * int(node.attr("group", 1))
+    return [None, channels, *[None] * (len(weight) - 2)]
+
+
+def _gemm(node: ir.Node, slot: int, weight: list[int], _: int | None) -> Known | None:
+    if slot != 0 or len(weight) != 2:
+        return None
+    inner = weight[1] if node.attr("transB", 0) else weight[0]
+    return [inner, None] if node.attr("transA", 0) else [None, inner]
+
+
+def _matmul(_: ir.Node, slot: int, other: list[int], rank: int | None) -> Known | None:
+    if slot == 0:
+        return _placed(rank or 2, -1, other[-2] if len(other) > 1 else other[0])
+    return _placed(rank or 2, -2, other[-1])
+
+
+def _per_channel(node: ir.Node, slot: int, scale: list[int], rank: int | None) -> Known | None:
+    if slot != 0 or len(scale) != 1 or rank == 1 or not node.attr("spatial", 1):
+        return None
+    return _placed(rank or 4, 1, scale[0])
+
+
+def _recurrent(_: ir.Node, slot: int, weight: list[int], __: int | None) -> Known | None:
+    return [None, None, weight[2]] if slot == 0 and len(weight) == 3 else None
+
+
+_DEMANDS: dict[str, Callable[[ir.Node, int, list[int], int | None], Known | None]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "BatchNormalization": _per_channel,
+    "InstanceNormalization": _per_channel,
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "RNN": _recurrent,
+}
+
+
+def _placed(rank: int, axis: int, size: int) -> Known | None:
+    """A shape of which one axis is known."""
+    if not -rank <= axis < rank:
+        return None
+    known: Known = [None] * rank
+    known[axis] = size
+    return known
+
+
+def _meet(known: Known | None, wanted: Known | None) -> Known | None:
+    if known is None or wanted is None or len(known) != len(wanted):
+        return known if known is not None else wanted
+    return [dim if isinstance(dim, int) else (want if want is not None else dim) for dim, want in zip(known, wanted, strict=True)]

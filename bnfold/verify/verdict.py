@@ -1,0 +1,110 @@
+"""What a verification found, as data: one verdict, and the rows of evidence under it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["verified", "unverified", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow:
+    """One output of the whole model, worst sample. Errors are relative to ``scale``, the largest finite magnitude.
+
+    ``max_abs``, ``rms``, ``relative`` and ``ulps`` compare the two float64 evaluations; ``ulps`` counts units in the last
+    place of the output's own type, over elements that are not tiny beside the scale. ``allowed`` is the largest
+    ``relative`` that rounding the new weights can explain. ``error_before`` and ``error_after`` are what a runtime in
+    storage precision makes of the two models, against float64 (None: no runtime ran it).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: float
+    max_abs: float
+    rms: float
+    relative: float
+    ulps: float
+    allowed: float
+    same_pattern: bool
+    error_before: float | None = None
+    error_after: float | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessRow:
+    """What an independent runtime says. ``agrees``: with the float64 referee on the *original*; None where it cannot run it."""
+
+    witness: str
+    agrees: bool | None
+    ran_before: bool
+    ran_after: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRow:
+    """One rewrite checked on its own. ``status`` says ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
+
+    label: str
+    graph: str
+    outputs: tuple[str, ...]
+    status: Literal["verified", "failed", "skipped"]
+    relative: float = 0.0
+    allowed: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The first value that differs, and the rewrite that made it (empty where no cut covers it)."""
+
+    tensor: str
+    rewrite: str
+    relative: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
+
+    ``unverified``: neither the whole model nor each changed part could be evaluated; ``reason`` says why. ``decided_by``
+    names the test: ``interface``, ``float64`` (whole models against the referee), ``storage precision`` (a runtime's
+    error against float64 grew), ``local`` (each changed region on its own) or ``nothing``.
+    """
+
+    status: Status
+    reason: str
+    decided_by: str
+    outputs: tuple[OutputRow, ...] = ()
+    witnesses: tuple[WitnessRow, ...] = ()
+    local: tuple[LocalRow, ...] = ()
+    samples: int = 0
+    seed: int = 0
+    localised: Location | None = None
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def verified(self) -> bool:
+        return self.status == "verified"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
+        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

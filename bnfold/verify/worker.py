@@ -1,0 +1,105 @@
+"""The other side of a witness: a process that runs one model in one runtime and writes the results to its output.
+
+It is started as a script, so that it imports numpy and the runtime and nothing else; when the runtime crashes, this
+process is all that dies. Messages are one line of JSON that describes the arrays, then their bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Sample = dict[str, Array]
+
+
+def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> bytes:
+    """One message: ``head`` and lists of named arrays. Strings travel in the JSON, unknown element types do not travel."""
+    table, payload = [], []
+    for sample in samples:
+        row = []
+        for name, array in sample.items():
+            entry: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
+            if array.dtype.kind in "OUS":
+                entry |= {"dtype": "text", "text": [str(item) for item in array.reshape(-1)]}
+            else:
+                payload.append(np.ascontiguousarray(array).tobytes())
+            row.append(entry)
+        table.append(row)
+    return b"".join((json.dumps({**head, "samples": table}).encode(), b"\n", *payload))
+
+
+def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[Sample]]:
+    """What `pack` made. Raises ValueError on anything else, a truncated message included."""
+    head = json.loads(stream.readline())
+    samples: list[Sample] = []
+    for row in head.pop("samples"):
+        sample: Sample = {}
+        for entry in row:
+            if entry["dtype"] == "text":
+                sample[entry["name"]] = np.array(entry["text"], dtype=object).reshape(entry["shape"])
+                continue
+            dtype = np.dtype(entry["dtype"])
+            data = stream.read(dtype.itemsize * int(np.prod(entry["shape"], dtype=np.int64)))
+            sample[entry["name"]] = np.frombuffer(data, dtype).reshape(entry["shape"])
+        samples.append(sample)
+    return head, samples
+
+
+def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
+    """The model in onnxruntime, every graph optimisation off (with them on, it folds BatchNormalization itself)."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
+    results = []
+    for sample in samples:
+        feeds = {name: array for name, array in sample.items() if name in wanted}
+        results.append(dict(zip(names, session.run(names, feeds), strict=True)))
+    return f"onnxruntime {onnxruntime.__version__}", results
+
+
+def run_openvino(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
+    """The model in OpenVINO on the CPU, held to float32: its default may be a shorter type where the processor has one."""
+    import openvino
+
+    core = openvino.Core()
+    core.set_property({"ENABLE_MMAP": False})
+    compiled = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    results = []
+    for sample in samples:
+        feeds = {name: sample[name] for port in compiled.inputs for name in port.names if name in sample}
+        answer = compiled(feeds)
+        results.append({name: np.array(answer[port]) for port in compiled.outputs for name in port.names})
+    return f"openvino {openvino.__version__.split('-')[0]}", results
+
+
+RUNTIMES = {"onnxruntime": run_onnxruntime, "openvino": run_openvino}
+
+
+def main() -> None:
+    """Answer one request. Whatever the runtime prints goes to standard error, standard output belongs to the answer."""
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    head, samples = unpack(sys.stdin.buffer)
+    try:
+        version, results = RUNTIMES[head["runtime"]](head["model"], samples)
+        message = pack({"version": version, "error": ""}, results)
+    except Exception as error:  # noqa: BLE001 - a runtime may raise anything, and what it says is the result
+        message = pack({"version": head["runtime"], "error": f"{type(error).__name__}: {error}"}, [])
+    answer.write(message)
+    answer.close()
+
+
+if __name__ == "__main__":
+    main()
