@@ -1,0 +1,11 @@
+"""The referee: a float64 evaluation of whole models that shares no code with the rewriting side.
+
+It has its own kernels for every version of the normalisations, for legacy operators that no evaluator has or gets
+right, and for what real networks spend their time in; onnx's reference implementation serves, node by node, for
+operators on a list that was checked. An operator version on neither is refused (`Unsupported`), never guessed.
+"""
+
+from bnfold.reference.evaluate import OutOfTime, evaluate
+from bnfold.reference.registry import Policy, Random, Unsupported
+
+__all__ = ["OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]

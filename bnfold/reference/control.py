@@ -1,0 +1,124 @@
+"""If, Loop and Scan: operators that run graphs. A body sees outer values by sharing the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.reference.attributes import Bindings, resolve
+from bnfold.reference.registry import Unsupported
+
+if TYPE_CHECKING:
+    from bnfold.reference.evaluate import Environment, Evaluation
+
+_OPERATORS = ("If", "Loop", "Scan")
+
+
+def handles(node: ir.Node) -> bool:
+    """Whether the node is one of the operators of this module."""
+    return node.is_op(*_OPERATORS)
+
+
+def run(
+    evaluation: Evaluation, node: ir.Node, inputs: Sequence[Any], environment: Environment, bindings: Bindings
+) -> Sequence[Any]:
+    """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
+    runner = {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type]
+    return runner(_Bodies(evaluation, node, environment, bindings), inputs)
+
+
+class _Bodies:
+    """A control flow node on its way: its attributes, and how to run one of its bodies."""
+
+    def __init__(self, evaluation: Evaluation, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
+        self.node = node
+        self.attrs = resolve(node, bindings, evaluation.precision)
+        self._evaluation, self._environment, self._bindings = evaluation, environment, bindings
+
+    def graph(self, name: str) -> ir.Graph:
+        """The body of that name."""
+        graph = self.attrs.get(name)
+        if not isinstance(graph, ir.Graph):
+            self.decline(f"no graph in attribute {name!r}")
+        return graph
+
+    def decline(self, reason: str) -> None:
+        """Refuse the node."""
+        raise Unsupported(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
+
+    def run(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of one run of a body; what it computed is forgotten."""
+        body = self.graph(name)
+        if len(inputs) != len(body.inputs):
+            self.decline(f"its body takes {len(body.inputs)} inputs, not {len(inputs)}")
+        inner = dict(self._environment)
+        inner.update(zip(body.inputs, inputs, strict=True))
+        return self._evaluation.run(body, inner, body.outputs, self._bindings)
+
+
+def _if(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+    return bodies.run("then_branch" if np.asarray(inputs[0]).item() else "else_branch", ())
+
+
+def _loop(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis."""
+    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
+    going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
+    carried = list(inputs[2:])
+    scans: list[list[Any]] = [[] for _ in bodies.graph("body").outputs[1 + len(carried) :]]
+    watches = len(inputs) > 1 and inputs[1] is not None
+    if trips is None and not watches:
+        bodies.decline("neither a trip count nor a condition ends it")
+    iteration = 0
+    while going and (trips is None or iteration < trips):
+        results = bodies.run("body", [np.asarray(iteration, np.int64), np.asarray(going), *carried])
+        going = bool(np.asarray(results[0]).item()) if watches else True
+        carried = results[1 : 1 + len(carried)]
+        for scan, piece in zip(scans, results[1 + len(carried) :], strict=True):
+            scan.append(piece)
+        iteration += 1
+    return *carried, *(_stack(bodies, scan) for scan in scans)
+
+
+def _stack(bodies: _Bodies, pieces: list[Any], axis: int = 0) -> Any:
+    if not pieces:
+        bodies.decline("it runs no iteration, so the shape of what it scans is unknown")
+    return np.stack(pieces, axis)
+
+
+def _scan(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Inputs: states…, scanned… (version 8: sequence_lens first, and everything batched on axis 0)."""
+    if bodies.node.graph.opset() >= 9:
+        return _scan_one(bodies, inputs, bodies.attrs)
+    if inputs[0] is not None:
+        bodies.decline("sequence lengths are given")
+    reverse = {"scan_input_directions": bodies.attrs["directions"]} if "directions" in bodies.attrs else {}
+    attrs = {"num_scan_inputs": bodies.attrs["num_scan_inputs"], **reverse}
+    batch = len(inputs[1])
+    items = [_scan_one(bodies, [value[item] for value in inputs[1:]], attrs) for item in range(batch)]
+    return [np.stack(group) for group in zip(*items, strict=True)]
+
+
+def _scan_one(bodies: _Bodies, inputs: Sequence[Any], attrs: dict[str, Any]) -> Sequence[Any]:
+    count = attrs["num_scan_inputs"]
+    states, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
+    results_count = len(bodies.graph("body").outputs) - len(states)
+    axes = attrs.get("scan_input_axes") or [0] * count
+    backwards = attrs.get("scan_input_directions") or [0] * count
+    tracks = [
+        np.flip(np.moveaxis(value, axis, 0), 0) if back else np.moveaxis(value, axis, 0)
+        for value, axis, back in zip(scanned, axes, backwards, strict=True)
+    ]
+    pieces: list[list[Any]] = [[] for _ in range(results_count)]
+    for elements in zip(*tracks, strict=True):
+        results = bodies.run("body", [*states, *elements])
+        states = results[: len(states)]
+        for piece, result in zip(pieces, results[len(states) :], strict=True):
+            piece.append(result)
+    axes = attrs.get("scan_output_axes") or [0] * results_count
+    backwards = attrs.get("scan_output_directions") or [0] * results_count
+    ends = zip(pieces, axes, backwards, strict=True)
+    return *states, *(_stack(bodies, piece[::-1] if back else piece, axis) for piece, axis, back in ends)

@@ -1,0 +1,159 @@
+"""The referee's loop: run a model's nodes one after the other on arrays, holding no more than what is still to be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.errors import BadInput, BnfoldError, MalformedModel
+from bnfold.reference import control
+from bnfold.reference.attributes import Bindings, function_bindings, resolve
+from bnfold.reference.dispatch import apply
+from bnfold.reference.precision import Precision, widen
+from bnfold.reference.registry import Array, Policy, Unsupported
+from bnfold.reference.schedule import Schedule, schedule
+
+Observer = Callable[[str, Array], None]
+Environment = dict[ir.Value, Any]
+
+
+class OutOfTime(BnfoldError):
+    """The evaluation took longer than its time limit."""
+
+
+def evaluate(
+    model: ir.Model,
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str] | None = None,
+    *,
+    precision: Precision = "float64",
+    keep: Collection[str] = (),
+    observer: Observer | None = None,
+    limit_seconds: float | None = None,
+    policy: Policy | None = None,
+) -> dict[str, Array]:
+    """Values of the main graph, computed from ``feeds``.
+
+    Args:
+        model: Any opset; nothing of it is changed.
+        feeds: Arrays by value name. Any value of the main graph may be fed, not only inputs: what makes it is then not
+            run, so that a region can be evaluated by itself. Initializers that are fed are overridden.
+        outputs: Names of the values to return, of the main graph at any place; the graph's outputs when None. Only
+            what they depend on is run.
+        precision: ``float64`` widens every float tensor (`precision` says what that means for casts); ``stored``
+            computes in each tensor's own type, 16-bit floats in float32 with a rounding after every node.
+        keep: Further values to return.
+        observer: Called with each value that a node of the main graph makes, as soon as it is made.
+        limit_seconds: Give up after so long; looked at between nodes.
+        policy: What to make of nodes whose text leaves a choice.
+
+    Returns:
+        The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
+
+    Raises:
+        Unsupported: A needed operator version has no proven implementation, or cannot be computed in this form.
+        Random: A needed operator is random.
+        OutOfTime: ``limit_seconds`` are over.
+        BadInput: An unknown name, or a needed input that is not fed.
+    """
+    graph = model.graph
+    names = [*(outputs if outputs is not None else (value.name for value in graph.outputs)), *keep]
+    wanted = {name: _named(graph, name) for name in names}
+    evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
+    environment: Environment = {_named(graph, name): evaluation.admit(array) for name, array in feeds.items()}
+    with np.errstate(all="ignore"):
+        results = evaluation.run(graph, environment, list(wanted.values()), {})
+    return dict(zip(wanted, results, strict=True))
+
+
+def _named(graph: ir.Graph, name: str) -> ir.Value:
+    value = graph.values.get(name)
+    if value is None:
+        raise BadInput(f"the model has no value named {name!r}")
+    return value
+
+
+class Evaluation:
+    """One run: what stays the same for all graphs of the model. Control flow operators call back into `run`."""
+
+    def __init__(
+        self, model: ir.Model, precision: Precision, policy: Policy, observer: Observer | None, limit: float | None
+    ) -> None:
+        self.main = model.graph
+        self.precision = precision
+        self.policy = policy
+        self.observer = observer
+        self.deadline = None if limit is None else time.monotonic() + limit
+        self.functions = {
+            (function.proto.domain, function.proto.name, getattr(function.proto, "overload", "")): function
+            for function in model.functions
+        }
+        self._schedules: dict[tuple[ir.Graph, int], Schedule] = {}
+
+    def admit(self, value: Any) -> Any:
+        """A stored or fed value in the type it is computed in."""
+        return widen(value) if self.precision == "float64" else value
+
+    def run(
+        self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
+    ) -> list[Any]:
+        """Run what ``wanted`` needs; ``environment`` holds the inputs, and outer values, and is left without the rest."""
+        plan = self._schedule(graph, wanted, environment)
+        for node, last_reads in zip(plan.nodes, plan.last_reads, strict=True):
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                raise OutOfTime(f"the reference evaluation ran out of time at node {node.label!r}")
+            self._run_node(node, environment, bindings)
+            for value in last_reads:
+                environment.pop(value, None)
+        return [self.read(value, environment) for value in wanted]
+
+    def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
+        """Bodies run many times and always want their first so many outputs; the main graph runs once."""
+        key = graph, len(wanted)
+        if key not in self._schedules:
+            given = [value for value in environment if value.graph is graph]
+            self._schedules[key] = schedule(graph, wanted, given)
+        return self._schedules[key]
+
+    def read(self, value: ir.Value, environment: Environment) -> Any:
+        """A value's array; a weight is read from disk now and kept until its last reader has run."""
+        if value in environment:
+            return environment[value]
+        if value.tensor is not None:
+            environment[value] = self.admit(value.tensor.numpy())
+            return environment[value]
+        node = value.producer
+        if value.is_input:
+            raise BadInput(f"the input {value.name!r} is not fed")
+        if node is None:
+            raise MalformedModel(f"nothing makes the value {value.name!r}")
+        raise Unsupported(node.op_type, 0, node.label, f"its output {value.name!r} is read, but not defined in its mode")
+
+    def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
+        inputs = [None if value is None else self.read(value, environment) for value in node.inputs]
+        function = self.functions.get((node.domain, node.op_type, getattr(node.proto, "overload", "")))
+        if function is not None:
+            results = self._call(function, node, inputs, bindings)
+        elif control.handles(node):
+            results = control.run(self, node, inputs, environment, bindings)
+        else:
+            results = apply(node, inputs, resolve(node, bindings, self.precision), self.precision, self.policy)
+        for value, result in zip(node.outputs, results, strict=False):
+            if value is None:
+                continue
+            environment[value] = result
+            if self.observer is not None and node.graph is self.main:
+                self.observer(value.name, result)
+
+    def _call(self, function: ir.Graph, node: ir.Node, inputs: list[Any], bindings: Bindings) -> list[Any]:
+        """Run a model-local function on its own environment: bodies see nothing but their inputs."""
+        if len(inputs) > len(function.inputs):
+            raise MalformedModel(f"node {node.label!r} gives {len(inputs)} inputs to a function of {len(function.inputs)}")
+        inputs = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
+        environment: Environment = dict(zip(function.inputs, inputs, strict=True))
+        arguments = function_bindings(function, resolve(node, bindings, self.precision))
+        return self.run(function, environment, function.outputs[: len(node.outputs)], arguments)

@@ -1,0 +1,50 @@
+"""onnx's reference implementation, node by node, for operators where it was compared with independent results.
+
+A row is added only after its versions were checked against the operator text and the onnx package's own test cases,
+or against onnxruntime; `tests/reference/test_fallback.py` repeats the comparison.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold.reference.registry import Call, Declined, Kernel
+
+PROVEN: dict[tuple[str, str], tuple[int, ...]] = {}
+
+
+def find(domain: str, op: str, version: int) -> Kernel | None:
+    """A kernel around onnx's implementation, if that version is on the list."""
+    return run if version in PROVEN.get((domain, op), ()) else None
+
+
+def run(call: Call, *inputs: Any) -> Any:
+    """Evaluate a one-node model with onnx's reference evaluator."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = ["" if value is None else f"x{index}" for index, value in enumerate(inputs)]
+    outputs = [f"y{index}" if named else "" for index, named in enumerate(call.named)]
+    node = onnx.helper.make_node(call.op, names, outputs, domain=call.domain, **_attributes(call))
+    graph = onnx.helper.make_graph(
+        [node],
+        "one",
+        [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in names if name],
+        [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in outputs if name],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(call.domain, call.opset)])
+    feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
+    results = iter(ReferenceEvaluator(model).run(None, feeds))
+    return tuple(next(results) if name else None for name in outputs)
+
+
+def _attributes(call: Call) -> dict[str, Any]:
+    attrs = dict(call.attrs)
+    for name, value in attrs.items():
+        if isinstance(value, np.ndarray):
+            attrs[name] = onnx.numpy_helper.from_array(value)
+        elif not isinstance(value, (int, float, str, list, onnx.TensorProto)):
+            raise Declined(f"attribute {name!r} cannot be handed on")
+    return attrs

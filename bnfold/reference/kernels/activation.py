@@ -1,0 +1,198 @@
+"""Elementwise functions of one tensor. Attributes carry their float32 values, widened (`Call.attr`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, Declined, kernel
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Array) -> Array:
+    """The error function by the C library, element by element: numpy has none."""
+    return np.asarray(_ERF(x)).astype(x.dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^−x) without overflow on either side."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def softplus(x: Array) -> Array:
+    """ln(1 + e^x) without overflow."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+
+
+_PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {
+    "Abs": ((1, 6, 13), np.abs),
+    "Acos": ((7, 22), np.arccos),
+    "Acosh": ((9, 22), np.arccosh),
+    "Asin": ((7, 22), np.arcsin),
+    "Asinh": ((9, 22), np.arcsinh),
+    "Atan": ((7, 22), np.arctan),
+    "Atanh": ((9, 22), np.arctanh),
+    "BitwiseNot": ((18,), np.invert),
+    "Ceil": ((1, 6, 13), np.ceil),
+    "Cos": ((7, 22), np.cos),
+    "Cosh": ((9, 22), np.cosh),
+    "Erf": ((9, 13), erf),
+    "Exp": ((1, 6, 13), np.exp),
+    "Floor": ((1, 6, 13), np.floor),
+    "IsNaN": ((9, 13, 20), np.isnan),
+    "Log": ((1, 6, 13), np.log),
+    "Neg": ((1, 6, 13), np.negative),
+    "Not": ((1,), np.logical_not),
+    "Reciprocal": ((1, 6, 13), np.reciprocal),
+    "Relu": ((1, 6, 13, 14), lambda x: np.maximum(x, 0)),
+    "Round": ((11, 22), np.rint),
+    "Sigmoid": ((1, 6, 13), sigmoid),
+    "Sign": ((9, 13), np.sign),
+    "Sin": ((7, 22), np.sin),
+    "Sinh": ((9, 22), np.sinh),
+    "Softplus": ((1, 22), softplus),
+    "Softsign": ((1, 22), lambda x: x / (1 + np.abs(x))),
+    "Sqrt": ((1, 6, 13), np.sqrt),
+    "Tan": ((7, 22), np.tan),
+    "Tanh": ((1, 6, 13), np.tanh),
+    "Mish": ((18, 22), lambda x: x * np.tanh(softplus(x))),
+    "HardSwish": ((14, 22), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+}
+
+
+def _register_plain() -> None:
+    for op, (versions, function) in _PLAIN.items():
+        kernel(op, *versions)(lambda call, x, function=function: function(x))
+
+
+_register_plain()
+
+
+@kernel("Clip", 1, 6)
+def clip_attributes(call: Call, x: Array) -> Array:
+    """Bounds as attributes; an absent one does not bound."""
+    low, high = call.attrs.get("min"), call.attrs.get("max")
+    return _clip(x, None if low is None else x.dtype.type(low), None if high is None else x.dtype.type(high))
+
+
+@kernel("Clip", 11, 12, 13)
+def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    """Bounds as scalar inputs; where min exceeds max, everything becomes max."""
+    return _clip(x, low, high)
+
+
+def _clip(x: Array, low: Any, high: Any) -> Array:
+    if low is not None:
+        x = np.maximum(x, np.reshape(low, ()))
+    return x if high is None else np.minimum(x, np.reshape(high, ()))
+
+
+@kernel("LeakyRelu", 1, 6, 16)
+def leaky_relu(call: Call, x: Array) -> Array:
+    """x, or alpha · x below zero."""
+    return np.where(x < 0, call.attr("alpha") * x, x)
+
+
+@kernel("Elu", 1, 6, 22)
+def elu(call: Call, x: Array) -> Array:
+    """x, or alpha · (e^x − 1) below zero."""
+    return np.where(x < 0, call.attr("alpha") * np.expm1(np.minimum(x, 0)), x)
+
+
+@kernel("Selu", 1, 6, 22)
+def selu(call: Call, x: Array) -> Array:
+    """gamma · x, or gamma · alpha · (e^x − 1) up to zero."""
+    return call.attr("gamma") * np.where(x > 0, x, call.attr("alpha") * np.expm1(np.minimum(x, 0)))
+
+
+@kernel("Celu", 12)
+def celu(call: Call, x: Array) -> Array:
+    """max(0, x) + min(0, alpha · (e^(x/alpha) − 1))."""
+    alpha = call.attr("alpha")
+    return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(np.minimum(x, 0) / alpha))
+
+
+@kernel("HardSigmoid", 1, 6, 22)
+def hard_sigmoid(call: Call, x: Array) -> Array:
+    """alpha · x + beta, within 0 and 1."""
+    return np.clip(call.attr("alpha") * x + call.attr("beta"), 0, 1)
+
+
+@kernel("ThresholdedRelu", 10, 22)
+def thresholded_relu(call: Call, x: Array) -> Array:
+    """x above alpha, else 0."""
+    return np.where(x > call.attr("alpha"), x, 0).astype(x.dtype)
+
+
+@kernel("Shrink", 9)
+def shrink(call: Call, x: Array) -> Array:
+    """x moved by ``bias`` towards zero outside ±lambd, 0 inside."""
+    bias, lambd = call.attr("bias"), call.attr("lambd")
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
+
+
+@kernel("Gelu", 20)
+def gelu(call: Call, x: Array) -> Array:
+    """x · Φ(x), or its tanh approximation."""
+    if call.attr("approximate") == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
+        return 0.5 * x * (1 + np.tanh(inner))
+    if call.attr("approximate") != "none":
+        raise Declined(f"approximate = {call.attr('approximate')!r}")
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+@kernel("Swish", 24)
+def swish(call: Call, x: Array) -> Array:
+    """x · sigmoid(alpha · x)."""
+    return x * sigmoid(call.attr("alpha") * x)
+
+
+@kernel("IsInf", 10, 20)
+def is_inf(call: Call, x: Array) -> Array:
+    """Which elements are infinite, of the signs asked for."""
+    positive = (x == np.inf) & bool(call.attr("detect_positive"))
+    return positive | ((x == -np.inf) & bool(call.attr("detect_negative")))
+
+
+@kernel("Softmax", 1, 11, 13)
+def softmax(call: Call, x: Array) -> Array:
+    """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
+    rows, axis = _rows(call, x)
+    e = np.exp(rows - rows.max(axis, keepdims=True))
+    return (e / e.sum(axis, keepdims=True)).reshape(x.shape)
+
+
+@kernel("LogSoftmax", 1, 11, 13)
+def log_softmax(call: Call, x: Array) -> Array:
+    """The logarithm of Softmax."""
+    rows, axis = _rows(call, x)
+    shifted = rows - rows.max(axis, keepdims=True)
+    return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).reshape(x.shape)
+
+
+@kernel("Hardmax", 1, 11, 13)
+def hardmax(call: Call, x: Array) -> Array:
+    """1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
+    rows, axis = _rows(call, x)
+    y = np.zeros_like(rows)
+    np.put_along_axis(y, rows.argmax(axis, keepdims=True), 1, axis)
+    return y.reshape(x.shape)
+
+
+def _rows(call: Call, x: Array) -> tuple[Array, int]:
+    """What one normalisation runs over: an array and its axis (2-D coercion before version 13)."""
+    axis = call.attr("axis")
+    axis = axis + x.ndim if axis < 0 else axis
+    if call.version >= 13:
+        return x, axis
+    if not 0 <= axis <= x.ndim:
+        raise Declined(f"axis {call.attr('axis')} is outside rank {x.ndim}")
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])), 1

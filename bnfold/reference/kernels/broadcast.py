@@ -1,0 +1,141 @@
+"""Two- and many-operand elementwise operators: numpy broadcasting from version 7 (8 for Sum and friends) on, and the
+``broadcast``/``axis`` attributes before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, Declined, kernel
+
+Binary = Callable[[Array, Array], Any]
+
+
+def legacy_operand(call: Call, a: Array, b: Array) -> Array:
+    """``b`` shaped to broadcast onto ``a`` as versions 1 and 6 prescribe.
+
+    Without ``broadcast`` the shapes are equal. With it, b has one element, or its shape is a run of a's dims: the run
+    that starts at ``axis``, or a's last ones. Dims of 1 inside the run are accepted, as runtimes do.
+    """
+    if a.shape == b.shape:
+        return b
+    if not call.attr("broadcast", 0):
+        raise Declined(f"shapes {a.shape} and {b.shape} differ and broadcast is not set")
+    if b.size == 1:
+        return b.reshape((1,) * a.ndim)
+    axis = call.attr("axis") if call.has("axis") else a.ndim - b.ndim
+    start = axis + a.ndim if axis < 0 else axis
+    run = a.shape[start : start + b.ndim]
+    if start < 0 or len(run) != b.ndim or any(m not in (1, n) for m, n in zip(b.shape, run, strict=True)):
+        raise Declined(f"shape {b.shape} is no run of {a.shape} from axis {start}")
+    return b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
+
+
+def _binary(op: str, legacy: tuple[int, ...], modern: tuple[int, ...], function: Binary) -> None:
+    """Register ``function`` for versions with limited broadcasting and for those with numpy's."""
+
+    def limited(call: Call, a: Array, b: Array) -> Any:
+        return function(a, legacy_operand(call, a, b))
+
+    def free(call: Call, a: Array, b: Array) -> Any:
+        # Files written by early exporters carry the old attributes at later opsets, and meant them.
+        if call.attr("broadcast", 0) and call.has("axis"):
+            return function(a, legacy_operand(call, a, b))
+        return function(a, b)
+
+    kernel(op, *legacy)(limited)
+    kernel(op, *modern)(free)
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Division; of integers, truncating towards zero as C does."""
+    if np.issubdtype(a.dtype, np.inexact):
+        return np.asarray(a / b)
+    quotient = a // b
+    if np.issubdtype(a.dtype, np.unsignedinteger):
+        return np.asarray(quotient)
+    return np.asarray(quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype))
+
+
+def power(a: Array, b: Array) -> Array:
+    """a to the b in a's type: an integer base with a fractional or negative exponent is rounded towards zero."""
+    if np.issubdtype(a.dtype, np.inexact):
+        return np.power(a, b.astype(a.dtype, copy=False))
+    if np.issubdtype(b.dtype, np.integer) and (b >= 0).all():
+        return np.power(a, b.astype(a.dtype))
+    return np.power(a.astype(np.float64), b).astype(a.dtype)
+
+
+_binary("Add", (1, 6), (7, 13, 14), np.add)
+_binary("Sub", (1, 6), (7, 13, 14), np.subtract)
+_binary("Mul", (1, 6), (7, 13, 14), np.multiply)
+_binary("Div", (1, 6), (7, 13, 14), divide)
+_binary("Pow", (1,), (7, 12, 13, 15), power)
+_binary("And", (1,), (7,), np.logical_and)
+_binary("Or", (1,), (7,), np.logical_or)
+_binary("Xor", (1,), (7,), np.logical_xor)
+_binary("Greater", (1,), (7, 9, 13), np.greater)
+_binary("Less", (1,), (7, 9, 13), np.less)
+_binary("Equal", (1,), (7, 11, 13, 19), np.equal)
+_binary("GreaterOrEqual", (), (12, 16), np.greater_equal)
+_binary("LessOrEqual", (), (12, 16), np.less_equal)
+_binary("BitwiseAnd", (), (18,), np.bitwise_and)
+_binary("BitwiseOr", (), (18,), np.bitwise_or)
+_binary("BitwiseXor", (), (18,), np.bitwise_xor)
+
+
+@kernel("Mod", 10, 13)
+def modulo(call: Call, a: Array, b: Array) -> Array:
+    """Remainder with the sign of the divisor, or of the dividend where ``fmod`` is 1 (required for floats)."""
+    if call.attr("fmod"):
+        return np.fmod(a, b)
+    if np.issubdtype(a.dtype, np.inexact):
+        raise Declined("floats need fmod = 1")
+    return np.mod(a, b)
+
+
+@kernel("BitShift", 11)
+def bit_shift(call: Call, a: Array, b: Array) -> Array:
+    """Shift left or right; shifting everything out gives 0."""
+    shift = np.left_shift if call.attr("direction") == "LEFT" else np.right_shift
+    bits = a.dtype.itemsize * 8
+    return np.where(b < bits, shift(a, np.minimum(b, bits - 1)), 0).astype(a.dtype)
+
+
+@kernel("Where", 9, 16)
+def where(call: Call, condition: Array, a: Array, b: Array) -> Array:
+    """numpy.where."""
+    return np.where(condition, a, b)
+
+
+def _variadic(op: str, function: Binary) -> None:
+    """Register Sum and its like: equal shapes at versions 1 and 6, numpy broadcasting from 8 on."""
+
+    def fold(call: Call, *operands: Array) -> Any:
+        if call.version < 8 and len({operand.shape for operand in operands}) != 1:
+            raise Declined(f"operands differ in shape: {[operand.shape for operand in operands]}")
+        total = reduce(function, operands)
+        return total / len(operands) if op == "Mean" else total
+
+    kernel(op, 1, 6, 8, 13, *(() if op in ("Sum", "Mean") else (12,)))(fold)
+
+
+_variadic("Sum", np.add)
+_variadic("Mean", np.add)
+_variadic("Max", np.maximum)
+_variadic("Min", np.minimum)
+
+
+@kernel("PRelu", 1, 6, 7, 9, 16)
+def prelu(call: Call, x: Array, slope: Array) -> Array:
+    """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
+    if call.version <= 6 and slope.size != 1:
+        if slope.size != x.shape[1]:
+            raise Declined(f"{slope.size} slopes for {x.shape[1]} channels")
+        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
+    elif call.version <= 6:
+        slope = slope.reshape((1,) * x.ndim)
+    return np.where(x < 0, slope * x, x)

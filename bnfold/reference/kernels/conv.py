@@ -1,0 +1,133 @@
+"""Conv and ConvTranspose of any rank, as matrix products through BLAS.
+
+Both bound their working memory: Conv gathers columns for a limited number of output positions at a time,
+ConvTranspose multiplies one kernel element at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bnfold.reference.kernels.window import Window, paddings, per_axis, window
+from bnfold.reference.registry import Array, Call, Declined, kernel
+
+COLUMN_ELEMENTS = 1 << 22
+"""Elements of the gathered columns that Conv holds at a time."""
+
+
+@kernel("Conv", 1, 11, 22)
+def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Array:
+    """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
+    groups, per_group = call.attr("group", 1), w.shape[1]
+    if x.ndim != w.ndim or x.shape[1] != groups * per_group or w.shape[0] % groups:
+        raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    shape = call.attr("kernel_shape")
+    if shape and tuple(shape) != w.shape[2:]:
+        raise Declined(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
+    win = window(call, x.shape[2:], w.shape[2:])
+    padded = pad_spatial(x, win.begin, win.end)
+    y = depthwise(padded, w, win) if per_group == 1 else grouped(padded, w, win, groups)
+    return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
+    """Zeros around the spatial axes; negative padding crops."""
+    crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape[2:], begin, end, strict=True))
+    x = x[(..., *crop)]
+    if not any(p > 0 for p in (*begin, *end)):
+        return x
+    widths = [(0, 0), (0, 0), *((max(b, 0), max(e, 0)) for b, e in zip(begin, end, strict=True))]
+    return np.pad(x, widths)
+
+
+def depthwise(padded: Array, w: Array, win: Window) -> Array:
+    """One input channel a group: a sum over kernel elements, since products of 1-wide matrices would crawl."""
+    multiplier = w.shape[0] // padded.shape[1]
+    y = np.zeros((padded.shape[0], padded.shape[1], multiplier, *win.size), np.result_type(padded, w))
+    taps = w.reshape(padded.shape[1], multiplier, *w.shape[2:])
+    for offset in win.offsets():
+        tap = taps[(..., *offset)].reshape(padded.shape[1], multiplier, *(1,) * len(win.size))
+        y += tap * win.view(padded, offset)[:, :, None]
+    return y.reshape(padded.shape[0], w.shape[0], *win.size)
+
+
+def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
+    """Columns (group, C/group · kernel, positions) against W as (group, M/group, C/group · kernel)."""
+    batch, outs = padded.shape[0], w.shape[0]
+    y = np.empty((batch, groups, outs // groups, *win.size), np.result_type(padded, w))
+    matrix = w.reshape(groups, outs // groups, -1)
+    for item, rows in _chunks(batch, win, matrix.shape[2] * groups):
+        columns = _columns(padded[item], win, rows, groups)
+        part = y[item, :, :, rows]
+        part[...] = (matrix @ columns).reshape(part.shape)
+    return y.reshape(batch, outs, *win.size)
+
+
+def _chunks(batch: int, win: Window, depth: int) -> list[tuple[int, slice]]:
+    """Batch items × runs of the first spatial axis, each small enough for COLUMN_ELEMENTS (one row at least)."""
+    row = max(depth * math.prod(win.size[1:]), 1)
+    step = max(COLUMN_ELEMENTS // row, 1)
+    return [(n, slice(i, min(i + step, win.size[0]))) for n in range(batch) for i in range(0, win.size[0], step)]
+
+
+def _columns(image: Array, win: Window, rows: slice, groups: int) -> Array:
+    """Every element each window of these rows sees: (group, C/group · kernel, positions)."""
+    channels = image.shape[0]
+    size = (rows.stop - rows.start, *win.size[1:])
+    columns = np.empty((channels, *win.kernel, *size), image.dtype)
+    for offset in win.offsets():
+        columns[(slice(None), *offset)] = win.view(image, offset)[:, rows]
+    return columns.reshape(groups, -1, math.prod(size))
+
+
+@kernel("ConvTranspose", 1, 11, 22)
+def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Array:
+    """X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…): every input element stamps its kernel."""
+    groups, channels = call.attr("group", 1), w.shape[0]
+    if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
+        raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    win = _transposed_window(call, x.shape[2:], w.shape[2:])
+    full = tuple(max(r, b + n) for r, b, n in zip(win.reach(), win.begin, _wanted(win), strict=True))
+    y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))
+    columns = x.reshape(x.shape[0], groups, channels // groups, -1)
+    taps = w.reshape(groups, channels // groups, w.shape[1], *w.shape[2:])
+    for offset in win.offsets():
+        stamp = taps[(..., *offset)].swapaxes(1, 2) @ columns
+        y[(..., *win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
+    y = y.reshape(x.shape[0], -1, *full)
+    y = y[(..., *(slice(b, b + n) for b, n in zip(win.begin, _wanted(win), strict=True)))]
+    return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def _wanted(win: Window) -> tuple[int, ...]:
+    """Output sizes: `_transposed_window` leaves in ``end`` what is to be cut off there."""
+    return tuple(r - b - e for r, b, e in zip(win.reach(), win.begin, win.end, strict=True))
+
+
+def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence[int]) -> Window:
+    """The window whose positions are the *input*; ``begin`` and ``end`` are cut off (negative ``end`` adds zeros).
+
+    An odd total under ``output_shape`` goes to the begin unless SAME_UPPER: the text of version 11, which corrects the
+    opposite sense of version 1 (runtimes always did so).
+    """
+    rank = len(spatial)
+    strides, dilations = per_axis(call, "strides", rank, 1), per_axis(call, "dilations", rank, 1)
+    extra = per_axis(call, "output_padding", rank, 0)
+    bare = Window(tuple(kernel_dims), strides, dilations, (), (), tuple(spatial))
+    full = bare.reach()
+    mode = call.attr("auto_pad") or "NOTSET"
+    shape = call.attr("output_shape")
+    if not shape and mode in ("NOTSET", "VALID"):
+        begin, end = paddings(call, spatial, full, strides)
+        end = tuple(e - o for e, o in zip(end, extra, strict=True))
+        return Window(bare.kernel, strides, dilations, begin, end, bare.size)
+    wanted = shape[-rank:] if shape else [n * s for n, s in zip(spatial, strides, strict=True)]
+    begins, ends = [], []
+    for r, o, n in zip(full, extra, wanted, strict=True):
+        total = max(r + o - n, 0)
+        begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+        ends.append(r - n - begins[-1])
+    return Window(bare.kernel, strides, dilations, tuple(begins), tuple(ends), bare.size)

@@ -1,0 +1,106 @@
+"""Operators that make tensors, or change nothing but their type: Constant, Cast, Range, Dropout in inference and more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold.reference.kernels.layout import ALL_21
+from bnfold.reference.precision import WIDENED, is_float
+from bnfold.reference.registry import Array, Call, Declined, Randomness, int_list, kernel
+
+TP = onnx.TensorProto
+ORDINARY = frozenset({TP.BOOL, TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64})
+
+
+@kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
+def constant(call: Call) -> Array:
+    """The attribute's value; float attributes are of type FLOAT, integers INT64."""
+    for name in ("value", "sparse_value"):
+        if call.has(name):
+            return np.asarray(call.attr(name))
+    for name, code in (("value_float", TP.FLOAT), ("value_floats", TP.FLOAT), ("value_int", TP.INT64), ("value_ints", TP.INT64)):
+        if call.has(name):
+            return np.asarray(call.attr(name), call.dtype(code))
+    for name in ("value_string", "value_strings"):
+        if call.has(name):
+            return np.asarray(call.attr(name), object)
+    raise Declined("it has no value")
+
+
+@kernel("ConstantOfShape", 9, 20, *ALL_21)
+def constant_of_shape(call: Call, shape: Array) -> Array:
+    """One value everywhere, a float 0 by default."""
+    value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
+    return np.full(tuple(int_list(shape)), value, value.dtype)
+
+
+@kernel("Cast", 1)
+def cast_named(call: Call, x: Array) -> Array:
+    """The target type by its name in upper case; files of the time also wrote its number."""
+    to = call.attr("to")
+    return _cast(call, x, TP.DataType.Value(to.upper()) if isinstance(to, str) else to)
+
+
+@kernel("Cast", 6, 9, 13, 19, *ALL_21)
+def cast(call: Call, x: Array) -> Array:
+    """The target type by number."""
+    return _cast(call, x, call.attr("to"))
+
+
+@kernel("CastLike", 15, 19, *ALL_21)
+def cast_like(call: Call, x: Array, like: Array) -> Array:
+    """The target type is that of the second input."""
+    if is_float(like):
+        return x.astype(like.dtype, copy=False)
+    return _cast(call, x, onnx.helper.np_dtype_to_tensor_dtype(like.dtype))
+
+
+def _cast(call: Call, x: Array, code: int) -> Array:
+    """Between floats, integers and booleans; to integers it truncates. 8- and 4-bit floats and strings are declined:
+    they saturate or format by rules of their own."""
+    if (code not in ORDINARY and code not in WIDENED) or (x.dtype.kind not in "biu" and not is_float(x)):
+        raise Declined(f"cast from {x.dtype} to {TP.DataType.Name(code)}")
+    return x.astype(call.dtype(code), copy=False)
+
+
+@kernel("Range", 11)
+def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Array:
+    """max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
+    count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
+    return (start.item() + np.arange(count) * delta.item()).astype(start.dtype)
+
+
+@kernel("EyeLike", 9, 22)
+def eye_like(call: Call, x: Array) -> Array:
+    """Ones on diagonal ``k`` of a matrix of X's shape, in X's type unless ``dtype`` says another."""
+    code = call.attr("dtype")
+    return np.eye(*x.shape, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
+
+
+@kernel("Dropout", 1, 6)
+def dropout_legacy(call: Call, x: Array) -> tuple[Any, ...]:
+    """The input, unless ``is_test`` says (or, if absent, the policy decides) that it trains."""
+    training = not call.attr("is_test") if call.has("is_test") else call.policy.legacy_mode == "training"
+    if training and call.attr("ratio") > 0:
+        raise Randomness("dropout in training mode")
+    return x, np.ones_like(x)
+
+
+@kernel("Dropout", 7, 10)
+def dropout_inference(call: Call, x: Array) -> tuple[Any, ...]:
+    """The input, and a mask that keeps all: of the input's type in version 7, boolean in version 10."""
+    if call.has("is_test") and not call.attr("is_test") and call.attr("ratio") > 0:
+        raise Randomness("dropout in training mode")
+    return x, np.ones_like(x) if call.version == 7 else np.ones(x.shape, bool)
+
+
+@kernel("Dropout", 12, 13, 22)
+def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Any, ...]:
+    """Training is an input; a ratio of 0 drops nothing either way."""
+    rate = 0.5 if ratio is None else float(ratio.item())
+    if training is not None and bool(training.item()) and rate > 0:
+        raise Randomness("dropout in training mode")
+    return x, np.ones(x.shape, bool)

@@ -1,0 +1,118 @@
+"""Operators that pick or place elements by index. Indices below zero count from the end of their axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+
+
+@kernel("Gather", 1, 11, 13)
+def gather(call: Call, x: Array, indices: Array) -> Array:
+    """Whole slices along ``axis``."""
+    return np.take(x, indices, normal_axis(call.attr("axis"), x.ndim))
+
+
+@kernel("GatherElements", 11, 13)
+def gather_elements(call: Call, x: Array, indices: Array) -> Array:
+    """Single elements along ``axis``; other axes go in step with the indices, from 0 on."""
+    return x[_element_index(x, indices, normal_axis(call.attr("axis"), x.ndim))]
+
+
+def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    grid = list(np.indices(indices.shape, sparse=True))
+    grid[axis] = indices
+    return tuple(grid)
+
+
+@kernel("GatherND", 11, 12, 13)
+def gather_nd(call: Call, x: Array, indices: Array) -> Array:
+    """The last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
+    batch = call.attr("batch_dims", 0)
+    heads = tuple(
+        np.arange(x.shape[axis]).reshape((-1, *(1,) * (indices.ndim - 2 - axis))) for axis in range(batch)
+    )
+    return x[(*heads, *np.moveaxis(indices, -1, 0))]
+
+
+_REDUCERS: dict[str, Callable[..., Any]] = {
+    "add": np.add.at,
+    "mul": np.multiply.at,
+    "max": np.maximum.at,
+    "min": np.minimum.at,
+}
+
+
+def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Array:
+    y = x.copy()
+    reducer = call.attr("reduction", "none")
+    if reducer == "none":
+        y[index] = updates
+    elif reducer in _REDUCERS:
+        _REDUCERS[reducer](y, index, updates)
+    else:
+        raise Declined(f"reduction {reducer!r} is not in the operator text")
+    return y
+
+
+@kernel("Scatter", 9)
+@kernel("ScatterElements", 11, 13, 16, 18)
+def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Array:
+    """Single elements placed along ``axis``."""
+    return _place(call, x, _element_index(x, indices, normal_axis(call.attr("axis"), x.ndim)), updates)
+
+
+@kernel("ScatterND", 11, 13, 16, 18)
+def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Array:
+    """Slices placed where the last axis of the indices points."""
+    return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
+
+
+@kernel("NonZero", 9, 13)
+def non_zero(call: Call, x: Array) -> Array:
+    """Coordinates of the elements that are not zero, one row an axis."""
+    return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64) if x.ndim else np.zeros((0, int(x != 0)), np.int64)
+
+
+@kernel("Compress", 9, 11)
+def compress(call: Call, x: Array, condition: Array) -> Array:
+    """The slices along ``axis`` where the condition holds; of the flat tensor without an axis."""
+    axis = call.attr("axis")
+    return np.compress(condition, x, None if axis is None else normal_axis(axis, x.ndim))
+
+
+@kernel("OneHot", 9, 11)
+def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Array:
+    """``values[1]`` at the index on a new axis, ``values[0]`` elsewhere; indices outside ±depth mark nothing."""
+    size = int(depth.item())
+    axis = normal_axis(call.attr("axis"), indices.ndim + 1)
+    places = np.where(indices < 0, indices + size, indices)
+    ladder = np.arange(size).reshape((-1, *(1,) * (indices.ndim - axis)))
+    return np.where(np.expand_dims(places, axis) == ladder, values[1], values[0])
+
+
+@kernel("TopK", 1)
+def top_k_attribute(call: Call, x: Array) -> tuple[Array, ...]:
+    """The count as attribute ``k``."""
+    return _top_k(call, x, call.attr("k"))
+
+
+@kernel("TopK", 10, 11, 24)
+def top_k(call: Call, x: Array, k: Array) -> tuple[Array, ...]:
+    """The count as an input."""
+    return _top_k(call, x, int(k.item()))
+
+
+def _top_k(call: Call, x: Array, k: int) -> tuple[Array, ...]:
+    """The k largest (or smallest) in order, the lower index first among equals. Unsorted results come sorted, too."""
+    axis = normal_axis(call.attr("axis"), x.ndim)
+    if x.dtype == bool or np.issubdtype(x.dtype, np.unsignedinteger):
+        x_key = x.astype(np.int64) if x.dtype.itemsize < 8 else x.astype(np.float64)
+    else:
+        x_key = x
+    order = np.argsort(-x_key if call.attr("largest", 1) else x_key, axis, kind="stable")
+    chosen = np.take(order, np.arange(k), axis)
+    return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)

@@ -1,0 +1,156 @@
+"""Operators that only move elements: Reshape, Transpose, Concat, Flatten, Squeeze, DepthToSpace and the like."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+
+ALL_21 = (21, 23, 24, 25)
+"""Versions that only admit further element types."""
+
+
+@kernel("Identity", 1, 13, 14, 16, 19, *ALL_21)
+def identity(call: Call, x: Any) -> Result:
+    """The input itself, be it a tensor, a sequence or an optional."""
+    return x
+
+
+@kernel("Reshape", 1)
+def reshape_attribute(call: Call, x: Array) -> Array:
+    """The target as attribute ``shape``."""
+    return _reshape(x, int_list(call.attr("shape", [])), keep_zero=False)
+
+
+@kernel("Reshape", 5, 13, 14, 19, *ALL_21)
+def reshape(call: Call, x: Array, shape: Array) -> Array:
+    """The target as an input."""
+    return _reshape(x, int_list(shape), keep_zero=bool(call.attr("allowzero", 0)))
+
+
+def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
+    """0 copies the input's dim unless zeros are kept; one −1 takes what is left."""
+    if not keep_zero:
+        if any(dim == 0 and axis >= x.ndim for axis, dim in enumerate(target)):
+            raise Declined(f"target {target} copies a dim that shape {x.shape} has not")
+        target = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
+    return x.reshape(target)
+
+
+@kernel("Flatten", 1, 9, 11, 13, *ALL_21)
+def flatten(call: Call, x: Array) -> Array:
+    """Two dims: those before ``axis``, and the rest."""
+    axis = call.attr("axis")
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
+@kernel("Squeeze", 1, 11)
+def squeeze_attribute(call: Call, x: Array) -> Array:
+    """Drop the axes of size 1 named by the attribute, or all of them."""
+    return _squeeze(x, call.attr("axes"))
+
+
+@kernel("Squeeze", 13, *ALL_21)
+def squeeze(call: Call, x: Array, axes: Array | None = None) -> Array:
+    """Drop the axes of size 1 named by the input, or all of them."""
+    return _squeeze(x, None if axes is None else int_list(axes))
+
+
+def _squeeze(x: Array, axes: list[int] | None) -> Array:
+    return np.squeeze(x, None if axes is None else tuple(normal_axis(axis, x.ndim) for axis in axes))
+
+
+@kernel("Unsqueeze", 1, 11)
+def unsqueeze_attribute(call: Call, x: Array) -> Array:
+    """New axes at the attribute's places in the result."""
+    return _unsqueeze(x, call.attr("axes"))
+
+
+@kernel("Unsqueeze", 13, *ALL_21)
+def unsqueeze(call: Call, x: Array, axes: Array) -> Array:
+    """New axes at the input's places in the result."""
+    return _unsqueeze(x, int_list(axes))
+
+
+def _unsqueeze(x: Array, axes: list[int]) -> Array:
+    rank = x.ndim + len(axes)
+    return np.expand_dims(x, tuple(normal_axis(axis, rank) for axis in axes))
+
+
+@kernel("Transpose", 1, 13, *ALL_21)
+def transpose(call: Call, x: Array) -> Array:
+    """Axes in the order of ``perm``, by default reversed."""
+    return np.transpose(x, call.attr("perm"))
+
+
+@kernel("Concat", 1, 4, 11, 13)
+def concat(call: Call, *parts: Array) -> Array:
+    """Parts one behind the other on ``axis``; version 1 has a default, axis 1."""
+    axis = call.attr("axis", 1 if call.version == 1 else None)
+    if axis is None:
+        raise Declined("the required attribute axis is missing")
+    return np.concatenate(parts, normal_axis(axis, parts[0].ndim))
+
+
+@kernel("Expand", 8, 13)
+def expand(call: Call, x: Array, shape: Array) -> Array:
+    """Broadcast to the common shape of X and ``shape``: either may have the larger dim."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int_list(shape))))
+
+
+@kernel("Tile", 6, 13)
+def tile(call: Call, x: Array, repeats: Array) -> Array:
+    """Repeats, one number an axis."""
+    return np.tile(x, int_list(repeats))
+
+
+@kernel("Tile", 1)
+def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Array:
+    """Repeats along a single axis."""
+    repeats = [1] * x.ndim
+    repeats[normal_axis(int(axis.item()), x.ndim)] = int(tiles.item())
+    return np.tile(x, repeats)
+
+
+@kernel("Shape", 1, 13, 15, 19, *ALL_21)
+def shape_of(call: Call, x: Array) -> Array:
+    """The dims from ``start`` to ``end``, clamped as Python slices are."""
+    return np.asarray(x.shape[call.attr("start") : call.attr("end")], np.int64)
+
+
+@kernel("Size", 1, 13, 19, *ALL_21)
+def size_of(call: Call, x: Array) -> Array:
+    """The number of elements."""
+    return np.asarray(x.size, np.int64)
+
+
+@kernel("DepthToSpace", 1, 11, 13)
+def depth_to_space(call: Call, x: Array) -> Array:
+    """(N, C, H, W) -> (N, C/b², H·b, W·b). In DCR order the block index is the outer part of C, in CRD the inner."""
+    n, c, h, w = x.shape
+    b = call.attr("blocksize")
+    if call.attr("mode", "DCR") == "DCR":
+        blocks = x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return blocks.reshape(n, c // b**2, h * b, w * b)
+
+
+@kernel("SpaceToDepth", 1, 13)
+def space_to_depth(call: Call, x: Array) -> Array:
+    """(N, C, H, W) -> (N, C·b², H/b, W/b), the block index outermost in the channels."""
+    n, c, h, w = x.shape
+    b = call.attr("blocksize")
+    blocks = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    return blocks.reshape(n, c * b**2, h // b, w // b)
+
+
+@kernel("Trilu", 14)
+def trilu(call: Call, x: Array, k: Array | None = None) -> Array:
+    """The upper or lower triangle of the last two axes, from diagonal ``k``."""
+    offset = 0 if k is None else int(k.item())
+    return np.triu(x, offset) if call.attr("upper") else np.tril(x, offset)

@@ -1,0 +1,158 @@
+"""BatchNormalization of every version and mode, and its relatives.
+
+Sources: the operator texts; where they leave a mode open, `registry.Policy`. Parameters may have another element type
+than X; under numpy's promotion the arithmetic takes the widest.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+
+LAST_SLOTTED = 9
+"""Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
+
+
+@kernel("BatchNormalization", 1, 6, 7, 9, 14, 15)
+def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> tuple[Array, ...]:
+    """X (N, C, D1…), parameters (C), or (C, D1…) where ``spatial`` is 0 -> Y and, in training, the statistics."""
+    training = is_training(call)
+    per_activation = _is_per_activation(call, x, scale)
+    shape = x.shape[1:] if per_activation else (-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else ()
+    scale, b = scale.reshape(shape), b.reshape(shape)
+    eps = call.attr("epsilon")
+    if not training:
+        return ((x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + eps) * scale + b,)
+    axes = (0,) if per_activation else tuple(i for i in range(x.ndim) if i != 1)
+    current, spread = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    y = (x - current) / np.sqrt(spread + eps) * scale + b
+    return y, *_statistics(call, mean, var, current.reshape(mean.shape), spread.reshape(var.shape))
+
+
+def is_training(call: Call) -> bool:
+    """The mode of a BatchNormalization node.
+
+    ``is_test`` and ``training_mode`` are honoured at versions that do not have them: exporters wrote them there and
+    meant them. Where inference has no statistics to return, they stay undefined, which only matters if they are read.
+    """
+    if call.version <= LAST_SLOTTED and len(call.named) not in (1, 5):
+        raise Declined(f"{len(call.named)} outputs, where 1 or 5 are legal")
+    if call.version > LAST_SLOTTED and any(call.named[3:]):
+        raise Declined(f"{len(call.named)} outputs, where 1 or 3 are legal")
+    if call.policy.force_inference:
+        return False
+    is_test, training = call.attrs.get("is_test"), call.attrs.get("training_mode")
+    if is_test is not None and training is not None and bool(is_test) == bool(training):
+        raise Declined("is_test and training_mode contradict each other")
+    if is_test is not None:
+        return not is_test
+    return bool(training) if training is not None else _implies_training(call)
+
+
+def _implies_training(call: Call) -> bool:
+    """The mode of a node that does not spell it out."""
+    if call.version > LAST_SLOTTED:
+        return False
+    if call.version > 6 or any(call.read[1:]):
+        return any(call.named[1:])
+    return call.policy.legacy_mode == "training" or (call.policy.legacy_mode == "auto" and any(call.named[1:]))
+
+
+def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
+    """Whether parameters are one an activation. By element count where ``spatial`` is 0: exporters wrote 0 with (C)."""
+    channels = x.shape[1] if x.ndim > 1 else 1
+    if call.attr("spatial", 1) == 0 and scale.size == math.prod(x.shape[1:]):
+        return True
+    if scale.size != channels:
+        raise Declined(f"{scale.size} parameters for an input of shape {x.shape}")
+    return False
+
+
+def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Array) -> tuple[Array, ...]:
+    """Running mean and variance, and at old versions the saved ones. ONNX's momentum weighs the *old* value."""
+    momentum = call.attr("momentum")
+    running = (mean * momentum + current * (1 - momentum), var * momentum + spread * (1 - momentum))
+    if call.version > LAST_SLOTTED:
+        return running
+    inverse = call.policy.saved_var == "inv-std"
+    return *running, current, 1 / np.sqrt(spread + call.attr("epsilon")) if inverse else spread
+
+
+@kernel("InstanceNormalization", 1, 6, 22)
+def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Array:
+    """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B."""
+    shape = (-1, *(1,) * (x.ndim - 2))
+    return standardise(x, tuple(range(2, x.ndim)), call.attr("epsilon")) * scale.reshape(shape) + b.reshape(shape)
+
+
+def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """(x − mean) / sqrt(population variance + epsilon) over ``axes``."""
+    centred = x - x.mean(axes, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + epsilon)
+
+
+@kernel("GroupNormalization", 18, 21)
+def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Array:
+    """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
+    groups = call.attr("num_groups")
+    if x.shape[1] % groups:
+        raise Declined(f"{x.shape[1]} channels in {groups} groups")
+    if scale.size != (groups if call.version == 18 else x.shape[1]):
+        raise Declined(f"{scale.size} scales at this version for {x.shape[1]} channels in {groups} groups")
+    split = x.reshape(x.shape[0], groups, -1)
+    y = standardise(split, (2,), call.attr("epsilon")).reshape(x.shape)
+    repeat = x.shape[1] // scale.size
+    shape = (-1, *(1,) * (x.ndim - 2))
+    return y * np.repeat(scale, repeat).reshape(shape) + np.repeat(b, repeat).reshape(shape)
+
+
+@kernel("LayerNormalization", 17)
+def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = None) -> tuple[Array, ...]:
+    """Normalises over ``axis`` and all later axes -> Y, Mean, InvStdDev (the latter two with those axes kept as 1)."""
+    axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
+    mean = x.mean(axes, keepdims=True)
+    inverse = 1 / np.sqrt(x.var(axes, keepdims=True) + call.attr("epsilon"))
+    y = (x - mean) * inverse * scale
+    return y if b is None else y + b, mean, inverse
+
+
+@kernel("RMSNormalization", 23)
+def rms_normalization(call: Call, x: Array, scale: Array) -> Array:
+    """X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
+    axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
+    return x / np.sqrt(np.square(x).mean(axes, keepdims=True) + call.attr("epsilon")) * scale
+
+
+@kernel("MeanVarianceNormalization", 9, 13)
+def mean_variance_normalization(call: Call, x: Array) -> Array:
+    """(X − mean) / (standard deviation + 1e-9) over ``axes``; the 1e-9 is in the operator's function body."""
+    axes = tuple(call.attr("axes", [0, 2, 3]))
+    mean = x.mean(axes, keepdims=True)
+    deviation = np.sqrt(np.square(x).mean(axes, keepdims=True) - np.square(mean))
+    return (x - mean) / (deviation + float(np.float32(1e-9)))
+
+
+@kernel("LpNormalization", 1, 22)
+def lp_normalization(call: Call, x: Array) -> Array:
+    """X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
+    p, axis = call.attr("p"), normal_axis(call.attr("axis"), x.ndim)
+    if p not in (1, 2):
+        raise Declined(f"p = {p}")
+    norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(x).sum(axis, keepdims=True))
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
+
+
+@kernel("LRN", 1, 13)
+def lrn(call: Call, x: Array) -> Array:
+    """X / (bias + alpha/size · Σ X²)^beta, the sum over ``size`` neighbouring channels, the longer half behind."""
+    size = call.attr("size")
+    before = (size - 1) // 2
+    squares = np.square(x)
+    total = np.zeros_like(x)
+    for channel in range(x.shape[1]):
+        stop = min(channel - before + size, x.shape[1])
+        total[:, channel] = squares[:, max(channel - before, 0) : stop].sum(1)
+    return x / (call.attr("bias") + call.attr("alpha") / size * total) ** call.attr("beta")

@@ -1,0 +1,118 @@
+"""AveragePool, MaxPool, LpPool of any rank, their global forms, and MaxUnpool's partner: MaxPool's indices.
+
+Working memory is a few outputs: one pass over the window's elements, no gathered windows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bnfold.reference.kernels.window import Window, window
+from bnfold.reference.registry import Array, Call, kernel
+
+
+def pooling_window(call: Call, x: Array) -> Window:
+    """The node's window over the spatial axes of ``x``; LpPool-1 and early files may leave kernel_shape out."""
+    return window(call, x.shape[2:], tuple(call.attr("kernel_shape") or x.shape[2:]))
+
+
+def spread(x: Array, win: Window, fill: float) -> Array:
+    """``x`` with ``fill`` around it, as far as the windows reach (beyond the end padding under ceil_mode)."""
+    reach = zip(win.reach(), win.begin, x.shape[2:], strict=True)
+    ends = [max(r - b - n, 0) for r, b, n in reach]
+    widths = [(0, 0), (0, 0), *zip(win.begin, ends, strict=True)]
+    return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
+
+
+@kernel("AveragePool", 1, 7, 10, 11, 19, 22)
+def average_pool(call: Call, x: Array) -> Array:
+    """Mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
+    win = pooling_window(call, x)
+    padded = spread(x, win, 0)
+    total = np.zeros((*x.shape[:2], *win.size), x.dtype)
+    for offset in win.offsets():
+        total += win.view(padded, offset)
+    return total / _counts(win, x.shape[2:], bool(call.attr("count_include_pad", 0)))
+
+
+def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
+    """How many elements count in each window: a product of one count an axis."""
+    counts = np.ones((1,) * len(spatial))
+    for axis, length in enumerate(spatial):
+        first, last = (0, win.begin[axis] + length + win.end[axis]) if include_pad else (
+            win.begin[axis],
+            win.begin[axis] + length,
+        )
+        starts = np.arange(win.size[axis])[:, None] * win.strides[axis]
+        taps = starts + np.arange(win.kernel[axis]) * win.dilations[axis]
+        inside = ((taps >= first) & (taps < last)).sum(1)
+        counts = counts * inside.reshape(-1, *(1,) * (len(spatial) - axis - 1))
+    return counts
+
+
+@kernel("MaxPool", 1, 8, 10, 11, 12, 22)
+def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
+    """Maximum of each window; with a second output also its flat index in X (row major, or column major where
+    ``storage_order`` is 1), the first one winning ties."""
+    win = pooling_window(call, x)
+    lowest = -np.inf if np.issubdtype(x.dtype, np.inexact) else np.iinfo(x.dtype).min
+    padded = spread(x, win, lowest)
+    best = np.full((*x.shape[:2], *win.size), lowest, x.dtype)
+    if not any(call.named[1:]):
+        for offset in win.offsets():
+            np.maximum(best, win.view(padded, offset), out=best)
+        return (best,)
+    where = np.zeros(best.shape, np.int64)
+    for offset in win.offsets():
+        candidate = win.view(padded, offset)
+        better = candidate > best
+        best = np.where(better, candidate, best)
+        where = np.where(better, _positions(call, win, offset, x.shape[2:]), where)
+    planes = np.arange(math.prod(x.shape[:2]), dtype=np.int64).reshape(*x.shape[:2], *(1,) * len(win.size))
+    return best, where + planes * math.prod(x.shape[2:])
+
+
+def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[int, ...]) -> Array:
+    """The flat index within a plane of the element that ``offset`` picks in every window."""
+    order = range(len(spatial))
+    steps = [
+        math.prod(spatial[:axis] if call.attr("storage_order", 0) else spatial[axis + 1 :]) for axis in order
+    ]
+    flat = np.zeros((1,) * len(spatial), np.int64)
+    for axis in order:
+        place = np.arange(win.size[axis]) * win.strides[axis] + offset[axis] * win.dilations[axis] - win.begin[axis]
+        flat = flat + (place * steps[axis]).reshape(-1, *(1,) * (len(spatial) - axis - 1))
+    return flat
+
+
+@kernel("LpPool", 1, 2, 11, 18, 22)
+def lp_pool(call: Call, x: Array) -> Array:
+    """(Σ |x|^p)^(1/p) over each window."""
+    win = pooling_window(call, x)
+    p = call.attr("p", 2)
+    padded = spread(np.abs(x) ** p, win, 0)
+    total = np.zeros((*x.shape[:2], *win.size), padded.dtype)
+    for offset in win.offsets():
+        total += win.view(padded, offset)
+    return total ** (1 / p)
+
+
+@kernel("GlobalAveragePool", 1, 22)
+def global_average_pool(call: Call, x: Array) -> Array:
+    """Mean over the spatial axes, kept as 1."""
+    return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+
+
+@kernel("GlobalMaxPool", 1, 22)
+def global_max_pool(call: Call, x: Array) -> Array:
+    """Maximum over the spatial axes, kept as 1."""
+    return x.max(tuple(range(2, x.ndim)), keepdims=True)
+
+
+@kernel("GlobalLpPool", 1, 2, 22)
+def global_lp_pool(call: Call, x: Array) -> Array:
+    """(Σ |x|^p)^(1/p) over the spatial axes, kept as 1."""
+    p = call.attr("p", 2)
+    return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)

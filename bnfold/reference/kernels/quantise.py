@@ -1,0 +1,60 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear for 8- to 32-bit integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+
+
+def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
+    """A scale or zero point shaped to broadcast onto ``x``: one for all, one a slice of ``axis``, or one a block."""
+    if parameter.size == 1 and parameter.ndim <= 1:
+        return parameter.reshape(())
+    axis = normal_axis(call.attr("axis", 1), x.ndim)
+    if parameter.ndim == 1:
+        return parameter.reshape(-1, *(1,) * (x.ndim - axis - 1))
+    block = call.attr("block_size", 0)
+    if not block or parameter.ndim != x.ndim:
+        raise Declined(f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")
+    return np.take(np.repeat(parameter, block, axis), np.arange(x.shape[axis]), axis)
+
+
+@kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25)
+def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """(x − zero) · scale."""
+    if x.dtype.kind not in "iu":
+        raise Declined(f"values of type {x.dtype}")
+    centred = x.astype(np.float64)
+    if zero is not None:
+        centred = centred - _along_axis(call, x, zero.astype(np.float64))
+    y = centred * _along_axis(call, x, scale)
+    code = call.attr("output_dtype", 0)
+    return y.astype(call.dtype(code) if code else scale.dtype)
+
+
+@kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25)
+def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """round(x / scale) + zero, halves to even, saturated."""
+    code = call.attr("output_dtype", 0) or (
+        onnx.TensorProto.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
+    )
+    target = call.dtype(code)
+    if target.kind not in "iu":
+        raise Declined(f"values of type {target}")
+    y = np.rint(x / _along_axis(call, x, scale))
+    if zero is not None:
+        y = y + _along_axis(call, x, zero.astype(np.float64))
+    limits = np.iinfo(target)
+    return np.clip(y, limits.min, limits.max).astype(target)
+
+
+@kernel("DynamicQuantizeLinear", 11)
+def dynamic_quantize_linear(call: Call, x: Array) -> tuple[Array, ...]:
+    """uint8 over the range of X widened to hold 0 -> quantised X, scale, zero point."""
+    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
+    scale = (high - low) / 255
+    zero = np.clip(np.rint(-low / scale), 0, 255) if scale else 0.0
+    y = np.clip(np.rint(x / scale) + zero, 0, 255) if scale else np.zeros_like(x)
+    return y.astype(np.uint8), np.asarray(scale, x.dtype), np.asarray(zero, np.uint8)

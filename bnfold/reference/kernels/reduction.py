@@ -1,0 +1,103 @@
+"""Reduce*, ArgMax and ArgMin, CumSum: sums and extremes along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bnfold.reference.registry import Array, Call, int_list, kernel, normal_axis
+
+Axes = tuple[int, ...]
+
+
+def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Any:
+    top = np.asarray(x.max(axes, keepdims=True))
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.exp(x - top).sum(axes, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axes)
+
+
+def _norm(x: Array, axes: Axes, keepdims: bool) -> Any:
+    return np.sqrt(np.square(x).sum(axes, keepdims=keepdims))
+
+
+def _mean(x: Array, axes: Axes, keepdims: bool) -> Any:
+    if np.issubdtype(x.dtype, np.inexact):
+        return x.mean(axes, keepdims=keepdims)
+    total = x.sum(axes, keepdims=keepdims)
+    return total // (x.size // max(np.size(total), 1))
+
+
+Reduction = Callable[[Array, Axes, bool], Any]
+_REDUCTIONS: dict[str, Reduction] = {
+    "ReduceL1": lambda x, axes, keepdims: np.abs(x).sum(axes, keepdims=keepdims),
+    "ReduceL2": _norm,
+    "ReduceLogSum": lambda x, axes, keepdims: np.log(x.sum(axes, keepdims=keepdims)),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": lambda x, axes, keepdims: x.max(axes, keepdims=keepdims),
+    "ReduceMean": _mean,
+    "ReduceMin": lambda x, axes, keepdims: x.min(axes, keepdims=keepdims),
+    "ReduceProd": lambda x, axes, keepdims: x.prod(axes, keepdims=keepdims),
+    "ReduceSum": lambda x, axes, keepdims: x.sum(axes, keepdims=keepdims),
+    "ReduceSumSquare": lambda x, axes, keepdims: np.square(x).sum(axes, keepdims=keepdims),
+}
+_FIRST_INPUT_VERSION = {"ReduceSum": 13}
+"""From which version on the axes are an input; 18 unless listed."""
+_VERSIONS = {"ReduceMax": (1, 11, 12, 13, 18, 20), "ReduceMin": (1, 11, 12, 13, 18, 20), "ReduceSum": (1, 11, 13)}
+
+
+def _register(op: str, reduction: Reduction) -> None:
+    def by_attribute(call: Call, x: Array) -> Array:
+        return reduce(call, x, call.attr("axes"))
+
+    def by_input(call: Call, x: Array, axes: Array | None = None) -> Array:
+        named = None if axes is None or axes.size == 0 else int_list(axes)
+        return x if named is None and call.attr("noop_with_empty_axes", 0) else reduce(call, x, named)
+
+    def reduce(call: Call, x: Array, axes: list[int] | None) -> Array:
+        chosen = tuple(range(x.ndim)) if not axes else tuple(normal_axis(axis, x.ndim) for axis in axes)
+        return np.asarray(reduction(x, chosen, bool(call.attr("keepdims")))).astype(x.dtype, copy=False)
+
+    first = _FIRST_INPUT_VERSION.get(op, 18)
+    versions = _VERSIONS.get(op, (1, 11, 13, 18))
+    kernel(op, *(version for version in versions if version < first))(by_attribute)
+    kernel(op, *(version for version in versions if version >= first))(by_input)
+
+
+for _op, _reduction in _REDUCTIONS.items():
+    _register(_op, _reduction)
+
+
+def _arg(call: Call, x: Array, extreme: Callable[..., Any]) -> Array:
+    axis = normal_axis(call.attr("axis"), x.ndim)
+    if call.attr("select_last_index", 0):
+        place = x.shape[axis] - 1 - extreme(np.flip(x, axis), axis)
+    else:
+        place = extreme(x, axis)
+    place = np.asarray(place, np.int64)
+    return np.expand_dims(place, axis) if call.attr("keepdims") else place
+
+
+@kernel("ArgMax", 1, 11, 12, 13)
+def arg_max(call: Call, x: Array) -> Array:
+    """Where the maximum along ``axis`` is: the first, or the last if asked for."""
+    return _arg(call, x, np.argmax)
+
+
+@kernel("ArgMin", 1, 11, 12, 13)
+def arg_min(call: Call, x: Array) -> Array:
+    """Where the minimum along ``axis`` is: the first, or the last if asked for."""
+    return _arg(call, x, np.argmin)
+
+
+@kernel("CumSum", 11, 14)
+def cumulative_sum(call: Call, x: Array, axis: Array) -> Array:
+    """Sums of all elements up to each one, without it if ``exclusive``, from the other end if ``reverse``."""
+    place = normal_axis(int(axis.item()), x.ndim)
+    track = np.flip(x, place) if call.attr("reverse") else x
+    total = np.cumsum(track, place, dtype=x.dtype)
+    if call.attr("exclusive"):
+        total = total - track
+    return np.flip(total, place) if call.attr("reverse") else total

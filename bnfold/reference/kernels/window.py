@@ -1,0 +1,110 @@
+"""Geometry shared by convolution and pooling: padding, output sizes, and strided views of the input.
+
+Source: the operator texts of Conv, ConvTranspose, AveragePool, MaxPool and LpPool, all versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from bnfold.reference.registry import Array, Call, Declined
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A sliding window over the spatial axes; every tuple has one entry a spatial axis.
+
+    ``begin`` and ``end`` are the padding in force; ``size`` is the number of window positions.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    size: tuple[int, ...]
+
+    def offsets(self) -> Iterator[tuple[int, ...]]:
+        """Every index into the kernel, in row-major order."""
+        return product(*(range(k) for k in self.kernel))
+
+    def view(self, padded: Array, offset: Sequence[int]) -> Array:
+        """The elements of ``padded`` (N, C, spatial…) that meet the kernel element ``offset``: shape (N, C, *size)."""
+        return padded[(..., *self.slices(offset))]
+
+    def slices(self, offset: Sequence[int]) -> tuple[slice, ...]:
+        """The padded positions that the kernel element ``offset`` visits, a slice an axis."""
+        return tuple(
+            slice(o * d, o * d + s * (n - 1) + 1, s) if n else slice(0, 0)
+            for o, d, s, n in zip(offset, self.dilations, self.strides, self.size, strict=True)
+        )
+
+    def reach(self) -> tuple[int, ...]:
+        """How many padded elements the windows touch on each axis; may pass the end under ceil_mode."""
+        return tuple(
+            (n - 1) * s + (k - 1) * d + 1
+            for n, s, k, d in zip(self.size, self.strides, self.kernel, self.dilations, strict=True)
+        )
+
+
+def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
+    """The window of a Conv or pooling node over an input with these spatial dims."""
+    rank = len(spatial)
+    if len(kernel) != rank:
+        raise Declined(f"a kernel of {len(kernel)} dims over {rank} spatial axes")
+    strides = per_axis(call, "strides", rank, 1)
+    dilations = per_axis(call, "dilations", rank, 1)
+    extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    begin, end = paddings(call, spatial, extent, strides)
+    size = tuple(
+        output_size(call, n + b + e - x, s, b, n)
+        for n, b, e, x, s in zip(spatial, begin, end, extent, strides, strict=True)
+    )
+    return Window(tuple(kernel), strides, dilations, begin, end, size)
+
+
+def per_axis(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
+    """An attribute of one integer a spatial axis."""
+    values = tuple(call.attr(name) or (default,) * rank)
+    if len(values) != rank:
+        raise Declined(f"{name} has {len(values)} entries for {rank} spatial axes")
+    return values
+
+
+def paddings(
+    call: Call, spatial: Sequence[int], extent: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding before and after each axis. SAME_* covers ceil(size / stride) positions, the odd one at the named end."""
+    rank = len(spatial)
+    mode = call.attr("auto_pad") or "NOTSET"
+    if mode == "VALID":
+        return (0,) * rank, (0,) * rank
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        total = [
+            max((-(-n // s) - 1) * s + x - n, 0) for n, x, s in zip(spatial, extent, strides, strict=True)
+        ]
+        small, large = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
+        return (small, large) if mode == "SAME_UPPER" else (large, small)
+    if mode != "NOTSET":
+        raise Declined(f"auto_pad {mode!r} is not in the operator text")
+    pads = tuple(call.attr("pads") or (0,) * (2 * rank))
+    if len(pads) != 2 * rank:
+        raise Declined(f"pads has {len(pads)} entries for {rank} spatial axes")
+    return pads[:rank], pads[rank:]
+
+
+def output_size(call: Call, room: int, stride: int, begin: int, length: int) -> int:
+    """Window positions where the last one may start at ``room``.
+
+    ceil_mode admits one that sticks out at the end, but not one that starts in the end padding. It does not act with
+    auto_pad, whose own formulas are the same for both modes.
+    """
+    if room < 0:
+        return 0
+    size = room // stride + 1
+    if not call.attr("ceil_mode", 0) or (call.attr("auto_pad") or "NOTSET") != "NOTSET":
+        return size
+    sticks_out = room % stride != 0 and size * stride < length + begin
+    return size + 1 if sticks_out else size

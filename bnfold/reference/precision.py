@@ -1,0 +1,66 @@
+"""In which type a number is computed: every float widened to float64, or each as the file stores it.
+
+Float64 precision means that *rounding* is taken out of the model: a Cast between float types is the identity there,
+and a Cast of a float to float16 does not overflow. What is discontinuous by design stays so: casts to integers, to
+booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+Precision = Literal["float64", "stored"]
+TP = onnx.TensorProto
+
+WIDENED = frozenset({TP.FLOAT, TP.FLOAT16, TP.BFLOAT16, TP.DOUBLE})
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_NARROW = (*_HALVES, np.dtype(np.float32))
+
+
+def computed_type(code: int, precision: Precision) -> np.dtype[Any]:
+    """The numpy type that stands for an ONNX element type (``onnx.TensorProto.DataType``)."""
+    if precision == "float64" and code in WIDENED:
+        return np.dtype(np.float64)
+    if code == TP.STRING:
+        return np.dtype(object)
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+
+
+def widen(value: Any) -> Any:
+    """float16, bfloat16 and float32 arrays as float64, exactly; anything else as it is (lists element by element)."""
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float64) if value.dtype in _NARROW else value
+    if isinstance(value, list):
+        return [widen(item) for item in value]
+    return value
+
+
+def workable(value: Any) -> Any:
+    """16-bit floats as float32, in which processors compute with them; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.dtype in _HALVES:
+        return value.astype(np.float32)
+    return value
+
+
+def as_array(value: Any) -> Any:
+    """numpy scalars, which reductions return for rank 0, as arrays of rank 0."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def rounded(value: Any, like: npt.NDArray[Any] | None) -> Any:
+    """A float result rounded to the element type of ``like``; where either is no float array, the result itself."""
+    if like is None or not isinstance(value, np.ndarray) or value.dtype == like.dtype:
+        return value
+    if not (is_float(value) and is_float(like)):
+        return value
+    return value.astype(like.dtype)
+
+
+def is_float(array: npt.NDArray[Any]) -> bool:
+    """Whether the element type is one that float64 precision widens."""
+    return array.dtype in _NARROW or array.dtype == np.float64

@@ -1,0 +1,134 @@
+"""Which kernel computes which operator version, and what a kernel may know about its node.
+
+A kernel is a pure function ``kernel(call, *inputs) -> array | tuple of arrays``; an omitted input is None. It is
+registered for the exact schema versions whose text it was checked against: a version that nobody looked at has no
+kernel, and evaluation stops with `Unsupported` rather than trust it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold import errors
+from bnfold.reference.precision import Precision, computed_type
+
+Array = npt.NDArray[Any]
+Result = Any
+"""An array, a tuple of them, or (for sequences, optionals and maps) a list, None or dict in their place."""
+Kernel = Callable[..., Result]
+
+NO_SCHEMA = 0
+"""The version under which operators are registered that onnx once drafted but never gave (or has lost) a schema."""
+
+
+class Unsupported(errors.Unsupported):
+    """No proven meaning for ``op`` at ``version`` (domain prefixed unless default), or not in this form; ``node`` names the culprit."""
+
+    def __init__(self, op: str, version: int, node: str, reason: str = "") -> None:
+        self.op, self.version, self.node, self.reason = op, version, node, reason
+        text = f"the reference evaluation cannot compute {op}-{version} (node {node!r})"
+        super().__init__(f"{text}: {reason}" if reason else text)
+
+
+class Random(Unsupported):
+    """The operator draws random numbers, so there is nothing to compare."""
+
+
+class Declined(Exception):  # noqa: N818 - control flow between a kernel and the evaluator, never seen by users
+    """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `Unsupported`."""
+
+
+class Randomness(Declined):
+    """Raised by a kernel whose result is random; becomes `Random`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Choices that operator texts leave open or that a user may override.
+
+    ``legacy_mode``: what BatchNormalization-1/6 and Dropout-1/6 without ``is_test`` are; ``auto`` is inference unless
+    training outputs are named. ``saved_var``: the fifth output of BatchNormalization up to version 9 is the variance
+    that the text names, or the inverse standard deviation that onnxruntime returns. ``force_inference``: every
+    BatchNormalization in training mode is computed with its stored statistics.
+    """
+
+    legacy_mode: Literal["auto", "inference", "training"] = "auto"
+    saved_var: Literal["variance", "inv-std"] = "variance"
+    force_inference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a kernel may know about its node besides the input arrays.
+
+    ``named`` says of every declared output slot whether it has a name, ``read`` whether something reads it as well;
+    ``precision`` decides what a float type of the file is computed in, see `dtype`.
+    """
+
+    op: str
+    version: int
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    named: tuple[bool, ...] = (True,)
+    read: tuple[bool, ...] = (True,)
+    policy: Policy = Policy()
+    domain: str = ""
+    opset: int = 0
+    precision: Precision = "float64"
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The attribute as written, else the schema's default, else ``default``."""
+        if name in self.attrs:
+            return self.attrs[name]
+        return self.defaults.get(name, default)
+
+    def has(self, name: str) -> bool:
+        """Whether the node spells the attribute out."""
+        return name in self.attrs
+
+    def dtype(self, code: int) -> np.dtype[Any]:
+        """The numpy type in which an ONNX element type is computed: float64 for every float type, unless as stored."""
+        return computed_type(code, self.precision)
+
+
+_KERNELS: dict[tuple[str, str, int], Kernel] = {}
+
+
+def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kernel]:
+    """Register a function for these schema versions of an operator; a second registration is a mistake."""
+
+    def register(function: Kernel) -> Kernel:
+        for version in versions:
+            if (domain, op, version) in _KERNELS:
+                raise ValueError(f"two kernels for {domain}:{op}-{version}")
+            _KERNELS[domain, op, version] = function
+        return function
+
+    return register
+
+
+def find(domain: str, op: str, version: int) -> Kernel | None:
+    """The kernel of exactly this version, or None."""
+    return _KERNELS.get((domain, op, version))
+
+
+def registered() -> frozenset[tuple[str, str, int]]:
+    """(domain, operator, version) of every kernel of our own."""
+    return frozenset(_KERNELS)
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """An axis counted from the front; negative ones count from the end."""
+    if not -rank <= axis < max(rank, 1):
+        raise Declined(f"axis {axis} is outside rank {rank}")
+    return axis + rank if axis < 0 else axis
+
+
+def int_list(value: Any) -> list[int]:
+    """A tensor or list of integers as plain ints."""
+    return [int(item) for item in np.asarray(value).reshape(-1)]
