@@ -1,0 +1,143 @@
+"""The way through the nodes: every graph in order, every node over its operator's version steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.semantics import Unreadable
+from bnfold.upgrade import lower, table
+from bnfold.upgrade.adapters import batchnorm, normalization
+from bnfold.upgrade.adapters.prestandard import PRESTANDARD
+from bnfold.upgrade.site import Inexpressible, Shared, Site
+from bnfold.upgrade.versions import version_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BY_MEANING: dict[str, Callable[[Site], None]] = {
+    "BatchNormalization": batchnorm.to_target,
+    "InstanceNormalization": normalization.instance,
+}
+"""Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node that was rewritten.
+
+    Attributes:
+        cut: The boundary around the rewrite; None where only the spelling of the node changed.
+    """
+
+    graph: str
+    node: str
+    op_type: str
+    version: int | None
+    cut: ir.Cut | None
+
+
+@dataclass
+class Walk:
+    """One pass over a model.
+
+    Attributes:
+        blockers: A line for every node that cannot be brought to the target.
+        passed: Operators that nobody here knows, by "domain::operator": left as they are.
+    """
+
+    shared: Shared
+    changes: list[Change] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    passed: dict[str, int] = field(default_factory=dict)
+
+    def graph(self, root: ir.Graph) -> None:
+        """Bring every node of ``root``, and of what is nested in it, to the target."""
+        opset = root.opset("")
+        nodes = list(root.nodes)
+        for node, successor in zip(nodes, [*nodes[1:], None], strict=True):
+            for subgraphs in node.subgraphs.values():
+                for subgraph in subgraphs:
+                    self.graph(subgraph)
+            self._node(node, successor, opset)
+
+    def _node(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+        if node.domain:
+            self._pass(node)
+            return
+        by_meaning = BY_MEANING.get(node.op_type)
+        version = table.living_version(node.op_type, opset)
+        if version is None:
+            self._unknown(node, successor, opset)
+        elif by_meaning is not None:
+            self._adapt(node, successor, version, by_meaning)
+        elif opset > self.shared.target:
+            self._lower(node, opset)
+        elif not table.is_compatible(node.op_type, version, self.shared.target):
+            self._adapt(node, successor, version, None)
+
+    def _adapt(
+        self, node: ir.Node, successor: ir.Node | None, version: int | None, adapter: Callable[[Site], None] | None
+    ) -> None:
+        """Run ``adapter``, or those of the node's version steps, and note what became of it."""
+        op_type, label = node.op_type, node.label
+        before = node.proto.SerializeToString()
+        inputs = tuple(value.name for value in node.inputs if value is not None)
+        outputs = tuple(value.name for value in node.outputs if value is not None)
+        site = Site(node, successor, self.shared)
+        try:
+            if adapter is not None:
+                adapter(site)
+            else:
+                _step_through(site, version or 1)
+        except Unsupported as error:
+            self.blockers.append(_line(node.graph, label, op_type, version, error))
+            return
+        if node.proto.SerializeToString() == before:
+            return
+        cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if site.touched else None
+        self.changes.append(Change(node.graph.path, label, op_type, version, cut))
+
+    def _unknown(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+        legal, adapter = PRESTANDARD.get(node.op_type, (frozenset(), None))
+        if adapter is not None and set(node.attrs) <= legal:
+            self._adapt(node, successor, None, adapter)
+        elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
+            reason = Inexpressible("the withdrawn experiment of this name averages over other axes than version 9")
+            self.blockers.append(_line(node.graph, node.label, node.op_type, None, reason))
+        elif opset > self.shared.target and version_at(node.op_type, opset) is not None:
+            self._lower(node, opset)
+        else:
+            self._pass(node)
+
+    def _lower(self, node: ir.Node, opset: int) -> None:
+        target = self.shared.target
+        reason = lower.objection(node, opset, target, self.shared.types)
+        if reason is not None:
+            version = version_at(node.op_type, opset)
+            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+        elif version_at(node.op_type, opset) != version_at(node.op_type, target):
+            lower.drop_defaults(node, target)
+
+    def _pass(self, node: ir.Node) -> None:
+        key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
+        self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _step_through(site: Site, version: int) -> None:
+    """One version step after the other, until the target or until an adapter says that it went all the way."""
+    step = table.step_after(site.node.op_type, version, site.target)
+    while step is not None and not site.finished:
+        if step.blocked is not None:
+            raise Inexpressible(step.blocked)
+        if step.adapter is not None:
+            step.adapter(site)
+        step = table.step_after(site.node.op_type, step.version, site.target)
+
+
+def _line(graph: ir.Graph, label: str, op_type: str, version: int | None, error: Unsupported) -> str:
+    reason = error.reason if isinstance(error, Unreadable) else str(error)
+    place = f" in {graph.path}" if graph.path else ""
+    return f"{op_type}{f'-{version}' if version else ''} {label!r}{place}: {reason}"
