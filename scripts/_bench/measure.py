@@ -1,0 +1,127 @@
+"""Whole processes: wall time, processor time and peak memory, taken in interleaved rounds so that ratios hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _bench.tools import Tool
+
+# Linux counts in KiB, macOS in bytes.
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one process took; seconds and bytes."""
+
+    wall: float
+    cpu: float
+    peak: int
+
+
+class DidNotFinishError(Exception):
+    """A tool failed or took too long; the message says which, in a few words."""
+
+
+@dataclass
+class Series:
+    """A tool's runs on one case, in the order of the rounds, or why there are none.
+
+    Attributes:
+        tool: Who.
+        runs: One a round.
+        failure: Empty if it works.
+        quality: What `quality.py` found in its output.
+    """
+
+    tool: Tool
+    runs: list[Run] = field(default_factory=list)
+    failure: str = ""
+    quality: dict[str, float | None] = field(default_factory=dict)
+
+
+def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
+    """Run `tool` once, into an emptied `folder`.
+
+    Raises:
+        DidNotFinishError: It failed or exceeded `timeout` seconds.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with (folder.parent / "stderr").open("w+b") as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            tool.command(source, folder / "model.onnx"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=os.environ | tool.environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        late.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            raise DidNotFinishError(_reason(process.returncode, wall, timeout, errors.read()))
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
+
+
+def _reason(code: int, wall: float, timeout: float, errors: bytes) -> str:
+    if wall >= timeout:
+        return f"more than {timeout:.0f} s"
+    lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
+    return f"exit {code}: {lines[-1].strip()[:100]}" if lines else f"exit {code}"
+
+
+def paired(
+    tools: list[Tool],
+    source: Path,
+    folder: Path,
+    *,
+    rounds: int,
+    timeout: float,
+    judge: Callable[[Path], dict[str, float | None]],
+) -> list[Series]:
+    """Every tool once a round, each round beginning with another tool, after one round that is not counted.
+
+    The uncounted round fills the page cache, finds out who works at all, and gives `judge` every output to look at.
+    """
+    series = [Series(tool) for tool in tools]
+    for entry in series:
+        try:
+            run(entry.tool, source, folder, timeout)
+        except DidNotFinishError as reason:
+            entry.failure = str(reason)
+            continue
+        if entry.tool.rewrites:
+            entry.quality = judge(folder / "model.onnx")
+    for turn in range(rounds):
+        first = turn % len(series)
+        for entry in series[first:] + series[:first]:
+            _add(entry, source, folder, timeout)
+    shutil.rmtree(folder, ignore_errors=True)
+    return series
+
+
+def _add(entry: Series, source: Path, folder: Path, timeout: float) -> None:
+    if entry.failure:
+        return
+    try:
+        entry.runs.append(run(entry.tool, source, folder, timeout))
+    except DidNotFinishError as reason:
+        entry.failure = str(reason)
+        entry.runs.clear()

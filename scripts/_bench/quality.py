@@ -1,0 +1,83 @@
+"""Script: `quality.py BEFORE AFTER` prints, as JSON, what AFTER leaves unfolded and how its weights are rounded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+Array = npt.NDArray[Any]
+# Looking at every weight of several GB would take longer than the benchmark.
+_SAMPLE = 60
+
+
+class Graph:
+    """A model by names: who makes a value, who reads it, which are weights."""
+
+    def __init__(self, path: Path) -> None:
+        model = onnx.load(path, load_external_data=False)
+        self.nodes = model.graph.node
+        self.makers = {name: node for node in self.nodes for name in node.output}
+        self.readers: dict[str, int] = {}
+        for node in self.nodes:
+            for name in node.input:
+                self.readers[name] = self.readers.get(name, 0) + 1
+        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._folder = str(path.parent)
+
+    def weight(self, name: str) -> Array | None:
+        """The initializer's elements, if it is one."""
+        tensor = self._weights.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor, self._folder)
+
+
+def judge(before: Path, after: Path) -> dict[str, float | None]:
+    """BatchNormalizations left, and the largest error of a folded weight in ulps (None: nothing to compare)."""
+    old, new = Graph(before), Graph(after)
+    left = sum(node.op_type == "BatchNormalization" for node in new.nodes)
+    pairs = [node for node in old.nodes if _follows_conv(node, old)]
+    errors = [ulps(node, old, new) for node in pairs[:: max(1, len(pairs) // _SAMPLE)]]
+    known = [error for error in errors if error is not None]
+    return {"left": left, "ulps": max(known, default=None)}
+
+
+def _follows_conv(node: onnx.NodeProto, graph: Graph) -> bool:
+    maker = graph.makers.get(node.input[0]) if node.op_type == "BatchNormalization" else None
+    return maker is not None and maker.op_type == "Conv" and graph.readers[node.input[0]] == 1
+
+
+def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> float | None:
+    """The largest error of the convolution that now makes `norm`'s output, against a fold in extended precision."""
+    folded = new.makers.get(norm.output[0])
+    if folded is None or folded.op_type != "Conv" or len(folded.input) < 3:
+        return None
+    got = [new.weight(folded.input[1]), new.weight(folded.input[2])]
+    wanted = _fold(norm, old.makers[norm.input[0]], old)
+    if any(array is None for array in got):  # computed by a chain of nodes at run time
+        return None
+    return max(_distance(g, w) for g, w in zip(got, wanted, strict=True) if g is not None)
+
+
+def _fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> list[Array]:
+    wide = [graph.weight(name) for name in (conv.input[1], *norm.input[1:5])]
+    weight, scale, shift, mean, var = (np.asarray(array, np.longdouble) for array in wide)
+    bias = graph.weight(conv.input[2]) if len(conv.input) > 2 else None
+    epsilon = next((a.f for a in norm.attribute if a.name == "epsilon"), np.float32(1e-5))
+    s = scale / np.sqrt(var + np.longdouble(np.float32(epsilon)))
+    b = 0 if bias is None else np.asarray(bias, np.longdouble)
+    return [weight * s.reshape(-1, *[1] * (weight.ndim - 1)), (b - mean) * s + shift]
+
+
+def _distance(got: Array, wanted: Array) -> float:
+    unit = np.spacing(np.abs(wanted).astype(got.dtype)).astype(np.longdouble)
+    return float(np.max(np.abs(got.astype(np.longdouble) - wanted) / unit))
+
+
+if __name__ == "__main__":
+    print(json.dumps(judge(Path(sys.argv[1]), Path(sys.argv[2]))))

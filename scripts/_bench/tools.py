@@ -1,0 +1,72 @@
+"""Who is measured: the command line of bnfold, of a file copy, and of every peer that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _bench.cases import Case
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PEERS = Path(__file__).with_name("peers.py")
+_BNFOLD = "import sys; from bnfold.cli import main; sys.exit(main())"
+
+Command = Callable[[Path, Path], list[str]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Something that turns an input file into an output file.
+
+    Attributes:
+        name: Of the row.
+        command: Arguments for a given input and output.
+        rewrites: Its output is worth counting BatchNormalizations in.
+        environment: Variables to set.
+    """
+
+    name: str
+    command: Command
+    rewrites: bool = True
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def tools_for(case: Case, against: Path | None) -> list[Tool]:
+    """The tools that can do the case's job, bnfold first, then the file copy."""
+    checkouts = {"bnfold": ROOT} | ({f"bnfold in {against.name}": against} if against else {})
+    if case.job == "start":
+        bare = Tool("python", lambda *_: [sys.executable, "-c", "pass"], rewrites=False)
+        return [*(_bnfold(name, path, "--help") for name, path in checkouts.items()), bare]
+    bnfolds = [_bnfold(name, path, case.job, "--no-verify", "--quiet") for name, path in checkouts.items()]
+    return [*bnfolds, Tool("cp", _copy, rewrites=False), *_peers(case)]
+
+
+def _bnfold(name: str, checkout: Path, *words: str) -> Tool:
+    def command(source: Path, out: Path) -> list[str]:
+        files = [] if words == ("--help",) else [str(source), str(out)]
+        return [sys.executable, "-c", _BNFOLD, *words, *files]
+
+    return Tool(name, command, rewrites=words != ("--help",), environment={"PYTHONPATH": str(checkout)})
+
+
+def _copy(source: Path, out: Path) -> list[str]:
+    """Every byte moved, no block shared: what a file system without reflinks has to do."""
+    flags = ["--reflink=never"] if sys.platform == "linux" else []
+    return ["cp", *flags, *(str(path) for path in sorted(source.parent.iterdir())), str(out.parent)]
+
+
+def _peers(case: Case) -> list[Tool]:
+    names = ["onnx", "onnxruntime"] if case.job == "optimize" else ["onnx", "version_converter"]
+    if case.job == "optimize":
+        names += ["onnxscript", "onnxsim", "onnxslim", "onnxoptimizer"]
+    return [_peer(name) for name in names if name == "version_converter" or importlib.util.find_spec(name)]
+
+
+def _peer(name: str) -> Tool:
+    def command(source: Path, out: Path) -> list[str]:
+        return [sys.executable, str(_PEERS), name, str(source), str(out)]
+
+    return Tool(name, command, rewrites=name != "onnx")
