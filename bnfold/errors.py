@@ -5,6 +5,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
+│   ├── ReferenceAttribute   an attribute of a function body whose value only a caller knows
 │   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go
 └── VerificationFailed       the rewritten model does not compute what the original did
@@ -35,6 +36,10 @@ class ExternalDataError(BadInput):
 
 class Unsupported(BnfoldError):
     """The model is legal, but bnfold cannot do what was asked of it."""
+
+
+class ReferenceAttribute(Unsupported):
+    """An attribute refers to an attribute of the enclosing function; its value depends on the caller."""
 
 
 class UpgradeBlocked(Unsupported):

@@ -34,9 +34,11 @@ class Graph:
         self.types: dict[str, onnx.TypeProto] = {}
         self.touched_tensors: dict[str, Value] = {}
         self.dropped_names: set[str] = set()
+        self.renamed: dict[str, str] = {}
         self.order_changed = False
         self._nodes: list[Node] = []
         self._inserted: dict[Node | None, list[Node]] = {}
+        self._following: dict[Node, list[Node]] = {}
         self._stale = False
 
     @property
@@ -62,9 +64,11 @@ class Graph:
             nodes.extend(new for new in self._inserted.get(node, ()) if not new.removed)
             if node is not None and not node.removed:
                 nodes.append(node)
+            if node is not None:
+                nodes.extend(new for new in self._following.get(node, ()) if not new.removed)
         for node in nodes:
             node.anchor, node.pending = None, False
-        self._nodes, self._inserted, self._stale = nodes, {}, False
+        self._nodes, self._inserted, self._following, self._stale = nodes, {}, {}, False
 
     def lookup(self, name: str) -> Value:
         """The value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
@@ -93,12 +97,16 @@ class Graph:
         inputs: Sequence[Value | None],
         outputs: Sequence[Value | str | None],
         *,
-        before: Node | None,
+        before: Node | None = None,
+        after: Node | None = None,
         name: str = "",
         domain: str = "",
         **attrs: Any,
     ) -> Node:
-        """A new node in front of ``before`` (None: at the end); a string output is a hint for a fresh value."""
+        """A new node in front of ``before`` or right behind ``after``; without either, at the end.
+
+        An output given as a string is a hint for a fresh value.
+        """
         proto = self.proto.node.add()
         proto.op_type, proto.domain, proto.name = op_type, domain, name
         node = Node(self, proto)
@@ -108,19 +116,26 @@ class Graph:
             node.set_output(index, self.fresh(output) if isinstance(output, str) else output)
         for key, attribute in attrs.items():
             node.set_attr(key, attribute)
-        self._place(node, before)
+        self._place(node, before, after)
         return node
 
-    def _place(self, node: Node, before: Node | None) -> None:
-        if before is not None and before.pending:
-            siblings = self._inserted[before.anchor]
-            siblings.insert(siblings.index(before), node)
-            node.anchor = before.anchor
+    def _place(self, node: Node, before: Node | None, after: Node | None) -> None:
+        neighbour = before or after
+        if neighbour is not None and neighbour.pending:
+            siblings = self._siblings(neighbour)
+            siblings.insert(siblings.index(neighbour) + (before is None), node)
+            node.anchor, node.follows = neighbour.anchor, neighbour.follows
         else:
-            self._inserted.setdefault(before, []).append(node)
-            node.anchor = before
+            node.anchor, node.follows = neighbour, before is None and after is not None
+            self._siblings(node).insert(0 if node.follows else len(self._siblings(node)), node)
         node.pending = True
         self._stale = self.order_changed = True
+
+    def _siblings(self, node: Node) -> list[Node]:
+        """The list of pending nodes that a pending node stands in."""
+        if node.follows and node.anchor is not None:
+            return self._following.setdefault(node.anchor, [])
+        return self._inserted.setdefault(node.anchor, [])
 
     def remove(self, node: Node) -> None:
         """Drop a node; what it made must have no readers left (a value already taken over by another node is fine)."""
@@ -136,6 +151,20 @@ class Graph:
                 self.orphan(value)
         node.removed = True
         self._stale = self.order_changed = True
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give a value another name, for everybody who makes or reads it; its type annotation follows."""
+        self.renamed[value.name] = name
+        if value.name in self.types:
+            self.types[name] = self.types.pop(value.name)
+        del self.values[value.name]
+        value.name = name
+        self.values[name] = value
+        self.model.names.add(name)
+        if value.producer is not None:
+            value.producer.proto.output[value.slot] = name
+        for node, slot in value.uses:
+            node.proto.input[slot] = name
 
     def orphan(self, value: Value) -> None:
         """Note that a value lost its producer, so that its type annotation goes too."""
@@ -164,8 +193,9 @@ class Graph:
 
     def remove_initializer(self, value: Value) -> None:
         """Drop an initializer that nobody reads; one that is an input as well stays an input."""
-        value.tensor_proto = None
+        value.forget_tensor()
         self.touched_tensors.pop(value.name, None)
+        self.dropped_names.add(value.name)
         if not value.is_input:
             self.orphan(value)
 

@@ -60,6 +60,7 @@ class Model:
         self.has_external_data = False
         self.freeze_overridable = False
         self.names: set[str] = set()
+        self.released: dict[Value, None] = {}
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
 
@@ -140,8 +141,31 @@ class Model:
             _write_tensors(self, graph)
             if graph.order_changed:
                 _write_order(graph)
+            if graph.renamed:
+                _write_names(graph)
             if graph.dropped_names:
                 _write_drops(graph)
+
+    def tidy(self) -> list[str]:
+        """Drop what edits have left without a reader: nodes none of whose outputs is read, and initializers.
+
+        Only values that lost a reader since the file was read are looked at; what was unused before stays. Returns the
+        names that are gone.
+        """
+        gone = []
+        while self.released:
+            value, _ = self.released.popitem()
+            if value.uses or value.is_output:
+                continue
+            node = value.producer
+            if node is not None and not node.removed:
+                if not any(output.uses or output.is_output for output in node.outputs if output is not None):
+                    gone += [output.name for output in node.outputs if output is not None]
+                    node.graph.remove(node)
+            elif value.tensor_proto is not None and not value.is_input:
+                gone.append(value.name)
+                value.graph.remove_initializer(value)
+        return gone
 
     def infer_shapes(self) -> None:
         """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.
@@ -199,6 +223,13 @@ def _write_order(graph: Graph) -> None:
     messages.sort(key=lambda message: order.get(id(message), len(order)))
     del messages[len(order) :]
     graph.order_changed = False
+
+
+def _write_names(graph: Graph) -> None:
+    for message in getattr(graph.proto, "value_info", ()):
+        while message.name in graph.renamed:
+            message.name = graph.renamed.pop(message.name)
+    graph.renamed = {}
 
 
 def _write_drops(graph: Graph) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold.errors import Unsupported
+from bnfold.errors import ReferenceAttribute
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -19,7 +19,7 @@ AP = onnx.AttributeProto
 class Node:
     """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
 
-    __slots__ = ("_op_type", "anchor", "domain", "graph", "inputs", "outputs", "pending", "proto", "removed", "subgraphs")
+    __slots__ = ("_op_type", "anchor", "domain", "follows", "graph", "inputs", "outputs", "pending", "proto", "removed", "subgraphs")
 
     def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
         self.graph = graph
@@ -31,7 +31,8 @@ class Node:
         self.outputs: list[Value | None] = []
         self.subgraphs: dict[str, list[Graph]] = {}
         self.removed = False
-        self.anchor: Node | None = None  # while pending: the placed node it goes in front of
+        self.anchor: Node | None = None  # while pending: the placed node it goes in front of, or follows
+        self.follows = False
         self.pending = False
 
     def __repr__(self) -> str:
@@ -77,12 +78,12 @@ class Node:
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
 
-        Raises Unsupported for a reference to an attribute of the enclosing function: its value is not known here.
+        Raises ReferenceAttribute for a reference to an attribute of the enclosing function: its value is not known here.
         """
         for attribute in self.proto.attribute:
             if attribute.name == name:
                 if attribute.ref_attr_name:
-                    raise Unsupported(
+                    raise ReferenceAttribute(
                         f"node {self.label!r} ({self.op_type}): attribute {name!r} is a reference to the function's "
                         f"attribute {attribute.ref_attr_name!r}, whose value depends on the caller"
                     )
@@ -119,6 +120,8 @@ class Node:
         old = self.inputs[index]
         if old is not None:
             del old.uses[self, index]
+            if not old.uses:
+                self.graph.model.released[old] = None
         self.inputs[index] = value
         self.proto.input[index] = value.name if value else ""
         if value is not None:

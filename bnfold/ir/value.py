@@ -48,6 +48,13 @@ class Value:
         return self.tensor_proto is not None
 
     @property
+    def holds_constant(self) -> bool:
+        """Whether a tensor is stored under this name, as an initializer that is no input or in a Constant node."""
+        if self.tensor_proto is not None:
+            return self.graph.model.is_constant_initializer(self)
+        return self.producer is not None and self.producer.is_op("Constant") and self.producer.has_attr("value")
+
+    @property
     def tensor(self) -> Tensor | None:
         """The stored tensor of an initializer; see `ir.constant` for what may be relied upon."""
         if self._tensor is None and self.tensor_proto is not None:
@@ -58,6 +65,10 @@ class Value:
     def tensor(self, tensor: Tensor) -> None:
         self._tensor = tensor
         self.graph.touched_tensors[self.name] = self
+
+    def forget_tensor(self) -> None:
+        """No longer an initializer."""
+        self.tensor_proto = self._tensor = None
 
     @property
     def pending_tensor(self) -> Tensor | None:

@@ -1,0 +1,123 @@
+"""The value that moves: ``y = s·x + t`` in float64. Pure numpy, no graph.
+
+``s`` and ``t`` have the rank of the value they act on, with size 1 on every axis along which they do not vary; an axis
+along which they vary is static. Scalar, per-channel and per-activation affines are one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold.ir.tensor import Float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Affine:
+    """``y = s·x + t``; build it with `make`, which brings both arrays to one shape and squeezes constant axes."""
+
+    s: Float64
+    t: Float64
+
+    @property
+    def rank(self) -> int:
+        return self.s.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes along which ``s`` or ``t`` varies; 1 on the others."""
+        return tuple(np.broadcast_shapes(self.s.shape, self.t.shape))
+
+    def varies_only_on(self, *axes: int) -> bool:
+        """Whether every axis along which it varies is one of ``axes``."""
+        return all(size == 1 or axis in axes for axis, size in enumerate(self.shape))
+
+    @property
+    def is_scale_only(self) -> bool:
+        return not self.t.any()
+
+    @property
+    def is_identity(self) -> bool:
+        return self.is_scale_only and bool((self.s == 1).all())
+
+    @property
+    def is_positive(self) -> bool:
+        return bool((self.s > 0).all())
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.s).all() and np.isfinite(self.t).all())
+
+    def after(self, first: Affine) -> Affine:
+        """The affine that applies ``first`` and then this one."""
+        return make(self.s * first.s, self.s * first.t + self.t)
+
+    def scale_part(self) -> Affine:
+        return Affine(self.s, np.zeros((1,) * self.rank))
+
+    def shift_part(self) -> Affine:
+        return Affine(np.ones((1,) * self.rank), self.t)
+
+    def same(self, other: Affine) -> bool:
+        """Whether both are the same map, to the bit."""
+        return np.array_equal(self.s, other.s) and np.array_equal(self.t, other.t)
+
+    def map(self, move: Callable[[Float64], Float64]) -> Affine:
+        """Both arrays through a rearrangement of axes or elements."""
+        return make(move(self.s), move(self.t))
+
+    def expanded(self, axis: int, size: int) -> Affine:
+        """Both arrays repeated to ``size`` along ``axis``, so that their elements can be picked there."""
+        return Affine(_repeat(self.s, axis, size), _repeat(self.t, axis, size))
+
+
+def _repeat(block: Float64, axis: int, size: int) -> Float64:
+    return np.repeat(block, size, axis) if block.shape[axis] == 1 else block
+
+
+def squeeze_constant(block: Float64) -> Float64:
+    """Cut every axis to size 1 along which the block does not vary."""
+    for axis, size in enumerate(block.shape):
+        if size > 1:
+            head = block.take([0], axis)
+            if (block == head).all():
+                block = head
+    return block
+
+
+def make(s: Float64, t: Float64) -> Affine:
+    """An Affine from two blocks of one rank."""
+    return Affine(squeeze_constant(s), squeeze_constant(t))
+
+
+def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
+    """A per-channel affine: vectors ``s`` and ``t`` along ``axis`` of a value of ``rank``."""
+    shape = [1] * rank
+    shape[axis] = -1
+    return make(s.reshape(shape), t.reshape(shape))
+
+
+def vector(block: Float64, axis: int, size: int) -> Float64:
+    """The values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
+    flat = np.moveaxis(block, axis, 0).reshape(block.shape[axis], -1)[:, 0]
+    return np.broadcast_to(flat, (size,)) if flat.size == 1 else flat
+
+
+def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:
+    """One affine along ``axis`` from one for each part of the given sizes."""
+    rank = parts[0].rank
+    others = [
+        max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)
+    ]
+
+    def whole(block: Float64, size: int) -> Float64:
+        shape = list(others)
+        shape[axis] = size
+        return np.broadcast_to(block, shape)
+
+    return make(
+        np.concatenate([whole(part.s, size) for part, size in zip(parts, sizes, strict=True)], axis),
+        np.concatenate([whole(part.t, size) for part, size in zip(parts, sizes, strict=True)], axis),
+    )

@@ -1,0 +1,52 @@
+"""No fold may overflow a weight's type, or lose in it what rounding would not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold.fold.step import SetConstant
+from bnfold.ir.tensor import TP, Float64, Scaled, Tensor, round_once
+from bnfold.reasons import Declined, Reason
+
+_UNIT = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
+_SAFE = 2.0**60
+"""A factor within 1/_SAFE … _SAFE moves no ordinary float32 weight out of range; overflow is checked while writing."""
+
+
+def check(edit: SetConstant) -> None:
+    """Raise Declined unless the new tensor is finite and as exact as its type allows, channel by channel."""
+    tensor = edit.tensor
+    where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
+    if isinstance(tensor, Scaled) and tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
+        return
+    exact = tensor.float64()
+    if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
+        raise Declined(Reason.NON_FINITE, where)
+    with np.errstate(all="ignore"):
+        rounded = round_once(exact, tensor.dtype).astype(np.float64)
+    if not np.isfinite(rounded).all():
+        raise Declined(Reason.RANGE, f"{where} overflows")
+    for axis in _axes(tensor):
+        if not _keeps(exact, rounded, axis, _UNIT[tensor.dtype]):
+            raise Declined(Reason.RANGE, f"{where} underflows")
+
+
+def _is_ordinary(tensor: Scaled) -> bool:
+    return all(
+        bool(np.isfinite(vector).all() and ((size := np.abs(vector)) <= _SAFE).all() and (size[size > 0] >= 1 / _SAFE).all())
+        for _, vector in tensor.factors
+    )
+
+
+def _axes(tensor: Tensor) -> list[int | None]:
+    return [axis for axis, _ in tensor.factors] if isinstance(tensor, Scaled) else [None]
+
+
+def _keeps(exact: Float64, rounded: Float64, axis: int | None, unit: float) -> bool:
+    """Whether the rounding error of each slice along ``axis`` is what normal numbers of the type would have."""
+    others = tuple(other for other in range(exact.ndim) if other != axis) if axis is not None else None
+    error = np.sqrt(((rounded - exact) ** 2).sum(axis=others))
+    size = np.sqrt((exact**2).sum(axis=others))
+    return bool((error <= unit * size).all())
+
+

@@ -1,0 +1,98 @@
+"""What was done, to which node, and why not: typed events, and their JSON form.
+
+The names in the JSON form are stable; others build on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bnfold.ir.cut import Cut
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import Repair
+
+Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
+SCHEMA = "bnfold-report/1"
+
+
+@dataclass(slots=True)
+class BatchNormEvent:
+    """What became of one BatchNormalization."""
+
+    name: str
+    graph: str
+    version: int
+    mode: str
+    verdict: Verdict = "kept"
+    into: tuple[str, ...] = ()
+    reason: Reason | None = None
+    detail: str = ""
+    direction: str = ""
+
+    def decline(self, refusal: Declined) -> None:
+        self.reason, self.detail = refusal.reason, refusal.detail
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the report's ``batchnorms``."""
+        return {
+            "name": self.name,
+            "graph": self.graph,
+            "version": self.version,
+            "mode": self.mode,
+            "verdict": self.verdict,
+            "into": list(self.into),
+            "reason": {"code": self.reason.code, "text": self.reason.value, "detail": self.detail} if self.reason else None,
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything that happened in one run, in the order in which it did."""
+
+    batchnorms: list[BatchNormEvent] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    opset_before: int = 0
+    opset_after: int = 0
+    ir_before: int = 0
+    ir_after: int = 0
+    removed_names: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    _cuts: dict[str, list[Cut]] = field(default_factory=dict)
+    _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def add_cuts(self, cuts: Iterable[Cut]) -> None:
+        """Note the boundaries of rewrites."""
+        for cut in cuts:
+            self._all_cuts[cut] = None
+            for name in (*cut.inputs, *cut.outputs):
+                self._cuts.setdefault(name, []).append(cut)
+
+    def retire(self, names: Sequence[str], wider: Cut) -> None:
+        """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""
+        for name in names:
+            for cut in self._cuts.pop(name, ()):
+                self._all_cuts.pop(cut, None)
+        self.add_cuts([wider])
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The boundaries that are valid in the model before and in the one after."""
+        return tuple(self._all_cuts)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(event.verdict == verdict for event in self.batchnorms)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report without what only the caller knows (files, hashes, verification)."""
+        return {
+            "schema": SCHEMA,
+            "opset": {"before": self.opset_before, "after": self.opset_after},
+            "ir_version": {"before": self.ir_before, "after": self.ir_after},
+            "batchnorms": [event.to_json() for event in self.batchnorms],
+            "repairs": [repair.to_json() for repair in self.repairs],
+            "notes": list(self.notes),
+            "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},
+        }
