@@ -58,13 +58,13 @@ def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> float | None:
     if folded is None or folded.op_type != "Conv" or len(folded.input) < 3:
         return None
     got = [new.weight(folded.input[1]), new.weight(folded.input[2])]
-    wanted = _fold(norm, old.makers[norm.input[0]], old)
+    wanted = fold(norm, old.makers[norm.input[0]], old)
     if any(array is None for array in got):  # computed by a chain of nodes at run time
         return None
     return max(_distance(g, w) for g, w in zip(got, wanted, strict=True) if g is not None)
 
 
-def _fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> list[Array]:
+def fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> list[Array]:
     wide = [graph.weight(name) for name in (conv.input[1], *norm.input[1:5])]
     weight, scale, shift, mean, var = (np.asarray(array, np.longdouble) for array in wide)
     bias = graph.weight(conv.input[2]) if len(conv.input) > 2 else None

@@ -1,0 +1,183 @@
+"""The scripts do what their help says; nothing here depends on how long it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from _bench import cases, generate, measure, quality, table, tools
+from _models import catalogue
+
+from tests.conftest import ROOT
+
+EXTENDED_PRECISION = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
+
+
+def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "scripts" / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+
+
+def tool(code: str) -> tools.Tool:
+    return tools.Tool("tool", lambda source, out: [sys.executable, "-c", code, str(source), str(out)], rewrites=False)
+
+
+def made_of(walls: list[float], name: str = "tool", failure: str = "") -> measure.Series:
+    runs = [measure.Run(wall, wall, 2**20) for wall in walls]
+    return measure.Series(tools.Tool(name, lambda *_: []), runs, failure)
+
+
+def test_run_measures_a_process(tmp_path: Path) -> None:
+    run = measure.run(tool("b'x' * 2**27"), tmp_path, tmp_path / "out", timeout=60)
+    assert run.peak > 2**27
+    assert run.wall > 0
+
+
+def test_run_empties_the_folder_first(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").touch()
+    code = "import pathlib, sys; out = pathlib.Path(sys.argv[2]); assert not list(out.parent.iterdir()); out.touch()"
+    measure.run(tool(code), tmp_path, tmp_path / "out", timeout=60)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout", "reason"),
+    [
+        (
+            "import sys; print('first', 'the reason', sep=chr(10), file=sys.stderr); sys.exit(3)",
+            60,
+            "exit 3: the reason",
+        ),
+        ("import time; time.sleep(60)", 1, "more than 1 s"),
+    ],
+)
+def test_run_says_why_a_tool_did_not_finish(code: str, timeout: float, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(measure.DidNotFinishError) as raised:
+        measure.run(tool(code), tmp_path, tmp_path / "out", timeout)
+    assert str(raised.value) == reason
+
+
+def test_a_failing_tool_does_not_stop_the_others(tmp_path: Path) -> None:
+    both = [tool("import sys; sys.exit(1)"), tool("pass")]
+    bad, good = measure.paired(both, tmp_path, tmp_path / "out", rounds=3, timeout=60, judge=lambda _: {})
+    assert (bad.failure, len(bad.runs)) == ("exit 1", 0)
+    assert (good.failure, len(good.runs)) == ("", 3)
+
+
+def test_ratios_pair_the_rounds() -> None:
+    assert table.ratios(made_of([1, 8]), made_of([2, 4])) == [0.5, 2.0]
+
+
+def test_table_shows_failures_with_their_reason() -> None:
+    text = table.as_text(
+        cases.STANDARD[1], [made_of([1, 3], "bnfold"), made_of([2, 2], "cp"), made_of([], "slow", "no")]
+    )
+    assert "(0.50 .. 1.50)" in text
+    assert "slow: no" in text
+
+
+@pytest.mark.skipif(not EXTENDED_PRECISION, reason="long double is no longer than double here")
+@pytest.mark.parametrize(("error", "bound"), [(0, 0.5), (3, 3.5)])
+def test_quality_measures_a_fold_in_ulps(error: int, bound: float, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    model = generate.chain(1, 4, 3)
+    generate.save(model, before, external=False)
+    conv, norm = model.graph.node
+    graph = quality.Graph(before)
+    weight, bias = (array.astype(np.float32) for array in quality.fold(norm, conv, graph))
+    weight.flat[5] += error * np.spacing(weight.flat[5])
+    folded = onnx.helper.make_node("Conv", ["x", "W", "B"], norm.output, pads=[1] * 4)
+    del model.graph.node[:]
+    model.graph.node.append(folded)
+    model.graph.initializer.extend([onnx.numpy_helper.from_array(weight, "W"), onnx.numpy_helper.from_array(bias, "B")])
+    onnx.save(model, after)
+    found = quality.judge(before, after)
+    assert found["left"] == 0
+    assert found["ulps"] is not None
+    assert error - 0.5 <= found["ulps"] <= bound + 2**-26
+
+
+def test_external_models_of_the_benchmark_load(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    model = generate.chain(2, 8, 3)
+    kept = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
+    generate.save(model, path, external=True)
+    loaded = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer]
+    assert all(np.array_equal(a, b) for a, b in zip(kept, loaded, strict=True))
+    onnx.checker.check_model(path, full_check=True)
+
+
+@pytest.mark.parametrize("opset", [6, 9, 22])
+def test_networks_of_the_benchmark_are_valid(opset: int) -> None:
+    model = generate.network("shufflenet", opset)
+    onnx.checker.check_model(model, full_check=True)
+    assert catalogue.count(model) == 49
+
+
+@pytest.mark.slow
+def test_benchmark_quick(tmp_path: Path) -> None:
+    wanted = [
+        word for name in ("cp", "onnx", "onnxruntime", "python", "version_converter") for word in ("--tool", name)
+    ]
+    out = tmp_path / "figures.json"
+    done = script(
+        "benchmark", "--quick", "--rounds", "1", "--work", tmp_path, "--json", out, "--against", ROOT, *wanted
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(out.read_text())
+    assert figures["machine"]["onnx"] == onnx.__version__
+    for case in figures["cases"]:
+        assert {name: entry["failure"] for name, entry in case["tools"].items() if entry["failure"]} == {}
+        check_bnfold(case)
+
+
+def check_bnfold(case: dict[str, Any]) -> None:
+    """Both checkouts are this one, so both have to have removed everything, rounded as well as can be."""
+    ours = [entry for name, entry in case["tools"].items() if name.startswith("bnfold")]
+    assert len(ours) == 2
+    for entry in ours:
+        assert len(entry["wall"]) == 1
+        if case["job"] == "optimize":
+            assert entry["left"] == 0
+            assert not EXTENDED_PRECISION or entry["ulps"] <= 0.5 + 2**-26
+
+
+def test_make_models_full(tmp_path: Path) -> None:
+    done = script("make_models", "--full", tmp_path, "--only", "shufflenet")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["shufflenet.onnx"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
+def test_demo(tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((ROOT / "build" / "demo" / "resnet_opset15.json").read_text())
+    assert report["opset"] == {"before": 6, "after": 15}
+    assert {entry["verdict"] for entry in report["batchnorms"]} == {"folded"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
+def test_setup_refuses_an_old_python(tmp_path: Path) -> None:
+    for folder in ("bin", "scripts"):
+        (tmp_path / folder).mkdir()
+    for name in ("python", "python3", "python3.11", "python3.12", "python3.13"):
+        fake = tmp_path / "bin" / name
+        fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2\nexit 1\n')
+        fake.chmod(0o755)
+    setup = tmp_path / "scripts" / "_setup.sh"
+    setup.write_bytes((ROOT / "scripts" / "_setup.sh").read_bytes())
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", setup], capture_output=True, text=True, check=False, env={"PATH": path})
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer; found Python 3.9.2" in done.stderr
+    assert not (tmp_path / ".venv").exists()
