@@ -7,7 +7,7 @@ does without what the newer one added.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnx import defs, helper
 
@@ -40,7 +40,7 @@ def objection(op_type: str, old: int, new: int) -> str | None:
     )
 
 
-def default_of(attribute: defs.OpSchema.Attribute) -> Any:
+def default_of(attribute: defs.OpSchema.Attribute) -> object:
     """The attribute's default as a Python value, or None if it has none."""
     proto = attribute.default_value
     return helper.get_attribute_value(proto) if proto.name else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import helper
@@ -48,23 +48,25 @@ def check_known(model: ir.Model) -> None:
 
 def write_opset(model: ir.Model, target: int) -> None:
     """Import ``target`` once, in the model and in every function that uses the default domain."""
-    _import(model.proto.opset_import, target, always=True)
+    if not _import(model.proto, target):
+        model.proto.opset_import.add(domain="", version=target)
     for function in model.proto.functions:
-        _import(function.opset_import, target, always=False)
+        _import(function, target)
 
 
-def _import(entries: Any, target: int, *, always: bool) -> None:
-    seen: set[str] = set()
+def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
+    """Set the imports of the default domain to ``target``, each spelling once; whether there are any."""
+    entries, seen = holder.opset_import, set[str]()
     for index in reversed(range(len(entries))):
-        if entries[index].domain not in SPELLINGS:
+        domain = entries[index].domain
+        if domain not in SPELLINGS:
             continue
-        if entries[index].domain in seen:
+        if domain in seen:
             del entries[index]
-            continue
-        seen.add(entries[index].domain)
-        entries[index].version = target
-    if always and not seen:
-        entries.add(domain="", version=target)
+        else:
+            entries[index].version = target
+        seen.add(domain)
+    return bool(seen)
 
 
 def write_ir_version(model: ir.Model, target: int) -> None:
@@ -112,16 +114,19 @@ def state_attribute_types(model: ir.Model) -> None:
                 attribute.type = _type_by_field(attribute) or _type_by_schema(node, attribute.name)
 
 
-def _type_by_field(attribute: onnx.AttributeProto) -> Any:
+def _type_by_field(attribute: onnx.AttributeProto) -> onnx.AttributeProto.AttributeType:
     fields = {descriptor.name for descriptor, _ in attribute.ListFields()}
     return next((kind for field, kind in _FIELD_TYPES if field in fields), onnx.AttributeProto.UNDEFINED)
 
 
-def _type_by_schema(node: ir.Node, name: str) -> Any:
+def _type_by_schema(node: ir.Node, name: str) -> onnx.AttributeProto.AttributeType:
     """An attribute of no field at all is an empty list or a zero: the operator knows which."""
     for schema in _schemas(node):
         if name in schema.attributes:
-            return schema.attributes[name].type.value
+            kind: _AP.AttributeType = _AP.AttributeType.Value(
+                str(schema.attributes[name].type).removeprefix("AttrType.")
+            )
+            return kind
     return onnx.AttributeProto.INTS
 
 

@@ -61,14 +61,14 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     goal = imports.resolve_target(before, target)
     imports.check_known(model)
     imports.strip_initializer_inputs(model)
+    if ir_before < 2:
+        imports.state_attribute_types(model)
     walk = Walk(Shared(goal, policy or Policy(), Types(goal)))
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
             walk.graph(graph)
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), walk.blockers)
-    if ir_before < 2:
-        imports.state_attribute_types(model)
     imports.write_opset(model, goal)
     imports.write_ir_version(model, goal)
     return Upgraded(

@@ -33,10 +33,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("Selu", 6): attributes.sequence(
         _CONSUMED, attributes.keep_default(alpha=1.673200011253357, gamma=1.0506999492645264)
     ),
-    **{
-        (op_type, version): batchnorm.to_target
-        for op_type, version in (("BatchNormalization", v) for v in (6, 7, 9, 14))
-    },
+    **{("BatchNormalization", version): batchnorm.to_target for version in (6, 7, 9, 14)},
     ("InstanceNormalization", 6): normalization.instance,
     ("GroupNormalization", 21): normalization.group,
     **{
@@ -107,7 +104,7 @@ BY_HAND = frozenset({"BatchNormalization", "InstanceNormalization"})
 
 
 class Step(NamedTuple):
-    """One version step; exactly one of the three is true of it: an adapter, a reason why not, or neither (compatible)."""
+    """One version step: it has an adapter, or a reason why it cannot be made, or neither (compatible)."""
 
     version: int
     adapter: Adapter | None
@@ -149,8 +146,10 @@ def is_compatible(op_type: str, version: int, target: int) -> bool:
 
 @cache
 def living_version(op_type: str, opset: int) -> int | None:
-    """Version of ``op_type`` in force at ``opset``; of a withdrawn operator, which some exporters wrote all the same,
-    the last one with a meaning."""
+    """Version of ``op_type`` in force at ``opset``.
+
+    Of an operator withdrawn by then, which some exporters wrote all the same, the last one with a meaning.
+    """
     version = version_at(op_type, opset)
     if version is None or not schema_of(op_type, version).deprecated:
         return version

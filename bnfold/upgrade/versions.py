@@ -35,7 +35,7 @@ def schema_of(op_type: str, version: int) -> defs.OpSchema:
 
 @cache
 def version_at(op_type: str, opset: int) -> int | None:
-    """Version of ``op_type`` that ``opset`` selects, or None if the operator does not exist (yet, or any more) there."""
+    """Version of ``op_type`` that ``opset`` selects, or None if the operator does not exist there."""
     versions = versions_of(op_type)
     index = bisect_right(versions, opset)
     return versions[index - 1] if index else None

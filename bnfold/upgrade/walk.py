@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.semantics import Unreadable
-from bnfold.upgrade import lower, table
+from bnfold.upgrade import habits, lower, table
 from bnfold.upgrade.adapters import batchnorm, normalization
 from bnfold.upgrade.adapters.prestandard import PRESTANDARD
 from bnfold.upgrade.site import Inexpressible, Shared, Site
@@ -67,6 +67,9 @@ class Walk:
         if node.domain:
             self._pass(node)
             return
+        repair = habits.complete_pads(node)
+        if repair is not None:
+            self.shared.repairs.append(repair)
         by_meaning = BY_MEANING.get(node.op_type)
         version = table.living_version(node.op_type, opset)
         if version is None:

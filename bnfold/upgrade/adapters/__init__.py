@@ -1,1 +1,1 @@
-"""What brings one operator over one version step: a function of a `Site` each, listed in :mod:`bnfold.upgrade.table`."""
+"""What brings an operator over one version step: functions of a `Site`, listed in :mod:`bnfold.upgrade.table`."""

@@ -19,6 +19,9 @@ LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 def to_target(site: Site) -> None:
     """The whole way in one step; a node that is in the target's form already stays as it is."""
     node = site.node
+    if _is_parameterised(node, site.target):
+        site.finished = True
+        return
     if node.has_attr("spatial"):
         for value in node.inputs:
             if value is not None:
@@ -43,6 +46,12 @@ def _is_current(node: ir.Node, form: Form, target: int) -> bool:
         return False
     stray = any(node.has_attr(name) for name in LEGACY[:3])
     return not stray and len(node.outputs) == (3 if form.mode == "training" else 1) and None not in node.outputs
+
+
+def _is_parameterised(node: ir.Node, target: int) -> bool:
+    """A function that passes its mode on: where 14 and 15 say it alike there is nothing to read and nothing to do."""
+    mode = node.attrs.get("training_mode")
+    return bool(mode is not None and mode.ref_attr_name) and min(node.graph.opset(""), target) >= 14
 
 
 def _write_mode(site: Site, form: Form) -> None:

@@ -33,7 +33,7 @@ def saved_statistics(site: Site, form: Form) -> None:
 
 
 def _widened(site: Site) -> tuple[ir.Value, int | None]:
-    """x in a type wide enough to average in, and the type to go back to, if that is another."""
+    """The input in a type wide enough to average in, and the type to go back to, if that is another."""
     data = site.input(0)
     dtype = site.shared.types.dtype(data)
     if dtype not in (TP.FLOAT16, TP.BFLOAT16):
@@ -42,7 +42,7 @@ def _widened(site: Site) -> tuple[ir.Value, int | None]:
 
 
 def _channels(site: Site, data: ir.Value, *, per_activation: bool) -> tuple[ir.Value, list[int]]:
-    """x, and the axes that leave a statistic for every channel; of unknown rank x is brought to rank 3 first."""
+    """The input, and the axes that leave a statistic for every channel; an unknown rank is brought to 3 first."""
     if per_activation:
         parameters = site.shape(site.input(3))
         flat = parameters is not None and len(parameters) == 1
