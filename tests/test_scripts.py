@@ -88,8 +88,8 @@ def test_table_shows_failures_with_their_reason() -> None:
 @pytest.mark.parametrize(("error", "bound"), [(0, 0.5), (3, 3.5)])
 def test_quality_measures_a_fold_in_ulps(error: int, bound: float, tmp_path: Path) -> None:
     before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
-    model = generate.chain(1, 4, 3)
-    generate.save(model, before, external=False)
+    model = generate.chain(1, 4, 3).model()
+    onnx.save(model, before)
     conv, norm = model.graph.node
     graph = quality.Graph(before)
     weight, bias = (array.astype(np.float32) for array in quality.fold(norm, conv, graph))
@@ -107,9 +107,8 @@ def test_quality_measures_a_fold_in_ulps(error: int, bound: float, tmp_path: Pat
 
 def test_external_models_of_the_benchmark_load(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    model = generate.chain(2, 8, 3)
-    kept = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
-    generate.save(model, path, external=True)
+    kept = [onnx.numpy_helper.to_array(tensor) for tensor in generate.chain(2, 8, 3).model().graph.initializer]
+    generate.save_external(generate.chain(2, 8, 3), path)
     loaded = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer]
     assert all(np.array_equal(a, b) for a, b in zip(kept, loaded, strict=True))
     onnx.checker.check_model(path, full_check=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import onnx
 from onnx import TensorProto, helper
@@ -16,6 +17,7 @@ if __name__ == "__main__":
 
 from _models import full
 from _models.net import Net
+from _models.weights import Array, fill
 
 # What opset 6 wants said that opset 9 takes for granted.
 _AT_6 = {"BatchNormalization": {"is_test": 1}, "Gemm": {"broadcast": 1}}
@@ -40,41 +42,46 @@ def network(name: str, opset: int = 9) -> onnx.ModelProto:
     return model
 
 
-def chain(length: int, channels: int, kernel: int) -> onnx.ModelProto:
+def chain(length: int, channels: int, kernel: int) -> Net:
     """`length` times Conv → BatchNormalization at opset 15, each with weights of its own."""
     net = Net(f"chain{length}", 15)
     y = net.input(["N", channels, 16, 16])
     for _ in range(length):
         y = net.bn(net.conv(y, channels, kernel))
     net.output(y, ["N", channels, 16, 16])
-    return net.model()
+    return net
 
 
-def save(model: onnx.ModelProto, path: Path, external: bool) -> None:
-    """Write `model`, weights beside it where `external`."""
-    if not external:
-        path.write_bytes(model.SerializeToString())
-        return
+def save_external(net: Net, path: Path) -> None:
+    """Write the network with its weights beside it, never holding them more than once."""
+    weights = fill(net.nodes, net.shapes, net.draw)
+    net.shapes = {}
     with path.with_name("model.onnx.data").open("wb") as data:
-        for tensor in model.graph.initializer:
-            _move(tensor, data.tell(), data.write(tensor.raw_data))
-    path.write_bytes(model.SerializeToString())
+        net.given |= {name: _reference(name, array, data) for name, array in weights.items()}
+    path.write_bytes(net.model().SerializeToString())
 
 
-def _move(tensor: TensorProto, offset: int, length: int) -> None:
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", "model.onnx.data"), ("offset", offset), ("length", length)):
+def _reference(name: str, array: Array, data: BinaryIO) -> TensorProto:
+    tensor = TensorProto(name=name, dims=array.shape, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "model.onnx.data"), ("offset", data.tell()), ("length", array.nbytes)):
         tensor.external_data.add(key=key, value=str(value))
+    data.write(array.tobytes())
+    return tensor
 
 
 def main(out: str, kind: str, *recipe: str) -> None:
     """Make what `recipe` says."""
+    path = Path(out)
     if kind == "full":
-        save(network(recipe[0], *(int(opset) for opset in recipe[1:])), Path(out), external=False)
+        model = network(recipe[0], *(int(opset) for opset in recipe[1:]))
+        path.write_bytes(model.SerializeToString())
+        return
+    length, channels, kernel = (int(number) for number in recipe[:3])
+    net = chain(length, channels, kernel)
+    if "external" in recipe:
+        save_external(net, path)
     else:
-        length, channels, kernel = (int(number) for number in recipe[:3])
-        save(chain(length, channels, kernel), Path(out), external="external" in recipe)
+        path.write_bytes(net.model().SerializeToString())
 
 
 if __name__ == "__main__":
