@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from bnfold.ir import wire
-from bnfold.ir.copy import Progress, write_payload
+from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.model import TOKEN_LENGTH, Payloads
 from bnfold.ir.tensor import Scaled, Stored, Tensor
 

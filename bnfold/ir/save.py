@@ -14,7 +14,7 @@ from typing import IO
 
 from bnfold.errors import OutputError
 from bnfold.ir import datafile, wire
-from bnfold.ir.copy import Progress, write_payload
+from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.model import TOKEN_LENGTH, Model
 from bnfold.ir.tensor import Stored, Tensor
 
