@@ -105,8 +105,8 @@ def tolerance(
         return np.broadcast_to(floor, expected.shape)
     square = _mean_square(np.asarray(actual, np.float64), draws)
     pooled = square.mean(axis=axes, keepdims=True) if square.size else square
-    noise: F64 = np.sqrt(np.maximum(square, pooled))
-    return ROUNDING_FACTOR * noise + floor
+    total: F64 = ROUNDING_FACTOR * np.sqrt(np.maximum(square, pooled)) + floor
+    return total
 
 
 def _mean_square(actual: F64, draws: Sequence[npt.NDArray[Any]]) -> F64:

@@ -50,10 +50,14 @@ def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
 
 
 def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from."""
+    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from.
+
+    The walk goes through the outputs themselves even if they are among the stops.
+    """
     order: list[ir.Node] = []
     leaves: dict[ir.Value, None] = {}
     entered: set[ir.Node] = set()
+    targets = set(outputs)
     stack: list[tuple[ir.Value | None, ir.Node | None]] = [(value, None) for value in reversed(outputs)]
     while stack:
         value, done = stack.pop()
@@ -62,7 +66,7 @@ def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list
         if value is None:
             continue
         producer = value.producer
-        if producer is None or value in stops:
+        if producer is None or (value in stops and value not in targets):
             leaves[value] = None
         elif producer not in entered:
             entered.add(producer)

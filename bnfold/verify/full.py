@@ -48,8 +48,15 @@ class Pair:
         self.outputs = [value.name for value in before.graph.outputs]
         self.watched, self.uncut = jumps(before, after)
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
-        fresh = new_weights(before, after)
-        self._draws = [disturb(self._acting, fresh, seed) for seed in range(DRAWS)] if fresh else []
+        self._fresh = new_weights(before, after)
+        self._draws = self._disturbed(self._acting)
+
+    def _disturbed(self, model: ir.Model) -> list[ir.Model]:
+        return [disturb(model, self._fresh, seed) for seed in range(DRAWS)] if self._fresh else []
+
+    def plain_draws(self) -> list[ir.Model]:
+        """Disturbed copies of the rewritten model as it is, jumping operators not held."""
+        return self._disturbed(self.after) if self._stand_ins else self._draws
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
         """What the original computes: outputs and watched values."""

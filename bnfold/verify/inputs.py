@@ -90,7 +90,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return _DATA[SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]](value, normal)
     if purpose == "weight":
         fan_in = np.prod(shape[1:]) if len(shape) != 2 else max(shape)
-        return normal / np.sqrt(max(float(fan_in), 1.0))
+        return np.asarray(normal / np.sqrt(max(float(fan_in), 1.0)))
     if purpose == "factor":
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)

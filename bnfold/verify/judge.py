@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bnfold.verify.changes import uncovered
 from bnfold.verify.interface import interface_fault
+from bnfold.verify.local import Bench, check_cuts
+from bnfold.verify.localise import localise
 from bnfold.verify.request import Request
 from bnfold.verify.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verify.whole import Impossible, Whole, examine_whole
 
 
 def judge(request: Request) -> Verdict:
-    """Run the tests that the request's depth asks for, in order, until they decide."""
+    """Run the tests that the request's depth asks for and decide on what they found."""
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
     whole, obstacle = _whole(request)
-    return _decide(request, whole, obstacle)
+    local = _local(request, whole)
+    return _decide(request, whole, obstacle, local)
 
 
 def _whole(request: Request) -> tuple[Whole | None, str]:
@@ -29,14 +33,55 @@ def _whole(request: Request) -> tuple[Whole | None, str]:
         return None, str(reason)
 
 
-def _decide(request: Request, whole: Whole | None, obstacle: str) -> Verdict:
-    if whole is None:
-        return _verdict(request, "unverified", obstacle, "nothing")
-    if whole.fault:
-        return _verdict(request, "failed", whole.fault, whole.test, whole)
-    if whole.doubt:
-        return _verdict(request, "unverified", whole.doubt, "nothing", whole)
-    return _verdict(request, "verified", _praise(whole), "float64", whole)
+def _local(request: Request, whole: Whole | None) -> tuple[LocalRow, ...]:
+    """Each rewrite on its own; where the whole was not compared, everything else that changed as well."""
+    if request.depth == "full" or (not request.cuts and whole is not None):
+        return ()
+    with request.clock.phase("local"):
+        bench = Bench(request.before, request.after, request.policy, request.seed)
+        cuts = [*request.cuts] if whole is not None else [*request.cuts, *uncovered(request)]
+        rows = []
+        for index, row in enumerate(check_cuts(bench, cuts)):
+            rows.append(row)
+            request.progress("rewrites", index + 1, len(cuts))
+        return tuple(rows)
+
+
+def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
+    broken = next((row for row in local if row.status == "failed"), None)
+    if whole is not None and whole.fault:
+        return _verdict(request, "failed", whole.fault, whole.test, whole, local, _location(request, whole, broken))
+    if broken is not None:
+        reason = f"{broken.label}: value {broken.outputs[0]!r} {broken.note} ({broken.relative:.2g} of its scale)"
+        return _verdict(request, "failed", reason, "local", whole, local, _found(broken))
+    if whole is not None and not whole.doubt:
+        return _verdict(request, "verified", _praise(whole), "float64", whole, local)
+    return _by_parts(request, whole, obstacle if whole is None else whole.doubt, local)
+
+
+def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
+    """The whole did not decide: the parts do, if every one of them could be compared."""
+    skipped = [row for row in local if row.status == "skipped"]
+    if skipped or (whole is not None and not local):
+        reason = f"{obstacle}; {len(skipped)} of {len(local)} changed parts could not be compared either" if skipped else obstacle
+        if skipped:
+            reason += f" ({skipped[0].label}: {skipped[0].note})"
+        return _verdict(request, "unverified", reason, "nothing", whole, local)
+    reason = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
+    return _verdict(request, "verified", f"{reason} (not compared as a whole: {obstacle})", "local", whole, local)
+
+
+def _location(request: Request, whole: Whole, broken: LocalRow | None) -> Location | None:
+    if broken is not None:
+        return _found(broken)
+    if whole.failing is None:
+        return None
+    with request.clock.phase("localise"):
+        return localise(request, whole.pair, whole.failing)
+
+
+def _found(broken: LocalRow) -> Location:
+    return Location(broken.outputs[0], broken.label, broken.relative)
 
 
 def _praise(whole: Whole) -> str:

@@ -166,3 +166,4 @@ def _meet(known: Known | None, wanted: Known | None) -> Known | None:
     if known is None or wanted is None or len(known) != len(wanted):
         return known if known is not None else wanted
     return [dim if isinstance(dim, int) else (want if want is not None else dim) for dim, want in zip(known, wanted, strict=True)]
+
