@@ -5,7 +5,8 @@ compatible is not touched, the others go through adapters of our own, and what h
 lists all such nodes.
 """
 
+from bnfold.upgrade.imports import strip_initializer_inputs
 from bnfold.upgrade.run import Upgraded, run
 from bnfold.upgrade.walk import Change
 
-__all__ = ["Change", "Upgraded", "run"]
+__all__ = ["Change", "Upgraded", "run", "strip_initializer_inputs"]

@@ -86,17 +86,20 @@ def _ir_version_in_use(model: ir.Model) -> int:
     return 8 if model.proto.functions else 4
 
 
-def strip_initializer_inputs(model: ir.Model) -> None:
+def strip_initializer_inputs(model: ir.Model) -> int:
     """Before IR version 4 every initializer was listed as an input: take those off, while the version still says so.
 
     Must run before the IR version rises: from 4 on an initializer that is an input as well is an overridable default.
+    Returns how many were taken off.
     """
     if model.proto.ir_version >= 4:
-        return
+        return 0
+    count = 0
     for graph in model.graph.subgraphs():
         stripped = {value.name for value in graph.inputs if value.is_initializer}
         if not stripped or not isinstance(graph.proto, onnx.GraphProto):
             continue
+        count += len(stripped)
         kept = [info for info in graph.proto.input if info.name not in stripped]
         copies = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in kept]
         del graph.proto.input[:]
@@ -104,6 +107,7 @@ def strip_initializer_inputs(model: ir.Model) -> None:
         for value in graph.inputs:
             value.is_input = value.name not in stripped
         graph.inputs = [value for value in graph.inputs if value.is_input]
+    return count
 
 
 def state_attribute_types(model: ir.Model) -> None:

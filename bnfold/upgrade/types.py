@@ -6,6 +6,7 @@ sees operators that it knows, also where the model as a whole is half way betwee
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
 SMALL = 64
 """Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
+
+KEEPS_SHAPE = (
+    *("BatchNormalization", "InstanceNormalization", "Relu", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "Clip"),
+    *("Dropout", "Softmax", "LogSoftmax", "Identity", "Neg", "Exp", "Sqrt", "LRN", "Softplus"),
+)
+"""Operators whose first output is of the type and shape of the first input: no need to ask onnx."""
+
+READS_VALUES = frozenset(
+    {"Reshape", "Slice", "Expand", "Tile", "Resize", "Pad", "Squeeze", "Unsqueeze", "Split", "ConstantOfShape", "TopK"}
+    | {"OneHot", "Range", "Upsample", "AffineGrid", "CenterCropPad", "DFT", "Col2Im"}
+    | {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")}
+    | {"ReduceSumSquare"}
+)
+"""Operators whose output shape follows from the values of an input."""
 
 Dims = tuple[int | str | None, ...]
 
@@ -68,17 +83,25 @@ class Types:
         self._done.update(outputs)
         if node.subgraphs:
             self._copy_branches(node)
-            return
-        if node.domain or not defs.has(node.op_type, ""):
+        elif node.is_op(*KEEPS_SHAPE):
+            kind = _type_of(node.inputs[0])
+            if kind is not None and node.outputs[0] is not None:
+                _learn(node.outputs[0], kind)
+        elif not node.domain:
+            self._ask_onnx(node, outputs)
+
+    def _ask_onnx(self, node: ir.Node, outputs: list[ir.Value]) -> None:
+        schema = _schema(node.op_type, self._target)
+        if schema is None:
             return
         inputs = [value for value in node.inputs if value is not None]
         types = {value.name: kind for value in inputs if (kind := _type_of(value)) is not None}
+        constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
         try:
-            schema = defs.get_schema(node.op_type, self._target, "")
             inferred = shape_inference.infer_node_outputs(
-                schema, node.proto, types, _small_constants(inputs), opset_imports=self._imports, ir_version=8
+                schema, node.proto, types, constants, opset_imports=self._imports, ir_version=8
             )
-        except (defs.SchemaError, shape_inference.InferenceError, RuntimeError, ValueError, KeyError):
+        except (shape_inference.InferenceError, RuntimeError, ValueError, KeyError):
             return  # what onnx cannot infer stays unknown; whoever needs it says so
         for value in outputs:
             if value.name in inferred:
@@ -96,10 +119,23 @@ class Types:
                 _learn(value, kind)
 
 
-def _type_of(value: ir.Value) -> onnx.TypeProto | None:
-    if value.tensor is None or value.dtype is None:
+@cache
+def _schema(op_type: str, opset: int) -> defs.OpSchema | None:
+    return defs.get_schema(op_type, opset, "") if defs.has(op_type, opset, "") else None
+
+
+def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
+    if value is None:
+        return None
+    if value.tensor_proto is None:
         return value.type
-    return helper.make_tensor_type_proto(value.dtype, list(value.tensor.dims))
+    return _tensor_type(value.tensor_proto.data_type, value.tensor.dims if value.tensor else ())
+
+
+@cache
+def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
+    """Shared between the weights of one type and shape: nobody edits it."""
+    return helper.make_tensor_type_proto(dtype, dims)
 
 
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
