@@ -55,4 +55,11 @@ class OutputError(BnfoldError):
 
 
 class VerificationFailed(BnfoldError):
-    """The rewritten model does not compute what the original did; nothing was written."""
+    """The rewritten model does not compute what the original did; nothing was written.
+
+    ``outcome`` holds the report and the verdict of the attempt.
+    """
+
+    def __init__(self, message: str, outcome: object = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome

@@ -17,7 +17,7 @@ Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization."""
 
@@ -30,6 +30,13 @@ class BatchNormEvent:
     reason: Reason | None = None
     detail: str = ""
     direction: str = ""
+    value: str = ""
+    operators: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which BatchNormalization: its graph and the value it makes, which no rewrite renames."""
+        return self.graph, self.value
 
     def decline(self, refusal: Declined) -> None:
         self.reason, self.detail = refusal.reason, refusal.detail
@@ -60,6 +67,7 @@ class Report:
     ir_after: int = 0
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    makers: dict[int, BatchNormEvent] = field(default_factory=dict)
     _cuts: dict[str, list[Cut]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
 
@@ -69,6 +77,10 @@ class Report:
             self._all_cuts[cut] = None
             for name in (*cut.inputs, *cut.outputs):
                 self._cuts.setdefault(name, []).append(cut)
+
+    def made(self, tensor: object, event: BatchNormEvent) -> None:
+        """Note whose fold a computed weight belongs to: it may turn out to overflow only while it is written."""
+        self.makers[id(tensor)] = event
 
     def retire(self, names: Sequence[str], wider: Cut) -> None:
         """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
@@ -11,11 +11,12 @@ from bnfold.fold.apply import apply
 from bnfold.fold.plan import Limits, Plan, search
 from bnfold.fold.recognise import Chain, Link
 from bnfold.fold.region import cut_of
+from bnfold.fold.step import SetConstant
 from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "run"]
+__all__ = ["Limits", "growth_budget", "run"]
 
 MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
@@ -69,10 +70,14 @@ def _settle(
     into = tuple(absorber.label for absorber in plan.absorbers)
     gone = [link.node for link in plan.chain.links]
     report.retire(apply(plan), cut)
+    for edit in plan.edits:
+        if isinstance(edit, SetConstant):
+            report.made(edit.tensor, event)
     for removed in gone:
         if removed in events:
             folded = events[removed]
             folded.verdict = "folded" if into else "removed"
+            folded.operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
             folded.into, folded.reason, folded.detail, folded.direction = into, None, "", plan.direction
     return node.removed
 
@@ -135,3 +140,10 @@ def _link(node: ir.Node, policy: Policy) -> Link | None:
         return recognise.link(node, policy)
     except (Declined, ReferenceAttribute):
         return None
+
+
+def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> int:
+    """The bytes that copies of shared weights may add by default: what the parameters of ``nodes`` take, and 1 %."""
+    parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
+    freed = sum(value.tensor.nbytes for value in parameters if value.tensor is not None)
+    return freed + model.parameter_bytes() // 100

@@ -125,6 +125,11 @@ class Model:
             return False
         return not value.is_input or self.proto.ir_version < 4 or self.freeze_overridable
 
+    def parameter_bytes(self) -> int:
+        """Bytes of all initializers."""
+        values = (value for graph in self.graphs() for value in graph.values.values() if value.is_initializer)
+        return sum(value.tensor.nbytes for value in values if value.tensor is not None)
+
     def external_files(self) -> list[Path]:
         """The external data files that payloads lie in."""
         own = self.path.resolve() if self.path else None

@@ -110,7 +110,11 @@ def read_form(node: ir.Node, policy: Policy) -> Form:
 
 def version_of(node: ir.Node) -> int:
     """Version of BatchNormalization that the opset of the graph or function around ``node`` selects."""
-    opset = node.graph.opset("")
+    return version_at(node.graph.opset(""))
+
+
+def version_at(opset: int) -> int:
+    """Version of BatchNormalization that ``opset`` selects."""
     return max((version for version in VERSIONS if version <= opset), default=1)
 
 

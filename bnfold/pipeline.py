@@ -1,0 +1,201 @@
+"""The order of passes, each with the reason for its position; one model in, the same model rewritten and a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import onnx
+
+from bnfold import fold, ir, upgrade
+from bnfold.errors import Unsupported
+from bnfold.report import BatchNormEvent, Report
+from bnfold.semantics import Policy, Repair, Unreadable
+from bnfold.semantics import batchnorm as batchnorm_semantics
+
+Progress = Callable[[str, int, int], None]
+"""(phase, done, total)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to do with a model.
+
+    Attributes:
+        target_opset: The opset to reach; None for 15 unless the model is newer, ``keep`` to leave it.
+        fold: Whether to fold at all; False upgrades only.
+        decompose: Whether to spell out BatchNormalizations as primitive operators: none, those that folding left, all.
+        decompose_form: How an inference BatchNormalization is spelled out.
+        decompose_ops: The operators that ``decompose`` applies to.
+        policy: How to read what the operator texts leave open.
+        freeze_overridable: Take initializers that are graph inputs as well for constants.
+        max_growth: Bytes that copies of shared weights may add; None for what folding frees and 1 % of the weights.
+        only: Operators that may take part in folding; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+        banned: BatchNormalizations, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
+    """
+
+    target_opset: int | Literal["keep"] | None = None
+    fold: bool = True
+    decompose: Literal["never", "residual", "all"] = "never"
+    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = "mul_add"
+    decompose_ops: frozenset[str] = frozenset({"BatchNormalization"})
+    policy: Policy = field(default_factory=Policy)
+    freeze_overridable: bool = False
+    max_growth: int | None = None
+    only: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
+    banned: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(slots=True)
+class Run:
+    """One model on its way through the passes."""
+
+    model: ir.Model
+    options: Options
+    report: Report
+    original: frozenset[str]
+    progress: Progress
+    events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
+
+    def live(self) -> dict[ir.Node, BatchNormEvent]:
+        """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
+        found: dict[ir.Node, BatchNormEvent] = {}
+        for node in self.model.nodes():
+            if node.is_op("BatchNormalization"):
+                event = self.events.get(_key(node))
+                if event is None:
+                    event = self.events[_key(node)] = _event(node, self.options.policy)
+                    self.report.batchnorms.append(event)
+                found[node] = event
+        return found
+
+
+def _key(node: ir.Node) -> tuple[str, str]:
+    """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
+    made = node.output(0)
+    return node.graph.path, made.name if made is not None else node.name
+
+
+def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
+    path, value = _key(node)
+    try:
+        mode: str = batchnorm_semantics.read_form(node, policy).mode
+    except (Unreadable, Unsupported):
+        mode = "unknown"
+    return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), mode, value=value)
+
+
+def describe(run: Run) -> None:
+    """First, while everything is as it was in the file."""
+    run.report.opset_before = run.model.opset()
+    run.report.ir_before = run.model.proto.ir_version
+    run.live()
+
+
+def normalise(run: Run) -> None:
+    """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
+    run.model.freeze_overridable = run.options.freeze_overridable
+    if upgrade.strip_initializer_inputs(run.model):
+        text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
+        run.report.repairs.append(Repair("initializer-inputs", "", text))
+        run.model.proto.ir_version = max(run.model.proto.ir_version, 4)
+
+
+def raise_opset(run: Run) -> None:
+    """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
+    if run.options.target_opset == "keep":
+        return
+    done = upgrade.run(run.model, run.options.target_opset, policy=run.options.policy)
+    run.report.repairs.extend(done.repairs)
+    run.report.add_cuts(done.cuts)
+    run.report.notes.extend(
+        f"{count} {operator} left as {'they were' if count > 1 else 'it was'}: not an operator of ONNX"
+        for operator, count in done.passed.items()
+    )
+    alive = set(run.live().values())
+    for event in run.events.values():
+        if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
+            event.verdict = "upgraded"
+
+
+def fold_affines(run: Run) -> None:
+    """The main work."""
+    if not run.options.fold:
+        return
+    options = run.options
+    live = {node: event for node, event in run.live().items() if event.key not in options.banned}
+    limits = fold.Limits(
+        growth=fold.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
+        only=options.only,
+        excluded=options.excluded,
+    )
+    fold.run(
+        run.model,
+        live,
+        run.report,
+        policy=options.policy,
+        limits=limits,
+        original=run.original,
+        progress=lambda done, total: run.progress("fold", done, total),
+    )
+
+
+def spell_out(run: Run) -> None:
+    """After folding, which may have left nothing to spell out. ``all`` comes here too: folding first costs nothing."""
+    if run.options.decompose == "never":
+        return
+    from bnfold import decompose
+
+    decompose.run(
+        run.model,
+        run.live(),
+        run.report,
+        policy=run.options.policy,
+        form=run.options.decompose_form,
+        operators=run.options.decompose_ops,
+    )
+
+
+def tidy(run: Run) -> None:
+    """Last of the rewrites: what they left without a reader goes."""
+    run.report.removed_names.extend(run.model.tidy())
+    run.model.sync()
+    run.report.opset_after = run.model.opset()
+    run.report.ir_after = run.model.proto.ir_version
+
+
+def check(run: Run) -> None:
+    """At the end: the output may have no checker error that the input did not have."""
+    error = checker_error(run.model)
+    if error and run.model.path is not None and not checker_error(ir.load(run.model.path)):
+        raise AssertionError(f"bnfold made a model that onnx's checker rejects, please report this: {error}")
+
+
+PASSES: tuple[Callable[[Run], None], ...] = (describe, normalise, raise_opset, fold_affines, spell_out, tidy, check)
+
+
+def rewrite(model: ir.Model, options: Options, progress: Progress | None = None) -> Report:
+    """Run all passes over ``model``, in place.
+
+    Raises:
+        UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
+    """
+    run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
+    for step in PASSES:
+        step(run)
+    return run.report
+
+
+def checker_error(model: ir.Model) -> str:
+    """What onnx's checker says of the weight-free skeleton; empty when it is content."""
+    model.sync()
+    try:
+        onnx.checker.check_model(model.proto)
+    except onnx.checker.ValidationError as error:
+        return str(error).split("\n", 1)[0]
+    return ""
