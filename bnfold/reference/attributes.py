@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
@@ -11,14 +10,15 @@ import onnx
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.reference.precision import Precision, widen
+from bnfold.reference.registry import Array, Attribute
 
-Bindings = Mapping[str, Any]
+Bindings = Mapping[str, Attribute]
 """The attributes a function was called with, by name; empty outside functions."""
 
 
-def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str, Any]:
+def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str, Attribute]:
     """The attributes a node spells out. One that refers to an attribute its caller left out is left out, too."""
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, Attribute] = {}
     for attribute in node.proto.attribute:
         if not attribute.ref_attr_name:
             attrs[attribute.name] = _value(node, attribute, precision)
@@ -27,13 +27,13 @@ def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str
     return attrs
 
 
-def function_bindings(function: ir.Graph, given: Bindings) -> dict[str, Any]:
+def function_bindings(function: ir.Graph, given: Bindings) -> dict[str, Attribute]:
     """What a function's body sees: the caller's attributes over the function's own defaults."""
     defaults = {attribute.name: attribute_value(attribute) for attribute in function.proto.attribute_proto}
     return {**defaults, **given}
 
 
-def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) -> Any:
+def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) -> Attribute:
     if attribute.name in node.subgraphs:
         graphs = node.subgraphs[attribute.name]
         return graphs[0] if attribute.HasField("g") else graphs
@@ -41,28 +41,29 @@ def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) 
     if isinstance(value, onnx.TensorProto):
         return _admit(_stored(node, value).numpy(), precision)
     if isinstance(value, onnx.SparseTensorProto):
-        return _admit(_dense(node, value), precision)
+        return _admit(dense(node.graph, value), precision)
     return value
 
 
 def _stored(node: ir.Node, proto: onnx.TensorProto) -> ir.Tensor:
-    """A tensor attribute. What edits made of a Constant node's tensor stands with the value until the model is synced."""
+    """A tensor attribute; until the model is synced, what edits made of a Constant's tensor stands with its value."""
     output = node.output(0)
     if node.is_op("Constant") and output is not None and output.tensor is not None:
         return output.tensor
     return node.graph.model.tensor(proto)
 
 
-def _dense(node: ir.Node, proto: onnx.SparseTensorProto) -> Any:
-    values = node.graph.model.tensor(proto.values).numpy()
-    indices = node.graph.model.tensor(proto.indices).numpy()
-    dense = np.zeros(tuple(proto.dims), values.dtype)
+def dense(graph: ir.Graph, proto: onnx.SparseTensorProto) -> Array:
+    """A sparse tensor with its zeros; indices are flat (NNZ) or coordinates (NNZ, rank)."""
+    values = graph.model.tensor(proto.values).numpy()
+    indices = graph.model.tensor(proto.indices).numpy()
+    full = np.zeros(tuple(proto.dims), values.dtype)
     if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
+        full.reshape(-1)[indices] = values
     else:
-        dense[tuple(indices.T)] = values
-    return dense
+        full[tuple(indices.T)] = values
+    return full
 
 
-def _admit(array: Any, precision: Precision) -> Any:
+def _admit(array: Array, precision: Precision) -> Attribute:
     return widen(array) if precision == "float64" else array

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.reference.attributes import Bindings, resolve
-from bnfold.reference.registry import Unsupported
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Attribute, Unsupported
 
 if TYPE_CHECKING:
     from bnfold.reference.evaluate import Environment, Evaluation
@@ -23,8 +24,8 @@ def handles(node: ir.Node) -> bool:
 
 
 def run(
-    evaluation: Evaluation, node: ir.Node, inputs: Sequence[Any], environment: Environment, bindings: Bindings
-) -> Sequence[Any]:
+    evaluation: Evaluation, node: ir.Node, inputs: Sequence[Datum], environment: Environment, bindings: Bindings
+) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     runner = {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type]
     return runner(_Bodies(evaluation, node, environment, bindings), inputs)
@@ -45,11 +46,11 @@ class _Bodies:
             self.decline(f"no graph in attribute {name!r}")
         return graph
 
-    def decline(self, reason: str) -> None:
+    def decline(self, reason: str) -> NoReturn:
         """Refuse the node."""
         raise Unsupported(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
 
-    def run(self, name: str, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, name: str, inputs: Sequence[Datum]) -> list[Datum]:
         """The outputs of one run of a body; what it computed is forgotten."""
         body = self.graph(name)
         if len(inputs) != len(body.inputs):
@@ -59,16 +60,16 @@ class _Bodies:
         return self._evaluation.run(body, inner, body.outputs, self._bindings)
 
 
-def _if(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     return bodies.run("then_branch" if np.asarray(inputs[0]).item() else "else_branch", ())
 
 
-def _loop(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     """Inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis."""
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
     carried = list(inputs[2:])
-    scans: list[list[Any]] = [[] for _ in bodies.graph("body").outputs[1 + len(carried) :]]
+    scans: list[list[Datum]] = [[] for _ in bodies.graph("body").outputs[1 + len(carried) :]]
     watches = len(inputs) > 1 and inputs[1] is not None
     if trips is None and not watches:
         bodies.decline("neither a trip count nor a condition ends it")
@@ -83,13 +84,13 @@ def _loop(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
     return *carried, *(_stack(bodies, scan) for scan in scans)
 
 
-def _stack(bodies: _Bodies, pieces: list[Any], axis: int = 0) -> Any:
+def _stack(bodies: _Bodies, pieces: list[Datum], axis: int = 0) -> Datum:
     if not pieces:
         bodies.decline("it runs no iteration, so the shape of what it scans is unknown")
     return np.stack(pieces, axis)
 
 
-def _scan(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
+def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     """Inputs: states…, scanned… (version 8: sequence_lens first, and everything batched on axis 0)."""
     if bodies.node.graph.opset() >= 9:
         return _scan_one(bodies, inputs, bodies.attrs)
@@ -102,7 +103,7 @@ def _scan(bodies: _Bodies, inputs: Sequence[Any]) -> Sequence[Any]:
     return [np.stack(group) for group in zip(*items, strict=True)]
 
 
-def _scan_one(bodies: _Bodies, inputs: Sequence[Any], attrs: dict[str, Any]) -> Sequence[Any]:
+def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: dict[str, Attribute]) -> Sequence[Datum]:
     count = attrs["num_scan_inputs"]
     states, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     results_count = len(bodies.graph("body").outputs) - len(states)
@@ -112,7 +113,7 @@ def _scan_one(bodies: _Bodies, inputs: Sequence[Any], attrs: dict[str, Any]) -> 
         np.flip(np.moveaxis(value, axis, 0), 0) if back else np.moveaxis(value, axis, 0)
         for value, axis, back in zip(scanned, axes, backwards, strict=True)
     ]
-    pieces: list[list[Any]] = [[] for _ in range(results_count)]
+    pieces: list[list[Datum]] = [[] for _ in range(results_count)]
     for elements in zip(*tracks, strict=True):
         results = bodies.run("body", [*states, *elements])
         states = results[: len(states)]

@@ -1,31 +1,30 @@
-"""The referee's loop: run a model's nodes one after the other on arrays, holding no more than what is still to be read."""
+"""The referee's loop: run a model's nodes on arrays, one after the other, holding only what is still to be read."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel
 from bnfold.reference import control
-from bnfold.reference.attributes import Bindings, function_bindings, resolve
-from bnfold.reference.dispatch import apply
-from bnfold.reference.precision import Precision, widen
-from bnfold.reference.registry import Array, Policy, Unsupported
+from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
+from bnfold.reference.dispatch import apply, refused
+from bnfold.reference.precision import Datum, Precision, widen
+from bnfold.reference.registry import Array, Policy
 from bnfold.reference.schedule import Schedule, schedule
 
 Observer = Callable[[str, Array], None]
-Environment = dict[ir.Value, Any]
+Environment = dict[ir.Value, Datum]
 
 
 class OutOfTime(BnfoldError):
     """The evaluation took longer than its time limit."""
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     model: ir.Model,
     feeds: Mapping[str, Array],
     outputs: Sequence[str] | None = None,
@@ -77,6 +76,25 @@ def _named(graph: ir.Graph, name: str) -> ir.Value:
     return value
 
 
+def _stored(value: ir.Value) -> Array | None:
+    if value.tensor is not None:
+        return value.tensor.numpy()
+    for sparse in getattr(value.graph.proto, "sparse_initializer", ()):
+        if sparse.values.name == value.name:
+            return dense(value.graph, sparse)
+    return None
+
+
+def _undefined(value: ir.Value) -> BnfoldError:
+    node = value.producer
+    if value.is_input:
+        return BadInput(f"the input {value.name!r} is not fed")
+    if node is None:
+        return MalformedModel(f"nothing makes the value {value.name!r}")
+    reason = f"its output {value.name!r} is read, but not defined in its mode"
+    return refused(node, node.graph.opset(node.domain), reason)
+
+
 class Evaluation:
     """One run: what stays the same for all graphs of the model. Control flow operators call back into `run`."""
 
@@ -94,14 +112,14 @@ class Evaluation:
         }
         self._schedules: dict[tuple[ir.Graph, int], Schedule] = {}
 
-    def admit(self, value: Any) -> Any:
+    def admit(self, value: Datum) -> Datum:
         """A stored or fed value in the type it is computed in."""
         return widen(value) if self.precision == "float64" else value
 
     def run(
         self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
-    ) -> list[Any]:
-        """Run what ``wanted`` needs; ``environment`` holds the inputs, and outer values, and is left without the rest."""
+    ) -> list[Datum]:
+        """Run what ``wanted`` needs. ``environment`` holds the inputs and outer values, and nothing else for long."""
         plan = self._schedule(graph, wanted, environment)
         for node, last_reads in zip(plan.nodes, plan.last_reads, strict=True):
             if self.deadline is not None and time.monotonic() > self.deadline:
@@ -119,23 +137,21 @@ class Evaluation:
             self._schedules[key] = schedule(graph, wanted, given)
         return self._schedules[key]
 
-    def read(self, value: ir.Value, environment: Environment) -> Any:
+    def read(self, value: ir.Value, environment: Environment) -> Datum:
         """A value's array; a weight is read from disk now and kept until its last reader has run."""
         if value in environment:
             return environment[value]
-        if value.tensor is not None:
-            environment[value] = self.admit(value.tensor.numpy())
-            return environment[value]
-        node = value.producer
-        if value.is_input:
-            raise BadInput(f"the input {value.name!r} is not fed")
-        if node is None:
-            raise MalformedModel(f"nothing makes the value {value.name!r}")
-        raise Unsupported(node.op_type, 0, node.label, f"its output {value.name!r} is read, but not defined in its mode")
+        stored = _stored(value)
+        if stored is None:
+            raise _undefined(value)
+        environment[value] = self.admit(stored)
+        return environment[value]
 
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
+        """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
         inputs = [None if value is None else self.read(value, environment) for value in node.inputs]
         function = self.functions.get((node.domain, node.op_type, getattr(node.proto, "overload", "")))
+        results: Sequence[Datum]
         if function is not None:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
@@ -149,10 +165,12 @@ class Evaluation:
             if self.observer is not None and node.graph is self.main:
                 self.observer(value.name, result)
 
-    def _call(self, function: ir.Graph, node: ir.Node, inputs: list[Any], bindings: Bindings) -> list[Any]:
+    def _call(self, function: ir.Graph, node: ir.Node, inputs: list[Datum], bindings: Bindings) -> list[Datum]:
         """Run a model-local function on its own environment: bodies see nothing but their inputs."""
         if len(inputs) > len(function.inputs):
-            raise MalformedModel(f"node {node.label!r} gives {len(inputs)} inputs to a function of {len(function.inputs)}")
+            raise MalformedModel(
+                f"node {node.label!r} gives {len(inputs)} inputs to a function of {len(function.inputs)}"
+            )
         inputs = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
         environment: Environment = dict(zip(function.inputs, inputs, strict=True))
         arguments = function_bindings(function, resolve(node, bindings, self.precision))

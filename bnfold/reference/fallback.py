@@ -6,12 +6,11 @@ or against onnxruntime; `tests/reference/test_fallback.py` repeats the compariso
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import Call, Declined, Kernel
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Attribute, Call, Declined, Kernel, Result
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {}
 
@@ -21,7 +20,7 @@ def find(domain: str, op: str, version: int) -> Kernel | None:
     return run if version in PROVEN.get((domain, op), ()) else None
 
 
-def run(call: Call, *inputs: Any) -> Any:
+def run(call: Call, *inputs: Datum) -> Result:
     """Evaluate a one-node model with onnx's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
@@ -40,7 +39,7 @@ def run(call: Call, *inputs: Any) -> Any:
     return tuple(next(results) if name else None for name in outputs)
 
 
-def _attributes(call: Call) -> dict[str, Any]:
+def _attributes(call: Call) -> dict[str, Attribute]:
     attrs = dict(call.attrs)
     for name, value in attrs.items():
         if isinstance(value, np.ndarray):

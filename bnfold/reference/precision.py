@@ -15,6 +15,9 @@ import numpy.typing as npt
 import onnx
 
 Precision = Literal["float64", "stored"]
+Datum = Any
+"""What flows along an edge: an array, or a list, dict or None for a sequence, a map or an empty optional."""
+
 TP = onnx.TensorProto
 
 WIDENED = frozenset({TP.FLOAT, TP.FLOAT16, TP.BFLOAT16, TP.DOUBLE})
@@ -31,7 +34,7 @@ def computed_type(code: int, precision: Precision) -> np.dtype[Any]:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
 
 
-def widen(value: Any) -> Any:
+def widen(value: Datum) -> Datum:
     """float16, bfloat16 and float32 arrays as float64, exactly; anything else as it is (lists element by element)."""
     if isinstance(value, np.ndarray):
         return value.astype(np.float64) if value.dtype in _NARROW else value
@@ -40,19 +43,19 @@ def widen(value: Any) -> Any:
     return value
 
 
-def workable(value: Any) -> Any:
+def workable(value: Datum) -> Datum:
     """16-bit floats as float32, in which processors compute with them; anything else as it is."""
     if isinstance(value, np.ndarray) and value.dtype in _HALVES:
         return value.astype(np.float32)
     return value
 
 
-def as_array(value: Any) -> Any:
-    """numpy scalars, which reductions return for rank 0, as arrays of rank 0."""
+def as_array(value: Datum) -> Datum:
+    """Numpy scalars, which reductions return for rank 0, as arrays of rank 0."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
-def rounded(value: Any, like: npt.NDArray[Any] | None) -> Any:
+def rounded(value: Datum, like: npt.NDArray[Any] | None) -> Datum:
     """A float result rounded to the element type of ``like``; where either is no float array, the result itself."""
     if like is None or not isinstance(value, np.ndarray) or value.dtype == like.dtype:
         return value

@@ -19,7 +19,9 @@ from bnfold.reference.precision import Precision, computed_type
 
 Array = npt.NDArray[Any]
 Result = Any
-"""An array, a tuple of them, or (for sequences, optionals and maps) a list, None or dict in their place."""
+"""What a kernel returns: one `Datum`, or a tuple of them for several outputs."""
+Attribute = Any
+"""An attribute's value: int, float, str, a list of these, an array, or an `ir.Graph`."""
 Kernel = Callable[..., Result]
 
 NO_SCHEMA = 0
@@ -27,7 +29,10 @@ NO_SCHEMA = 0
 
 
 class Unsupported(errors.Unsupported):
-    """No proven meaning for ``op`` at ``version`` (domain prefixed unless default), or not in this form; ``node`` names the culprit."""
+    """No proven meaning for ``op`` at ``version``, or not in the form that the node ``node`` has.
+
+    ``op`` carries its domain unless that is the default one; ``version`` is the opset where no schema is known.
+    """
 
     def __init__(self, op: str, version: int, node: str, reason: str = "") -> None:
         self.op, self.version, self.node, self.reason = op, version, node, reason
@@ -39,7 +44,7 @@ class Random(Unsupported):
     """The operator draws random numbers, so there is nothing to compare."""
 
 
-class Declined(Exception):  # noqa: N818 - control flow between a kernel and the evaluator, never seen by users
+class Declined(Exception):
     """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `Unsupported`."""
 
 
@@ -72,8 +77,8 @@ class Call:
 
     op: str
     version: int
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Attribute] = field(default_factory=dict)
+    defaults: Mapping[str, Attribute] = field(default_factory=dict)
     named: tuple[bool, ...] = (True,)
     read: tuple[bool, ...] = (True,)
     policy: Policy = Policy()
@@ -81,7 +86,7 @@ class Call:
     opset: int = 0
     precision: Precision = "float64"
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: Attribute = None) -> Attribute:
         """The attribute as written, else the schema's default, else ``default``."""
         if name in self.attrs:
             return self.attrs[name]
@@ -129,6 +134,6 @@ def normal_axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def int_list(value: Any) -> list[int]:
+def int_list(value: Array | list[int]) -> list[int]:
     """A tensor or list of integers as plain ints."""
     return [int(item) for item in np.asarray(value).reshape(-1)]

@@ -86,9 +86,7 @@ def _sorted(
         raise MalformedModel(f"nodes of graph {graph.path or 'main'!r} depend on themselves: {labels}") from error
 
 
-def _last_reads(
-    nodes: list[ir.Node], reads: Reads, wanted: Collection[ir.Value]
-) -> tuple[tuple[ir.Value, ...], ...]:
+def _last_reads(nodes: list[ir.Node], reads: Reads, wanted: Collection[ir.Value]) -> tuple[tuple[ir.Value, ...], ...]:
     seen = set(wanted)
     lasts: list[tuple[ir.Value, ...]] = []
     for node in reversed(nodes):

@@ -1,14 +1,16 @@
 """Elementwise functions of one tensor. Attributes carry their float32 values, widened (`Call.attr`)."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, kernel
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Declined, Kernel, Result, kernel
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
@@ -29,9 +31,7 @@ def softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-
-
-_PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {
+_PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Result]]] = {
     "Abs": ((1, 6, 13), np.abs),
     "Acos": ((7, 22), np.arccos),
     "Acosh": ((9, 22), np.arccosh),
@@ -67,80 +67,87 @@ _PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {
 }
 
 
+def _ignoring_call(function: Callable[[Array], Result]) -> Kernel:
+    def plain(call: Call, x: Array) -> Result:
+        return function(x)
+
+    return plain
+
+
 def _register_plain() -> None:
     for op, (versions, function) in _PLAIN.items():
-        kernel(op, *versions)(lambda call, x, function=function: function(x))
+        kernel(op, *versions)(_ignoring_call(function))
 
 
 _register_plain()
 
 
 @kernel("Clip", 1, 6)
-def clip_attributes(call: Call, x: Array) -> Array:
+def clip_attributes(call: Call, x: Array) -> Result:
     """Bounds as attributes; an absent one does not bound."""
     low, high = call.attrs.get("min"), call.attrs.get("max")
     return _clip(x, None if low is None else x.dtype.type(low), None if high is None else x.dtype.type(high))
 
 
 @kernel("Clip", 11, 12, 13)
-def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Result:
     """Bounds as scalar inputs; where min exceeds max, everything becomes max."""
     return _clip(x, low, high)
 
 
-def _clip(x: Array, low: Any, high: Any) -> Array:
+def _clip(x: Array, low: Datum, high: Datum) -> Array:
     if low is not None:
         x = np.maximum(x, np.reshape(low, ()))
     return x if high is None else np.minimum(x, np.reshape(high, ()))
 
 
 @kernel("LeakyRelu", 1, 6, 16)
-def leaky_relu(call: Call, x: Array) -> Array:
+def leaky_relu(call: Call, x: Array) -> Result:
     """x, or alpha · x below zero."""
     return np.where(x < 0, call.attr("alpha") * x, x)
 
 
 @kernel("Elu", 1, 6, 22)
-def elu(call: Call, x: Array) -> Array:
+def elu(call: Call, x: Array) -> Result:
     """x, or alpha · (e^x − 1) below zero."""
     return np.where(x < 0, call.attr("alpha") * np.expm1(np.minimum(x, 0)), x)
 
 
 @kernel("Selu", 1, 6, 22)
-def selu(call: Call, x: Array) -> Array:
-    """gamma · x, or gamma · alpha · (e^x − 1) up to zero."""
+def selu(call: Call, x: Array) -> Result:
+    """Gamma · x, or gamma · alpha · (e^x − 1) up to zero."""
     return call.attr("gamma") * np.where(x > 0, x, call.attr("alpha") * np.expm1(np.minimum(x, 0)))
 
 
-@kernel("Celu", 12)
-def celu(call: Call, x: Array) -> Array:
+@kernel("Celu", 12, 28)
+def celu(call: Call, x: Array) -> Result:
     """max(0, x) + min(0, alpha · (e^(x/alpha) − 1))."""
     alpha = call.attr("alpha")
     return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(np.minimum(x, 0) / alpha))
 
 
 @kernel("HardSigmoid", 1, 6, 22)
-def hard_sigmoid(call: Call, x: Array) -> Array:
-    """alpha · x + beta, within 0 and 1."""
+def hard_sigmoid(call: Call, x: Array) -> Result:
+    """Alpha · x + beta, within 0 and 1."""
     return np.clip(call.attr("alpha") * x + call.attr("beta"), 0, 1)
 
 
 @kernel("ThresholdedRelu", 10, 22)
-def thresholded_relu(call: Call, x: Array) -> Array:
-    """x above alpha, else 0."""
+def thresholded_relu(call: Call, x: Array) -> Result:
+    """X above alpha, else 0."""
     return np.where(x > call.attr("alpha"), x, 0).astype(x.dtype)
 
 
 @kernel("Shrink", 9)
-def shrink(call: Call, x: Array) -> Array:
-    """x moved by ``bias`` towards zero outside ±lambd, 0 inside."""
+def shrink(call: Call, x: Array) -> Result:
+    """X moved by ``bias`` towards zero outside ±lambd, 0 inside."""
     bias, lambd = call.attr("bias"), call.attr("lambd")
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
 
 
 @kernel("Gelu", 20)
-def gelu(call: Call, x: Array) -> Array:
-    """x · Φ(x), or its tanh approximation."""
+def gelu(call: Call, x: Array) -> Result:
+    """X · Φ(x), or its tanh approximation."""
     if call.attr("approximate") == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
         return 0.5 * x * (1 + np.tanh(inner))
@@ -150,20 +157,20 @@ def gelu(call: Call, x: Array) -> Array:
 
 
 @kernel("Swish", 24)
-def swish(call: Call, x: Array) -> Array:
-    """x · sigmoid(alpha · x)."""
+def swish(call: Call, x: Array) -> Result:
+    """X · sigmoid(alpha · x)."""
     return x * sigmoid(call.attr("alpha") * x)
 
 
 @kernel("IsInf", 10, 20)
-def is_inf(call: Call, x: Array) -> Array:
+def is_inf(call: Call, x: Array) -> Result:
     """Which elements are infinite, of the signs asked for."""
     positive = (x == np.inf) & bool(call.attr("detect_positive"))
     return positive | ((x == -np.inf) & bool(call.attr("detect_negative")))
 
 
 @kernel("Softmax", 1, 11, 13)
-def softmax(call: Call, x: Array) -> Array:
+def softmax(call: Call, x: Array) -> Result:
     """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
     e = np.exp(rows - rows.max(axis, keepdims=True))
@@ -171,7 +178,7 @@ def softmax(call: Call, x: Array) -> Array:
 
 
 @kernel("LogSoftmax", 1, 11, 13)
-def log_softmax(call: Call, x: Array) -> Array:
+def log_softmax(call: Call, x: Array) -> Result:
     """The logarithm of Softmax."""
     rows, axis = _rows(call, x)
     shifted = rows - rows.max(axis, keepdims=True)
@@ -179,7 +186,7 @@ def log_softmax(call: Call, x: Array) -> Array:
 
 
 @kernel("Hardmax", 1, 11, 13)
-def hardmax(call: Call, x: Array) -> Array:
+def hardmax(call: Call, x: Array) -> Result:
     """1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
     rows, axis = _rows(call, x)
     y = np.zeros_like(rows)

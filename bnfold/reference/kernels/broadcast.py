@@ -1,17 +1,20 @@
-"""Two- and many-operand elementwise operators: numpy broadcasting from version 7 (8 for Sum and friends) on, and the
-``broadcast``/``axis`` attributes before."""
+"""Elementwise operators of several operands.
+
+From version 7 on (8 for Sum and its like) shapes broadcast as in numpy, before by ``broadcast`` and ``axis``.
+"""
+
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, kernel
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel
 
-Binary = Callable[[Array, Array], Any]
+Binary = Callable[[Array, Array], Result]
 
 
 def legacy_operand(call: Call, a: Array, b: Array) -> Array:
@@ -37,10 +40,10 @@ def legacy_operand(call: Call, a: Array, b: Array) -> Array:
 def _binary(op: str, legacy: tuple[int, ...], modern: tuple[int, ...], function: Binary) -> None:
     """Register ``function`` for versions with limited broadcasting and for those with numpy's."""
 
-    def limited(call: Call, a: Array, b: Array) -> Any:
+    def limited(call: Call, a: Array, b: Array) -> Result:
         return function(a, legacy_operand(call, a, b))
 
-    def free(call: Call, a: Array, b: Array) -> Any:
+    def free(call: Call, a: Array, b: Array) -> Result:
         # Files written by early exporters carry the old attributes at later opsets, and meant them.
         if call.attr("broadcast", 0) and call.has("axis"):
             return function(a, legacy_operand(call, a, b))
@@ -61,11 +64,11 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """a to the b in a's type: an integer base with a fractional or negative exponent is rounded towards zero."""
+    """A to the b in a's type: an integer base with a fractional or negative exponent is rounded towards zero."""
     if np.issubdtype(a.dtype, np.inexact):
-        return np.power(a, b.astype(a.dtype, copy=False))
+        return np.asarray(np.power(a, b.astype(a.dtype, copy=False)))
     if np.issubdtype(b.dtype, np.integer) and (b >= 0).all():
-        return np.power(a, b.astype(a.dtype))
+        return np.asarray(np.power(a, b.astype(a.dtype)))
     return np.power(a.astype(np.float64), b).astype(a.dtype)
 
 
@@ -87,26 +90,29 @@ _binary("BitwiseOr", (), (18,), np.bitwise_or)
 _binary("BitwiseXor", (), (18,), np.bitwise_xor)
 
 
-@kernel("Mod", 10, 13)
-def modulo(call: Call, a: Array, b: Array) -> Array:
-    """Remainder with the sign of the divisor, or of the dividend where ``fmod`` is 1 (required for floats)."""
+@kernel("Mod", 10, 13, 28)
+def modulo(call: Call, a: Array, b: Array) -> Result:
+    """Remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
         return np.fmod(a, b)
-    if np.issubdtype(a.dtype, np.inexact):
+    if call.version < 28 and np.issubdtype(a.dtype, np.inexact):
         raise Declined("floats need fmod = 1")
     return np.mod(a, b)
 
 
-@kernel("BitShift", 11)
-def bit_shift(call: Call, a: Array, b: Array) -> Array:
-    """Shift left or right; shifting everything out gives 0."""
-    shift = np.left_shift if call.attr("direction") == "LEFT" else np.right_shift
+@kernel("BitShift", 11, 28)
+def bit_shift(call: Call, a: Array, b: Array) -> Result:
+    """Shift left or right; shifting everything out leaves 0, or −1 of a negative number shifted to the right."""
     bits = a.dtype.itemsize * 8
-    return np.where(b < bits, shift(a, np.minimum(b, bits - 1)), 0).astype(a.dtype)
+    within = (b >= 0) & (b < bits)
+    amount = np.where(within, b, 0).astype(a.dtype)
+    if call.attr("direction") == "LEFT":
+        return np.where(within, np.left_shift(a, amount), 0).astype(a.dtype)
+    return np.where(within, np.right_shift(a, amount), np.where(a < 0, -1, 0)).astype(a.dtype)
 
 
 @kernel("Where", 9, 16)
-def where(call: Call, condition: Array, a: Array, b: Array) -> Array:
+def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
     """numpy.where."""
     return np.where(condition, a, b)
 
@@ -114,7 +120,7 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Array:
 def _variadic(op: str, function: Binary) -> None:
     """Register Sum and its like: equal shapes at versions 1 and 6, numpy broadcasting from 8 on."""
 
-    def fold(call: Call, *operands: Array) -> Any:
+    def fold(call: Call, *operands: Array) -> Result:
         if call.version < 8 and len({operand.shape for operand in operands}) != 1:
             raise Declined(f"operands differ in shape: {[operand.shape for operand in operands]}")
         total = reduce(function, operands)
@@ -130,7 +136,7 @@ _variadic("Min", np.minimum)
 
 
 @kernel("PRelu", 1, 6, 7, 9, 16)
-def prelu(call: Call, x: Array, slope: Array) -> Array:
+def prelu(call: Call, x: Array, slope: Array) -> Result:
     """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:
         if slope.size != x.shape[1]:

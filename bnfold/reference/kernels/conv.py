@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.reference.kernels.window import Window, paddings, per_axis, window
-from bnfold.reference.registry import Array, Call, Declined, kernel
+from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
 
 
 @kernel("Conv", 1, 11, 22)
-def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Array:
+def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     groups, per_group = call.attr("group", 1), w.shape[1]
     if x.ndim != w.ndim or x.shape[1] != groups * per_group or w.shape[0] % groups:
@@ -36,7 +36,7 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Array:
 def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
     """Zeros around the spatial axes; negative padding crops."""
     crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape[2:], begin, end, strict=True))
-    x = x[(..., *crop)]
+    x = x[last_axes(*crop)]
     if not any(p > 0 for p in (*begin, *end)):
         return x
     widths = [(0, 0), (0, 0), *((max(b, 0), max(e, 0)) for b, e in zip(begin, end, strict=True))]
@@ -49,7 +49,7 @@ def depthwise(padded: Array, w: Array, win: Window) -> Array:
     y = np.zeros((padded.shape[0], padded.shape[1], multiplier, *win.size), np.result_type(padded, w))
     taps = w.reshape(padded.shape[1], multiplier, *w.shape[2:])
     for offset in win.offsets():
-        tap = taps[(..., *offset)].reshape(padded.shape[1], multiplier, *(1,) * len(win.size))
+        tap = taps[last_axes(*offset)].reshape(padded.shape[1], multiplier, *(1,) * len(win.size))
         y += tap * win.view(padded, offset)[:, :, None]
     return y.reshape(padded.shape[0], w.shape[0], *win.size)
 
@@ -79,13 +79,17 @@ def _columns(image: Array, win: Window, rows: slice, groups: int) -> Array:
     size = (rows.stop - rows.start, *win.size[1:])
     columns = np.empty((channels, *win.kernel, *size), image.dtype)
     for offset in win.offsets():
-        columns[(slice(None), *offset)] = win.view(image, offset)[:, rows]
+        place: Index = (slice(None), *offset)
+        columns[place] = win.view(image, offset)[:, rows]
     return columns.reshape(groups, -1, math.prod(size))
 
 
 @kernel("ConvTranspose", 1, 11, 22)
-def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Array:
-    """X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…): every input element stamps its kernel."""
+def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
+    """X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…).
+
+    Every input element stamps the kernel onto the output.
+    """
     groups, channels = call.attr("group", 1), w.shape[0]
     if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
         raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
@@ -95,10 +99,10 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Ar
     columns = x.reshape(x.shape[0], groups, channels // groups, -1)
     taps = w.reshape(groups, channels // groups, w.shape[1], *w.shape[2:])
     for offset in win.offsets():
-        stamp = taps[(..., *offset)].swapaxes(1, 2) @ columns
-        y[(..., *win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
+        stamp = taps[last_axes(*offset)].swapaxes(1, 2) @ columns
+        y[last_axes(*win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
     y = y.reshape(x.shape[0], -1, *full)
-    y = y[(..., *(slice(b, b + n) for b, n in zip(win.begin, _wanted(win), strict=True)))]
+    y = y[last_axes(*(slice(b, b + n) for b, n in zip(win.begin, _wanted(win), strict=True)))]
     return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
 
 

@@ -1,4 +1,6 @@
-"""Operators that make tensors, or change nothing but their type: Constant, Cast, Range, Dropout in inference and more."""
+"""Operators that make tensors, or change nothing but their type: Constant, Cast, Range, Dropout in inference."""
+
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
 
 from __future__ import annotations
 
@@ -9,19 +11,24 @@ import onnx
 
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, is_float
-from bnfold.reference.registry import Array, Call, Declined, Randomness, int_list, kernel
+from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, int_list, kernel
 
 TP = onnx.TensorProto
 ORDINARY = frozenset({TP.BOOL, TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64})
 
 
 @kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
-def constant(call: Call) -> Array:
+def constant(call: Call) -> Result:
     """The attribute's value; float attributes are of type FLOAT, integers INT64."""
     for name in ("value", "sparse_value"):
         if call.has(name):
             return np.asarray(call.attr(name))
-    for name, code in (("value_float", TP.FLOAT), ("value_floats", TP.FLOAT), ("value_int", TP.INT64), ("value_ints", TP.INT64)):
+    for name, code in (
+        ("value_float", TP.FLOAT),
+        ("value_floats", TP.FLOAT),
+        ("value_int", TP.INT64),
+        ("value_ints", TP.INT64),
+    ):
         if call.has(name):
             return np.asarray(call.attr(name), call.dtype(code))
     for name in ("value_string", "value_strings"):
@@ -31,27 +38,27 @@ def constant(call: Call) -> Array:
 
 
 @kernel("ConstantOfShape", 9, 20, *ALL_21)
-def constant_of_shape(call: Call, shape: Array) -> Array:
+def constant_of_shape(call: Call, shape: Array) -> Result:
     """One value everywhere, a float 0 by default."""
     value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
     return np.full(tuple(int_list(shape)), value, value.dtype)
 
 
 @kernel("Cast", 1)
-def cast_named(call: Call, x: Array) -> Array:
+def cast_named(call: Call, x: Array) -> Result:
     """The target type by its name in upper case; files of the time also wrote its number."""
     to = call.attr("to")
     return _cast(call, x, TP.DataType.Value(to.upper()) if isinstance(to, str) else to)
 
 
-@kernel("Cast", 6, 9, 13, 19, *ALL_21)
-def cast(call: Call, x: Array) -> Array:
+@kernel("Cast", 6, 9, 13, 19, *ALL_21, 28)
+def cast(call: Call, x: Array) -> Result:
     """The target type by number."""
     return _cast(call, x, call.attr("to"))
 
 
 @kernel("CastLike", 15, 19, *ALL_21)
-def cast_like(call: Call, x: Array, like: Array) -> Array:
+def cast_like(call: Call, x: Array, like: Array) -> Result:
     """The target type is that of the second input."""
     if is_float(like):
         return x.astype(like.dtype, copy=False)
@@ -59,25 +66,28 @@ def cast_like(call: Call, x: Array, like: Array) -> Array:
 
 
 def _cast(call: Call, x: Array, code: int) -> Array:
-    """Between floats, integers and booleans; to integers it truncates. 8- and 4-bit floats and strings are declined:
-    they saturate or format by rules of their own."""
+    """Between floats, integers and booleans; to integers it truncates.
+
+    8- and 4-bit floats and strings are declined: they saturate or format by rules of their own.
+    """
     if (code not in ORDINARY and code not in WIDENED) or (x.dtype.kind not in "biu" and not is_float(x)):
         raise Declined(f"cast from {x.dtype} to {TP.DataType.Name(code)}")
     return x.astype(call.dtype(code), copy=False)
 
 
 @kernel("Range", 11)
-def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Array:
+def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
     """max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
     return (start.item() + np.arange(count) * delta.item()).astype(start.dtype)
 
 
 @kernel("EyeLike", 9, 22)
-def eye_like(call: Call, x: Array) -> Array:
+def eye_like(call: Call, x: Array) -> Result:
     """Ones on diagonal ``k`` of a matrix of X's shape, in X's type unless ``dtype`` says another."""
     code = call.attr("dtype")
-    return np.eye(*x.shape, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
+    rows, columns = x.shape
+    return np.eye(rows, columns, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
 
 
 @kernel("Dropout", 1, 6)

@@ -8,32 +8,34 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, int_list, kernel
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, int_list, kernel
 
 
 @kernel("ImageScaler", NO_SCHEMA)
-def image_scaler(call: Call, x: Array) -> Array:
+def image_scaler(call: Call, x: Array) -> Result:
     """X (N, C, H, W) · scale + bias[c]."""
     bias = np.asarray(call.attr("bias", [0.0]), x.dtype)
     return x * call.attr("scale", 1.0) + bias.reshape(-1, 1, 1)
 
 
 @kernel("Affine", NO_SCHEMA)
-def affine(call: Call, x: Array) -> Array:
-    """alpha · X + beta."""
+def affine(call: Call, x: Array) -> Result:
+    """Alpha · X + beta."""
     return call.attr("alpha", 1.0) * x + call.attr("beta", 0.0)
 
 
 @kernel("Scale", NO_SCHEMA)
-def scale(call: Call, x: Array) -> Array:
-    """scale · X."""
+def scale(call: Call, x: Array) -> Result:
+    """Scale · X."""
     return call.attr("scale", 1.0) * x
 
 
 @kernel("Crop", NO_SCHEMA)
-def crop(call: Call, x: Array) -> Array:
-    """X (N, C, H, W) without ``border`` = left, top, right, bottom; ``scale`` = height, width fixes the size instead of
-    right and bottom."""
+def crop(call: Call, x: Array) -> Result:
+    """X (N, C, H, W) without ``border`` = left, top, right, bottom.
+
+    ``scale`` = height, width fixes the size instead of right and bottom.
+    """
     left, top, right, bottom = call.attr("border")
     if call.has("scale"):
         height, width = call.attr("scale")
@@ -44,7 +46,7 @@ def crop(call: Call, x: Array) -> Array:
 
 
 @kernel("ConstantFill", NO_SCHEMA)
-def constant_fill(call: Call, shape: Array | None = None) -> Array:
+def constant_fill(call: Call, shape: Array | None = None) -> Result:
     """``value`` everywhere; the shape from an attribute, from the input's shape, or from its values, then extended."""
     if shape is None:
         dims = int_list(call.attr("shape", []))
@@ -55,22 +57,22 @@ def constant_fill(call: Call, shape: Array | None = None) -> Array:
 
 
 @kernel("ParametricSoftplus", NO_SCHEMA)
-def parametric_softplus(call: Call, x: Array) -> Array:
-    """alpha · ln(1 + e^(beta · X))."""
+def parametric_softplus(call: Call, x: Array) -> Result:
+    """Alpha · ln(1 + e^(beta · X))."""
     if not (call.has("alpha") and call.has("beta")):
         raise Declined("alpha or beta is missing, and texts disagree on their defaults")
     return call.attr("alpha") * np.logaddexp(0, call.attr("beta") * x)
 
 
 @kernel("ScaledTanh", NO_SCHEMA)
-def scaled_tanh(call: Call, x: Array) -> Array:
-    """alpha · tanh(beta · X)."""
+def scaled_tanh(call: Call, x: Array) -> Result:
+    """Alpha · tanh(beta · X)."""
     if not (call.has("alpha") and call.has("beta")):
         raise Declined("alpha or beta is missing, and texts disagree on their defaults")
     return call.attr("alpha") * np.tanh(call.attr("beta") * x)
 
 
 @kernel("ThresholdedRelu", NO_SCHEMA)
-def thresholded_relu(call: Call, x: Array) -> Array:
+def thresholded_relu(call: Call, x: Array) -> Result:
     """X above alpha, else 0; it had no schema before opset 10."""
     return np.where(x > call.attr("alpha", 1.0), x, 0).astype(x.dtype)

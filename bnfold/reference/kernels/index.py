@@ -1,44 +1,44 @@
 """Operators that pick or place elements by index. Indices below zero count from the end of their axis."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
 
 
 @kernel("Gather", 1, 11, 13)
-def gather(call: Call, x: Array, indices: Array) -> Array:
+def gather(call: Call, x: Array, indices: Array) -> Result:
     """Whole slices along ``axis``."""
     return np.take(x, indices, normal_axis(call.attr("axis"), x.ndim))
 
 
 @kernel("GatherElements", 11, 13)
-def gather_elements(call: Call, x: Array, indices: Array) -> Array:
+def gather_elements(call: Call, x: Array, indices: Array) -> Result:
     """Single elements along ``axis``; other axes go in step with the indices, from 0 on."""
     return x[_element_index(x, indices, normal_axis(call.attr("axis"), x.ndim))]
 
 
 def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
-    grid = list(np.indices(indices.shape, sparse=True))
+    grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = indices
     return tuple(grid)
 
 
 @kernel("GatherND", 11, 12, 13)
-def gather_nd(call: Call, x: Array, indices: Array) -> Array:
+def gather_nd(call: Call, x: Array, indices: Array) -> Result:
     """The last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
     batch = call.attr("batch_dims", 0)
-    heads = tuple(
-        np.arange(x.shape[axis]).reshape((-1, *(1,) * (indices.ndim - 2 - axis))) for axis in range(batch)
-    )
+    heads = tuple(np.arange(x.shape[axis]).reshape((-1, *(1,) * (indices.ndim - 2 - axis))) for axis in range(batch))
     return x[(*heads, *np.moveaxis(indices, -1, 0))]
 
 
-_REDUCERS: dict[str, Callable[..., Any]] = {
+_REDUCERS: dict[str, Callable[..., Datum]] = {
     "add": np.add.at,
     "mul": np.multiply.at,
     "max": np.maximum.at,
@@ -60,32 +60,32 @@ def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Ar
 
 @kernel("Scatter", 9)
 @kernel("ScatterElements", 11, 13, 16, 18)
-def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Array:
+def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Result:
     """Single elements placed along ``axis``."""
     return _place(call, x, _element_index(x, indices, normal_axis(call.attr("axis"), x.ndim)), updates)
 
 
 @kernel("ScatterND", 11, 13, 16, 18)
-def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Array:
+def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Result:
     """Slices placed where the last axis of the indices points."""
     return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
 @kernel("NonZero", 9, 13)
-def non_zero(call: Call, x: Array) -> Array:
+def non_zero(call: Call, x: Array) -> Result:
     """Coordinates of the elements that are not zero, one row an axis."""
     return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64) if x.ndim else np.zeros((0, int(x != 0)), np.int64)
 
 
-@kernel("Compress", 9, 11)
-def compress(call: Call, x: Array, condition: Array) -> Array:
+@kernel("Compress", 9, 11, 28)
+def compress(call: Call, x: Array, condition: Array) -> Result:
     """The slices along ``axis`` where the condition holds; of the flat tensor without an axis."""
     axis = call.attr("axis")
     return np.compress(condition, x, None if axis is None else normal_axis(axis, x.ndim))
 
 
-@kernel("OneHot", 9, 11)
-def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Array:
+@kernel("OneHot", 9, 11, 28)
+def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
     """``values[1]`` at the index on a new axis, ``values[0]`` elsewhere; indices outside ±depth mark nothing."""
     size = int(depth.item())
     axis = normal_axis(call.attr("axis"), indices.ndim + 1)

@@ -1,12 +1,14 @@
 """Operators that only move elements: Reshape, Transpose, Concat, Flatten, Squeeze, DepthToSpace and the like."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
 
 ALL_21 = (21, 23, 24, 25)
@@ -14,19 +16,19 @@ ALL_21 = (21, 23, 24, 25)
 
 
 @kernel("Identity", 1, 13, 14, 16, 19, *ALL_21)
-def identity(call: Call, x: Any) -> Result:
+def identity(call: Call, x: Datum) -> Result:
     """The input itself, be it a tensor, a sequence or an optional."""
     return x
 
 
 @kernel("Reshape", 1)
-def reshape_attribute(call: Call, x: Array) -> Array:
+def reshape_attribute(call: Call, x: Array) -> Result:
     """The target as attribute ``shape``."""
     return _reshape(x, int_list(call.attr("shape", [])), keep_zero=False)
 
 
 @kernel("Reshape", 5, 13, 14, 19, *ALL_21)
-def reshape(call: Call, x: Array, shape: Array) -> Array:
+def reshape(call: Call, x: Array, shape: Array) -> Result:
     """The target as an input."""
     return _reshape(x, int_list(shape), keep_zero=bool(call.attr("allowzero", 0)))
 
@@ -41,7 +43,7 @@ def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
 
 
 @kernel("Flatten", 1, 9, 11, 13, *ALL_21)
-def flatten(call: Call, x: Array) -> Array:
+def flatten(call: Call, x: Array) -> Result:
     """Two dims: those before ``axis``, and the rest."""
     axis = call.attr("axis")
     axis = axis + x.ndim if axis < 0 else axis
@@ -49,13 +51,13 @@ def flatten(call: Call, x: Array) -> Array:
 
 
 @kernel("Squeeze", 1, 11)
-def squeeze_attribute(call: Call, x: Array) -> Array:
+def squeeze_attribute(call: Call, x: Array) -> Result:
     """Drop the axes of size 1 named by the attribute, or all of them."""
     return _squeeze(x, call.attr("axes"))
 
 
 @kernel("Squeeze", 13, *ALL_21)
-def squeeze(call: Call, x: Array, axes: Array | None = None) -> Array:
+def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
     """Drop the axes of size 1 named by the input, or all of them."""
     return _squeeze(x, None if axes is None else int_list(axes))
 
@@ -65,13 +67,13 @@ def _squeeze(x: Array, axes: list[int] | None) -> Array:
 
 
 @kernel("Unsqueeze", 1, 11)
-def unsqueeze_attribute(call: Call, x: Array) -> Array:
+def unsqueeze_attribute(call: Call, x: Array) -> Result:
     """New axes at the attribute's places in the result."""
     return _unsqueeze(x, call.attr("axes"))
 
 
 @kernel("Unsqueeze", 13, *ALL_21)
-def unsqueeze(call: Call, x: Array, axes: Array) -> Array:
+def unsqueeze(call: Call, x: Array, axes: Array) -> Result:
     """New axes at the input's places in the result."""
     return _unsqueeze(x, int_list(axes))
 
@@ -82,13 +84,13 @@ def _unsqueeze(x: Array, axes: list[int]) -> Array:
 
 
 @kernel("Transpose", 1, 13, *ALL_21)
-def transpose(call: Call, x: Array) -> Array:
+def transpose(call: Call, x: Array) -> Result:
     """Axes in the order of ``perm``, by default reversed."""
     return np.transpose(x, call.attr("perm"))
 
 
 @kernel("Concat", 1, 4, 11, 13)
-def concat(call: Call, *parts: Array) -> Array:
+def concat(call: Call, *parts: Array) -> Result:
     """Parts one behind the other on ``axis``; version 1 has a default, axis 1."""
     axis = call.attr("axis", 1 if call.version == 1 else None)
     if axis is None:
@@ -97,19 +99,19 @@ def concat(call: Call, *parts: Array) -> Array:
 
 
 @kernel("Expand", 8, 13)
-def expand(call: Call, x: Array, shape: Array) -> Array:
+def expand(call: Call, x: Array, shape: Array) -> Result:
     """Broadcast to the common shape of X and ``shape``: either may have the larger dim."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int_list(shape))))
 
 
 @kernel("Tile", 6, 13)
-def tile(call: Call, x: Array, repeats: Array) -> Array:
+def tile(call: Call, x: Array, repeats: Array) -> Result:
     """Repeats, one number an axis."""
     return np.tile(x, int_list(repeats))
 
 
 @kernel("Tile", 1)
-def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Array:
+def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Result:
     """Repeats along a single axis."""
     repeats = [1] * x.ndim
     repeats[normal_axis(int(axis.item()), x.ndim)] = int(tiles.item())
@@ -117,19 +119,19 @@ def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Array:
 
 
 @kernel("Shape", 1, 13, 15, 19, *ALL_21)
-def shape_of(call: Call, x: Array) -> Array:
+def shape_of(call: Call, x: Array) -> Result:
     """The dims from ``start`` to ``end``, clamped as Python slices are."""
     return np.asarray(x.shape[call.attr("start") : call.attr("end")], np.int64)
 
 
 @kernel("Size", 1, 13, 19, *ALL_21)
-def size_of(call: Call, x: Array) -> Array:
+def size_of(call: Call, x: Array) -> Result:
     """The number of elements."""
     return np.asarray(x.size, np.int64)
 
 
-@kernel("DepthToSpace", 1, 11, 13)
-def depth_to_space(call: Call, x: Array) -> Array:
+@kernel("DepthToSpace", 1, 11, 13, 28)
+def depth_to_space(call: Call, x: Array) -> Result:
     """(N, C, H, W) -> (N, C/b², H·b, W·b). In DCR order the block index is the outer part of C, in CRD the inner."""
     n, c, h, w = x.shape
     b = call.attr("blocksize")
@@ -140,17 +142,18 @@ def depth_to_space(call: Call, x: Array) -> Array:
     return blocks.reshape(n, c // b**2, h * b, w * b)
 
 
-@kernel("SpaceToDepth", 1, 13)
-def space_to_depth(call: Call, x: Array) -> Array:
-    """(N, C, H, W) -> (N, C·b², H/b, W/b), the block index outermost in the channels."""
+@kernel("SpaceToDepth", 1, 13, 28)
+def space_to_depth(call: Call, x: Array) -> Result:
+    """(N, C, H, W) -> (N, C·b², H/b, W/b): the block index is the outer part of C, in CRD order the inner."""
     n, c, h, w = x.shape
     b = call.attr("blocksize")
-    blocks = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    order = (0, 3, 5, 1, 2, 4) if call.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    blocks = x.reshape(n, c, h // b, b, w // b, b).transpose(order)
     return blocks.reshape(n, c * b**2, h // b, w // b)
 
 
 @kernel("Trilu", 14)
-def trilu(call: Call, x: Array, k: Array | None = None) -> Array:
+def trilu(call: Call, x: Array, k: Array | None = None) -> Result:
     """The upper or lower triangle of the last two axes, from diagonal ``k``."""
     offset = 0 if k is None else int(k.item())
     return np.triu(x, offset) if call.attr("upper") else np.tril(x, offset)

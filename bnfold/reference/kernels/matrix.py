@@ -1,16 +1,18 @@
 """Gemm, MatMul and Einsum: products through BLAS."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 import numpy as np
 
 from bnfold.reference.kernels.broadcast import legacy_operand
-from bnfold.reference.registry import Array, Call, Declined, kernel
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel
 
 
 @kernel("Gemm", 1, 6, 7, 9, 11, 13)
-def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Array:
-    """alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
+def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
+    """Alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
     if a.ndim != 2 or b.ndim != 2:
         raise Declined(f"operands of shapes {a.shape} and {b.shape}")
     product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
@@ -26,12 +28,12 @@ def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Array:
 
 
 @kernel("MatMul", 1, 9, 13)
-def matmul(call: Call, a: Array, b: Array) -> Array:
+def matmul(call: Call, a: Array, b: Array) -> Result:
     """numpy.matmul. Integers go through exact integer arithmetic."""
     return np.matmul(a, b)
 
 
-@kernel("Einsum", 12)
-def einsum(call: Call, *operands: Array) -> Array:
+@kernel("Einsum", 12, 28)
+def einsum(call: Call, *operands: Array) -> Result:
     """numpy.einsum; the operator's equation language is the same."""
     return np.einsum(call.attr("equation"), *operands, optimize=True)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
@@ -82,20 +82,20 @@ def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Arr
 
 
 @kernel("InstanceNormalization", 1, 6, 22)
-def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Array:
+def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B."""
     shape = (-1, *(1,) * (x.ndim - 2))
     return standardise(x, tuple(range(2, x.ndim)), call.attr("epsilon")) * scale.reshape(shape) + b.reshape(shape)
 
 
-def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
     """(x − mean) / sqrt(population variance + epsilon) over ``axes``."""
     centred = x - x.mean(axes, keepdims=True)
     return centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + epsilon)
 
 
 @kernel("GroupNormalization", 18, 21)
-def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Array:
+def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")
     if x.shape[1] % groups:
@@ -120,14 +120,14 @@ def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = No
 
 
 @kernel("RMSNormalization", 23)
-def rms_normalization(call: Call, x: Array, scale: Array) -> Array:
+def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
     """X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
     return x / np.sqrt(np.square(x).mean(axes, keepdims=True) + call.attr("epsilon")) * scale
 
 
 @kernel("MeanVarianceNormalization", 9, 13)
-def mean_variance_normalization(call: Call, x: Array) -> Array:
+def mean_variance_normalization(call: Call, x: Array) -> Result:
     """(X − mean) / (standard deviation + 1e-9) over ``axes``; the 1e-9 is in the operator's function body."""
     axes = tuple(call.attr("axes", [0, 2, 3]))
     mean = x.mean(axes, keepdims=True)
@@ -136,7 +136,7 @@ def mean_variance_normalization(call: Call, x: Array) -> Array:
 
 
 @kernel("LpNormalization", 1, 22)
-def lp_normalization(call: Call, x: Array) -> Array:
+def lp_normalization(call: Call, x: Array) -> Result:
     """X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
     p, axis = call.attr("p"), normal_axis(call.attr("axis"), x.ndim)
     if p not in (1, 2):
@@ -146,7 +146,7 @@ def lp_normalization(call: Call, x: Array) -> Array:
 
 
 @kernel("LRN", 1, 13)
-def lrn(call: Call, x: Array) -> Array:
+def lrn(call: Call, x: Array) -> Result:
     """X / (bias + alpha/size · Σ X²)^beta, the sum over ``size`` neighbouring channels, the longer half behind."""
     size = call.attr("size")
     before = (size - 1) // 2

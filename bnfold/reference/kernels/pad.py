@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, int_list, kernel, normal_axis
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
 
 
 @kernel("Pad", 1)
-def pad_first(call: Call, x: Array) -> Array:
+def pad_first(call: Call, x: Array) -> Result:
     """The amounts as attribute ``paddings``."""
     return _pad(call, x, call.attr("paddings") or call.attr("pads"), call.attr("value"))
 
 
 @kernel("Pad", 2)
-def pad_attribute(call: Call, x: Array) -> Array:
+def pad_attribute(call: Call, x: Array) -> Result:
     """The amounts as attribute ``pads``."""
     return _pad(call, x, call.attr("pads"), call.attr("value"))
 
 
 @kernel("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
-def pad_input(
-    call: Call, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None
-) -> Array:
+def pad_input(call: Call, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Result:
     """Amounts, value and (from version 18) axes as inputs."""
     amounts = int_list(pads)
     if axes is not None:
@@ -40,7 +38,7 @@ def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]
     return full
 
 
-def _pad(call: Call, x: Array, amounts: Sequence[int], value: Any) -> Array:
+def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
     """Negative amounts crop, before anything is added."""
     if len(amounts) != 2 * x.ndim:
         raise Declined(f"{len(amounts)} amounts for rank {x.ndim}")

@@ -3,6 +3,8 @@
 Working memory is a few outputs: one pass over the window's elements, no gathered windows.
 """
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 import math
@@ -10,7 +12,7 @@ import math
 import numpy as np
 
 from bnfold.reference.kernels.window import Window, window
-from bnfold.reference.registry import Array, Call, kernel
+from bnfold.reference.registry import Array, Call, Result, kernel
 
 
 def pooling_window(call: Call, x: Array) -> Window:
@@ -27,7 +29,7 @@ def spread(x: Array, win: Window, fill: float) -> Array:
 
 
 @kernel("AveragePool", 1, 7, 10, 11, 19, 22)
-def average_pool(call: Call, x: Array) -> Array:
+def average_pool(call: Call, x: Array) -> Result:
     """Mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
     win = pooling_window(call, x)
     padded = spread(x, win, 0)
@@ -41,9 +43,13 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
     """How many elements count in each window: a product of one count an axis."""
     counts = np.ones((1,) * len(spatial))
     for axis, length in enumerate(spatial):
-        first, last = (0, win.begin[axis] + length + win.end[axis]) if include_pad else (
-            win.begin[axis],
-            win.begin[axis] + length,
+        first, last = (
+            (0, win.begin[axis] + length + win.end[axis])
+            if include_pad
+            else (
+                win.begin[axis],
+                win.begin[axis] + length,
+            )
         )
         starts = np.arange(win.size[axis])[:, None] * win.strides[axis]
         taps = starts + np.arange(win.kernel[axis]) * win.dilations[axis]
@@ -54,8 +60,10 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
 
 @kernel("MaxPool", 1, 8, 10, 11, 12, 22)
 def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
-    """Maximum of each window; with a second output also its flat index in X (row major, or column major where
-    ``storage_order`` is 1), the first one winning ties."""
+    """Maximum of each window; with a second output also its flat index in X, the first one winning ties.
+
+    The index is row major, or column major where ``storage_order`` is 1.
+    """
     win = pooling_window(call, x)
     lowest = -np.inf if np.issubdtype(x.dtype, np.inexact) else np.iinfo(x.dtype).min
     padded = spread(x, win, lowest)
@@ -77,9 +85,7 @@ def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
 def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[int, ...]) -> Array:
     """The flat index within a plane of the element that ``offset`` picks in every window."""
     order = range(len(spatial))
-    steps = [
-        math.prod(spatial[:axis] if call.attr("storage_order", 0) else spatial[axis + 1 :]) for axis in order
-    ]
+    steps = [math.prod(spatial[:axis] if call.attr("storage_order", 0) else spatial[axis + 1 :]) for axis in order]
     flat = np.zeros((1,) * len(spatial), np.int64)
     for axis in order:
         place = np.arange(win.size[axis]) * win.strides[axis] + offset[axis] * win.dilations[axis] - win.begin[axis]
@@ -88,7 +94,7 @@ def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[
 
 
 @kernel("LpPool", 1, 2, 11, 18, 22)
-def lp_pool(call: Call, x: Array) -> Array:
+def lp_pool(call: Call, x: Array) -> Result:
     """(Σ |x|^p)^(1/p) over each window."""
     win = pooling_window(call, x)
     p = call.attr("p", 2)
@@ -100,19 +106,19 @@ def lp_pool(call: Call, x: Array) -> Array:
 
 
 @kernel("GlobalAveragePool", 1, 22)
-def global_average_pool(call: Call, x: Array) -> Array:
+def global_average_pool(call: Call, x: Array) -> Result:
     """Mean over the spatial axes, kept as 1."""
     return x.mean(tuple(range(2, x.ndim)), keepdims=True)
 
 
 @kernel("GlobalMaxPool", 1, 22)
-def global_max_pool(call: Call, x: Array) -> Array:
+def global_max_pool(call: Call, x: Array) -> Result:
     """Maximum over the spatial axes, kept as 1."""
     return x.max(tuple(range(2, x.ndim)), keepdims=True)
 
 
 @kernel("GlobalLpPool", 1, 2, 22)
-def global_lp_pool(call: Call, x: Array) -> Array:
+def global_lp_pool(call: Call, x: Array) -> Result:
     """(Σ |x|^p)^(1/p) over the spatial axes, kept as 1."""
     p = call.attr("p", 2)
     return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)

@@ -1,11 +1,13 @@
 """QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear for 8- to 32-bit integers."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import Array, Call, Declined, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
 
 
 def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
@@ -21,8 +23,8 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
     return np.take(np.repeat(parameter, block, axis), np.arange(x.shape[axis]), axis)
 
 
-@kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25)
-def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Array:
+@kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
+def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """(x − zero) · scale."""
     if x.dtype.kind not in "iu":
         raise Declined(f"values of type {x.dtype}")
@@ -34,8 +36,8 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
     return y.astype(call.dtype(code) if code else scale.dtype)
 
 
-@kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25)
-def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Array:
+@kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
+def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """round(x / scale) + zero, halves to even, saturated."""
     code = call.attr("output_dtype", 0) or (
         onnx.TensorProto.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)

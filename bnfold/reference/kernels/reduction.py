@@ -3,49 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, int_list, kernel, normal_axis
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Result, int_list, kernel, normal_axis
 
 Axes = tuple[int, ...]
 
 
-def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Any:
+def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Datum:
     top = np.asarray(x.max(axes, keepdims=True))
     top = np.where(np.isfinite(top), top, 0)
     total = np.log(np.exp(x - top).sum(axes, keepdims=True)) + top
     return total if keepdims else np.squeeze(total, axes)
 
 
-def _norm(x: Array, axes: Axes, keepdims: bool) -> Any:
+def _norm(x: Array, axes: Axes, keepdims: bool) -> Datum:
     return np.sqrt(np.square(x).sum(axes, keepdims=keepdims))
 
 
-def _mean(x: Array, axes: Axes, keepdims: bool) -> Any:
+def _mean(x: Array, axes: Axes, keepdims: bool) -> Datum:
     if np.issubdtype(x.dtype, np.inexact):
         return x.mean(axes, keepdims=keepdims)
     total = x.sum(axes, keepdims=keepdims)
     return total // (x.size // max(np.size(total), 1))
 
 
-Reduction = Callable[[Array, Axes, bool], Any]
+def _limit(x: Array, *, lowest: bool) -> Datum:
+    """What the extreme of no elements is: the other end of the type."""
+    if np.issubdtype(x.dtype, np.inexact):
+        return -np.inf if lowest else np.inf
+    if x.dtype == bool:
+        return not lowest
+    limits = np.iinfo(x.dtype)
+    return limits.min if lowest else limits.max
+
+
+Reduction = Callable[[Array, Axes, bool], Datum]
 _REDUCTIONS: dict[str, Reduction] = {
     "ReduceL1": lambda x, axes, keepdims: np.abs(x).sum(axes, keepdims=keepdims),
     "ReduceL2": _norm,
     "ReduceLogSum": lambda x, axes, keepdims: np.log(x.sum(axes, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": lambda x, axes, keepdims: x.max(axes, keepdims=keepdims),
+    "ReduceMax": lambda x, axes, keepdims: x.max(axes, keepdims=keepdims, initial=_limit(x, lowest=True)),
     "ReduceMean": _mean,
-    "ReduceMin": lambda x, axes, keepdims: x.min(axes, keepdims=keepdims),
+    "ReduceMin": lambda x, axes, keepdims: x.min(axes, keepdims=keepdims, initial=_limit(x, lowest=False)),
     "ReduceProd": lambda x, axes, keepdims: x.prod(axes, keepdims=keepdims),
     "ReduceSum": lambda x, axes, keepdims: x.sum(axes, keepdims=keepdims),
     "ReduceSumSquare": lambda x, axes, keepdims: np.square(x).sum(axes, keepdims=keepdims),
 }
 _FIRST_INPUT_VERSION = {"ReduceSum": 13}
 """From which version on the axes are an input; 18 unless listed."""
-_VERSIONS = {"ReduceMax": (1, 11, 12, 13, 18, 20), "ReduceMin": (1, 11, 12, 13, 18, 20), "ReduceSum": (1, 11, 13)}
+_VERSIONS = {
+    "ReduceLogSum": (1, 11, 13, 18, 28),
+    "ReduceLogSumExp": (1, 11, 13, 18, 28),
+    "ReduceMax": (1, 11, 12, 13, 18, 20),
+    "ReduceMin": (1, 11, 12, 13, 18, 20),
+    "ReduceSum": (1, 11, 13),
+}
 
 
 def _register(op: str, reduction: Reduction) -> None:
@@ -70,7 +86,7 @@ for _op, _reduction in _REDUCTIONS.items():
     _register(_op, _reduction)
 
 
-def _arg(call: Call, x: Array, extreme: Callable[..., Any]) -> Array:
+def _arg(call: Call, x: Array, extreme: Callable[..., Datum]) -> Array:
     axis = normal_axis(call.attr("axis"), x.ndim)
     if call.attr("select_last_index", 0):
         place = x.shape[axis] - 1 - extreme(np.flip(x, axis), axis)
@@ -81,19 +97,19 @@ def _arg(call: Call, x: Array, extreme: Callable[..., Any]) -> Array:
 
 
 @kernel("ArgMax", 1, 11, 12, 13)
-def arg_max(call: Call, x: Array) -> Array:
+def arg_max(call: Call, x: Array) -> Result:
     """Where the maximum along ``axis`` is: the first, or the last if asked for."""
     return _arg(call, x, np.argmax)
 
 
 @kernel("ArgMin", 1, 11, 12, 13)
-def arg_min(call: Call, x: Array) -> Array:
+def arg_min(call: Call, x: Array) -> Result:
     """Where the minimum along ``axis`` is: the first, or the last if asked for."""
     return _arg(call, x, np.argmin)
 
 
 @kernel("CumSum", 11, 14)
-def cumulative_sum(call: Call, x: Array, axis: Array) -> Array:
+def cumulative_sum(call: Call, x: Array, axis: Array) -> Result:
     """Sums of all elements up to each one, without it if ``exclusive``, from the other end if ``reverse``."""
     place = normal_axis(int(axis.item()), x.ndim)
     track = np.flip(x, place) if call.attr("reverse") else x

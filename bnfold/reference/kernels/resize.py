@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, int_list, kernel, normal_axis
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +39,30 @@ class Method:
 
 
 @kernel("Upsample", 1)
-def upsample_first(call: Call, x: Array) -> Array:
+def upsample_first(call: Call, x: Array) -> Result:
     """X (N, C, H, W) by ``height_scale`` and ``width_scale``."""
     scales = (1.0, 1.0, call.attr("height_scale"), call.attr("width_scale"))
     return _by_scales(x, scales, _early_method(call))
 
 
 @kernel("Upsample", 7)
-def upsample_attribute(call: Call, x: Array) -> Array:
+def upsample_attribute(call: Call, x: Array) -> Result:
     """Scales as an attribute."""
     return _by_scales(x, call.attr("scales"), _early_method(call))
 
 
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
-def upsample_input(call: Call, x: Array, scales: Array) -> Array:
+def upsample_input(call: Call, x: Array, scales: Array) -> Result:
     """Scales as an input."""
     return _by_scales(x, [float(scale) for scale in scales.reshape(-1)], _early_method(call))
 
 
 def _early_method(call: Call) -> Method:
-    """Before Resize-11 no text named coordinates or rounding: ``strict`` refuses where roundings would differ, which
-    only happens when an axis shrinks."""
+    """Before Resize-11 no text named coordinates or rounding.
+
+    ``strict`` refuses where roundings would differ, which only happens when an axis shrinks.
+    """
     mode = {"bilinear": "linear", "trilinear": "linear"}.get(call.attr("mode"), call.attr("mode"))
     if mode not in ("nearest", "linear"):
         raise Declined(f"mode {mode!r} is not in the operator text")
@@ -81,7 +83,7 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 @kernel("Resize", 11, 13, 18, 19)
 def resize(
     call: Call, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
-) -> Array:
+) -> Result:
     """Scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
     if call.attr("antialias", 0):
         raise Declined("antialias is set")
@@ -128,13 +130,13 @@ def _fit(policy: str, sizes: Sequence[int], lengths: Sequence[int]) -> tuple[lis
 
 
 def _resize(x: Array, axes: Sequence[Axis], method: Method) -> Array:
-    outside: Any = False
+    outside: Datum = False
     for place, axis in enumerate(axes):
         if axis.new == axis.old and axis.scale == 1 and (axis.begin, axis.end) == (0, 1):
             continue
         positions = _positions(axis, method.coordinates)
         index, weights = _taps(positions, axis, method)
-        y: Any = 0
+        y: Datum = 0
         for tap in range(index.shape[1]):
             shape = (-1, *(1,) * (x.ndim - place - 1))
             part = np.take(x, index[:, tap], place)
@@ -163,6 +165,8 @@ def _symmetric(axis: Axis, i: Array) -> Array:
 
 
 def _align_corners(axis: Axis, i: Array) -> Array:
+    if abs(axis.scale * axis.old - axis.new) > 1e-3:
+        raise Declined("align_corners with a scale whose product with the size is no integer: texts disagree")
     return i * (axis.old - 1) / (axis.new - 1) if axis.new > 1 else i * 0.0
 
 
@@ -182,7 +186,7 @@ _COORDINATES: dict[str, Callable[[Axis, Array], Array]] = {
     "tf_half_pixel_for_nn": lambda axis, i: (i + 0.5) / axis.scale,
     "tf_crop_and_resize": _crop,
 }
-_ROUNDINGS: dict[str, Callable[[Array], Any]] = {
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda positions: np.ceil(positions - 0.5),
     "round_prefer_ceil": lambda positions: np.floor(positions + 0.5),
     "floor": np.floor,

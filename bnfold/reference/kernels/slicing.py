@@ -1,16 +1,18 @@
 """Slice and Split in attribute and input form."""
 
+# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
 
 
 @kernel("Slice", 1)
-def slice_attributes(call: Call, x: Array) -> Array:
+def slice_attributes(call: Call, x: Array) -> Result:
     """Bounds as attributes, steps of 1."""
     starts, ends = call.attr("starts"), call.attr("ends")
     return _slice(x, starts, ends, call.attr("axes") or range(len(starts)), [1] * len(starts))
@@ -19,16 +21,14 @@ def slice_attributes(call: Call, x: Array) -> Array:
 @kernel("Slice", 10, 11, 13)
 def slice_inputs(
     call: Call, x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
-) -> Array:
+) -> Result:
     """Bounds and steps as inputs."""
     first, last = int_list(starts), int_list(ends)
     chosen = range(len(first)) if axes is None else int_list(axes)
     return _slice(x, first, last, chosen, [1] * len(first) if steps is None else int_list(steps))
 
 
-def _slice(
-    x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
-) -> Array:
+def _slice(x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Array:
     """Bounds below zero count from the end once; what is still outside is clamped."""
     index = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):

@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from bnfold.reference.registry import Array, Call, Declined
+
+Index = Any
+
+
+def last_axes(*picks: int | slice) -> Index:
+    """An index into the last axes of an array, all of the others."""
+    return (..., *picks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class Window:
 
     def view(self, padded: Array, offset: Sequence[int]) -> Array:
         """The elements of ``padded`` (N, C, spatial…) that meet the kernel element ``offset``: shape (N, C, *size)."""
-        return padded[(..., *self.slices(offset))]
+        return padded[last_axes(*self.slices(offset))]
 
     def slices(self, offset: Sequence[int]) -> tuple[slice, ...]:
         """The padded positions that the kernel element ``offset`` visits, a slice an axis."""
@@ -82,14 +90,14 @@ def paddings(
     if mode == "VALID":
         return (0,) * rank, (0,) * rank
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        total = [
-            max((-(-n // s) - 1) * s + x - n, 0) for n, x, s in zip(spatial, extent, strides, strict=True)
-        ]
+        total = [max((-(-n // s) - 1) * s + x - n, 0) for n, x, s in zip(spatial, extent, strides, strict=True)]
         small, large = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
         return (small, large) if mode == "SAME_UPPER" else (large, small)
     if mode != "NOTSET":
         raise Declined(f"auto_pad {mode!r} is not in the operator text")
     pads = tuple(call.attr("pads") or (0,) * (2 * rank))
+    if call.version == 1 and len(pads) == rank:
+        return pads, pads  # before onnx 1.0 the attribute had one entry an axis, for both ends
     if len(pads) != 2 * rank:
         raise Declined(f"pads has {len(pads)} entries for {rank} spatial axes")
     return pads[:rank], pads[rank:]
