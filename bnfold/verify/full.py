@@ -14,11 +14,13 @@ from bnfold.verify.floats import float_type, is_float
 from bnfold.verify.inputs import Feeds
 from bnfold.verify.interface import type_name
 from bnfold.verify.jumps import jumps, substitute
-from bnfold.verify.rounding import Array, disturb, new_weights
+from bnfold.verify.rounding import Array, Draws
 from bnfold.verify.verdict import OutputRow
 
-DRAWS = 2
-"""Evaluations with disturbed weights; their pooled mean square is compared with, so two are enough."""
+Evaluate = Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
+
+DRAWS = 1
+"""Evaluations with disturbed weights. One is enough here: its mean square is taken over whole tensors."""
 
 LARGEST_DIFFERENCE = 1e-4
 """Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not believed
@@ -40,23 +42,18 @@ class Compared:
 class Pair:
     """Two models made ready for evaluation side by side; ``evaluate`` is `reference.evaluate` with policy and deadline."""
 
-    def __init__(
-        self, before: ir.Model, after: ir.Model, evaluate: Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
-    ) -> None:
+    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, evaluate: Evaluate) -> None:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
         self.watched, self.uncut = jumps(before, after)
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
-        self._fresh = new_weights(before, after)
-        self._draws = self._disturbed(self._acting)
-
-    def _disturbed(self, model: ir.Model) -> list[ir.Model]:
-        return [disturb(model, self._fresh, seed) for seed in range(DRAWS)] if self._fresh else []
+        self._sources = draws
+        self._draws = draws.of(self._acting, DRAWS)
 
     def plain_draws(self) -> list[ir.Model]:
         """Disturbed copies of the rewritten model as it is, jumping operators not held."""
-        return self._disturbed(self.after) if self._stand_ins else self._draws
+        return self._sources.of(self.after, DRAWS) if self._stand_ins else self._draws
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
         """What the original computes: outputs and watched values."""
@@ -136,9 +133,7 @@ def _row(item: Compared) -> OutputRow:
     )
 
 
-def evaluator(
-    policy: reference.Policy | None, seconds_left: Callable[[], float]
-) -> Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]:
+def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
     """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
     def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str]) -> dict[str, Array]:

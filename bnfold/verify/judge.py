@@ -9,6 +9,7 @@ from bnfold.verify.interface import interface_fault
 from bnfold.verify.local import Bench, check_cuts
 from bnfold.verify.localise import localise
 from bnfold.verify.request import Request
+from bnfold.verify.rounding import Draws
 from bnfold.verify.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verify.whole import Impossible, Whole, examine_whole
 
@@ -18,27 +19,29 @@ def judge(request: Request) -> Verdict:
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
-    whole, obstacle = _whole(request)
-    local = _local(request, whole)
+    with request.clock.phase("weights"):
+        draws = Draws(request.before, request.after)
+    whole, obstacle = _whole(request, draws)
+    local = _local(request, draws, whole)
     return _decide(request, whole, obstacle, local)
 
 
-def _whole(request: Request) -> tuple[Whole | None, str]:
+def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
     """The examination of the whole models, or the reason why there is none."""
     if request.depth == "local":
         return None, "only the rewritten parts were to be compared"
     try:
-        return examine_whole(request), ""
+        return examine_whole(request, draws), ""
     except Impossible as reason:
         return None, str(reason)
 
 
-def _local(request: Request, whole: Whole | None) -> tuple[LocalRow, ...]:
+def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRow, ...]:
     """Each rewrite on its own; where the whole was not compared, everything else that changed as well."""
     if request.depth == "full" or (not request.cuts and whole is not None):
         return ()
     with request.clock.phase("local"):
-        bench = Bench(request.before, request.after, request.policy, request.seed)
+        bench = Bench(request.before, request.after, draws, request.policy, request.seed)
         cuts = [*request.cuts] if whole is not None else [*request.cuts, *uncovered(request)]
         rows = []
         for index, row in enumerate(check_cuts(bench, cuts)):

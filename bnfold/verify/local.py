@@ -13,11 +13,14 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verify.compare import Difference
 from bnfold.verify.extract import Region, extract
-from bnfold.verify.full import DRAWS, compare_values
+from bnfold.verify.full import compare_values
 from bnfold.verify.inputs import CannotFeed, Feeds, random_value
-from bnfold.verify.rounding import Array, disturb, new_weights
+from bnfold.verify.rounding import Array, Draws
 from bnfold.verify.small import Shapes, declared_shapes, small_shapes
 from bnfold.verify.verdict import LocalRow
+
+DRAWS = 2
+"""Evaluations with disturbed weights. Their mean square is taken over channels, which may have few elements."""
 
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
@@ -33,13 +36,14 @@ class Skip:
 class Bench:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
 
-    def __init__(self, before: ir.Model, after: ir.Model, policy: reference.Policy, seed: int) -> None:
+    def __init__(
+        self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int
+    ) -> None:
         before.infer_shapes()
         after.infer_shapes()
         self._policy, self._seed = policy, seed
-        self._fresh = new_weights(before, after)
-        draws = [disturb(after, self._fresh, draw) for draw in range(DRAWS)] if self._fresh else []
-        self._graphs = [_by_path(model) for model in (before, after, *draws)]
+        self._fresh = draws.fresh
+        self._graphs = [_by_path(model) for model in (before, after, *draws.of(after, DRAWS))]
 
     def check(self, cut: ir.Cut) -> LocalRow:
         """Compare the two regions of a cut."""

@@ -20,7 +20,10 @@ Array = npt.NDArray[Any]
 
 
 class Disturbed(ir.Tensor):
-    """``base`` with every element moved to the next number of its type, up or down by a seeded coin; zeros stay."""
+    """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
+
+    Zeros stay, and so does what would leave the finite numbers: neither was rounded.
+    """
 
     __slots__ = ("base", "seed")
 
@@ -29,13 +32,25 @@ class Disturbed(ir.Tensor):
         self.base, self.seed = base, seed
 
     def numpy(self) -> Array:
-        values = self.base.numpy()
-        kind = float_type(self.dtype)
-        wide = values.astype(np.float64)
-        coins = np.random.default_rng(self.seed).integers(0, 2, size=self.dims, dtype=np.int8) * 2.0 - 1.0
-        moved = wide + coins * kind.spacing(wide)
-        stays = (wide == 0) | ~np.isfinite(wide) | (np.abs(moved) > kind.largest)
-        return np.where(stays, wide, moved).astype(values.dtype)
+        """Neighbouring floats have neighbouring bit patterns, whatever their width."""
+        values = np.ascontiguousarray(self.base.numpy()).reshape(-1)
+        bits = values.view(f"i{values.dtype.itemsize}")
+        noise = np.frombuffer(np.random.default_rng(self.seed).bytes((values.size + 7) // 8), np.uint8)
+        steps = np.unpackbits(noise, count=values.size).astype(bits.dtype) * 2 - 1
+        moved = (bits + steps).view(values.dtype)
+        usable = (values != 0) & np.isfinite(values) & np.isfinite(moved)
+        return np.where(usable, moved, values).reshape(self.dims)
+
+
+class Draws:
+    """How many disturbed copies of a model to compare with, and of which weights."""
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        self.fresh = new_weights(before, after)
+
+    def of(self, model: ir.Model, count: int) -> list[ir.Model]:
+        """``count`` disturbed copies of (a copy of) the rewritten model; none if no weight is new."""
+        return [disturb(model, self.fresh, seed) for seed in range(count)] if self.fresh else []
 
 
 def disturb(model: ir.Model, weights: dict[str, set[str]], seed: int) -> ir.Model:

@@ -36,7 +36,7 @@ def small_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Sh
         if isinstance(dim, int) and (dim == 1 or (axis == 1 and rank > 1)):
             return dim
         if (axis, dim) not in chosen:
-            chosen[axis, dim] = _BATCH if axis == 0 and rank > 1 else base + len(chosen)
+            chosen[axis, dim] = _BATCH if axis == 0 and rank > 1 else base + sum(place > 0 for place, _ in chosen)
         return chosen[axis, dim]
 
     shapes: Shapes = {}

@@ -11,7 +11,7 @@ from bnfold.verify.data import Recorded, load_data
 from bnfold.verify.full import Compared, Pair, evaluator, output_rows, too_large
 from bnfold.verify.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verify.request import Request
-from bnfold.verify.rounding import Array
+from bnfold.verify.rounding import Array, Draws
 from bnfold.verify.shapes import sizings
 from bnfold.verify.storage import Errors
 from bnfold.verify.testify import gather
@@ -46,10 +46,10 @@ class Sample:
     recorded: Mapping[str, Array] = field(default_factory=dict)
 
 
-def examine_whole(request: Request) -> Whole:
+def examine_whole(request: Request, draws: Draws) -> Whole:
     """Compare the whole models. Raises Impossible where they cannot be fed, run or run in time."""
     with request.clock.phase("referee"):
-        pair = Pair(request.before, request.after, evaluator(request.policy, lambda: request.clock.left))
+        pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
         try:
             samples = _samples(request, pair)
             compared = _compare(request, pair, samples)
