@@ -38,13 +38,14 @@ class Graph:
 
 
 def judge(before: Path, after: Path) -> dict[str, float | None]:
-    """BatchNormalizations left, and the largest error of a folded weight in ulps (None: nothing to compare)."""
+    """BatchNormalizations left, and the largest errors of folded weights and biases in ulps (None: not known)."""
     old, new = Graph(before), Graph(after)
     left = sum(node.op_type == "BatchNormalization" for node in new.nodes)
     pairs = [node for node in old.nodes if _follows_conv(node, old)]
     errors = [ulps(node, old, new) for node in pairs[:: max(1, len(pairs) // _SAMPLE)]]
     known = [error for error in errors if error is not None]
-    return {"left": left, "ulps": max(known, default=None)}
+    weight, bias = (max(column) for column in zip(*known, strict=True)) if known else (None, None)
+    return {"left": left, "weight_ulps": weight, "bias_ulps": bias}
 
 
 def _follows_conv(node: onnx.NodeProto, graph: Graph) -> bool:
@@ -52,26 +53,27 @@ def _follows_conv(node: onnx.NodeProto, graph: Graph) -> bool:
     return maker is not None and maker.op_type == "Conv" and graph.readers[node.input[0]] == 1
 
 
-def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> float | None:
-    """The largest error of the convolution that now makes `norm`'s output, against a fold in extended precision."""
+def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> tuple[float, float] | None:
+    """The largest errors of the convolution that now makes `norm`'s output: of its weight, of its bias."""
     folded = new.makers.get(norm.output[0])
     if folded is None or folded.op_type != "Conv" or len(folded.input) < 3:
         return None
-    got = [new.weight(folded.input[1]), new.weight(folded.input[2])]
-    wanted = fold(norm, old.makers[norm.input[0]], old)
-    if any(array is None for array in got):  # computed by a chain of nodes at run time
+    weight, bias = (new.weight(name) for name in folded.input[1:3])
+    if weight is None or bias is None:  # computed by a chain of nodes at run time
         return None
-    return max(_distance(g, w) for g, w in zip(got, wanted, strict=True) if g is not None)
+    exact_weight, exact_bias = fold(norm, old.makers[norm.input[0]], old)
+    return _distance(weight, exact_weight), _distance(bias, exact_bias)
 
 
-def fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> list[Array]:
+def fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> tuple[Array, Array]:
+    """The weight and the bias that make `conv` compute what `norm` made of it, in extended precision."""
     wide = [graph.weight(name) for name in (conv.input[1], *norm.input[1:5])]
     weight, scale, shift, mean, var = (np.asarray(array, np.longdouble) for array in wide)
     bias = graph.weight(conv.input[2]) if len(conv.input) > 2 else None
     epsilon = next((a.f for a in norm.attribute if a.name == "epsilon"), np.float32(1e-5))
     s = scale / np.sqrt(var + np.longdouble(np.float32(epsilon)))
     b = 0 if bias is None else np.asarray(bias, np.longdouble)
-    return [weight * s.reshape(-1, *[1] * (weight.ndim - 1)), (b - mean) * s + shift]
+    return weight * s.reshape(-1, *[1] * (weight.ndim - 1)), (b - mean) * s + shift
 
 
 def _distance(got: Array, wanted: Array) -> float:

@@ -13,7 +13,7 @@ from _bench.measure import Series
 
 _MIB = 2**20
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnx-ir", "onnxscript", "onnxsim", "onnxslim", "onnxoptimizer")
-_COLUMNS = ("", "wall s", "cpu s", "peak MiB", "bnfold / this", "(min .. max)", "BN left", "max ulps")
+_COLUMNS = ("", "wall s", "cpu s", "peak MiB", "bnfold / this", "(min .. max)", "BN left", "ulps W", "ulps b")
 
 
 def ratios(ours: Series, theirs: Series) -> list[float]:
@@ -72,7 +72,7 @@ def as_text(case: Case, series: list[Series]) -> str:
 
 def _row(entry: Series, ours: Series) -> tuple[str, ...]:
     pairs = ratios(ours, entry) if entry is not ours else []
-    left, error = entry.quality.get("left"), entry.quality.get("ulps")
+    quality = (entry.quality.get(key) for key in ("left", "weight_ulps", "bias_ulps"))
     return (
         entry.tool.name,
         f"{median(run.wall for run in entry.runs):.3f}",
@@ -80,6 +80,5 @@ def _row(entry: Series, ours: Series) -> tuple[str, ...]:
         f"{max(run.peak for run in entry.runs) / _MIB:.0f}",
         f"{median(pairs):.2f}" if pairs else "",
         f"({min(pairs):.2f} .. {max(pairs):.2f})" if pairs else "",
-        "" if left is None else f"{left:.0f}",
-        "" if error is None else f"{error:.4g}",
+        *("" if figure is None else f"{figure:.4g}" for figure in quality),
     )
