@@ -42,18 +42,26 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
         return f"has more inputs or outputs than version {older} knows"
     if len(node.inputs) < schema.min_input or len(node.outputs) < schema.min_output:
         return f"has fewer inputs or outputs than version {older} demands"
-    return _untyped(node, schema, types)
+    return type_objection(node, older, types)
 
 
-def _untyped(node: ir.Node, schema: onnx.defs.OpSchema, types: Types) -> str | None:
+def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
+    """Which input is of a type that the version in force at ``target`` does not take, or has to share with another."""
+    version = version_at(node.op_type, target)
+    if version is None:
+        return f"does not exist at opset {target}"
+    schema = schema_of(node.op_type, version)
+    shared: dict[str, int] = {}
     for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
         parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
         dtype = types.dtype(value)
         if dtype is None:
-            return f"the type of {value.name!r}, which version {schema.since_version} may not take, is not known"
+            return f"the type of {value.name!r}, which version {version} may not take, is not known"
         name = f"tensor({onnx.TensorProto.DataType.Name(dtype).lower()})"
         if name not in parameter.types:
-            return f"version {schema.since_version} does not take {name}"
+            return f"version {version} does not take {name}"
+        if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
+            return f"version {version} takes one type where the node has two"
     return None
 
 

@@ -34,6 +34,7 @@ class Upgraded:
         changes: The rewritten nodes, in order.
         repairs: Everything that was decided or corrected rather than read.
         passed: Operators that nobody here knows, with their number: left as they were.
+        training: Labels of the BatchNormalizations that stay in training mode.
     """
 
     before: int
@@ -43,6 +44,7 @@ class Upgraded:
     changes: tuple[Change, ...]
     repairs: tuple[Repair, ...]
     passed: dict[str, int]
+    training: tuple[str, ...]
 
     @property
     def cuts(self) -> list[ir.Cut]:
@@ -84,6 +86,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
         changes=tuple(walk.changes),
         repairs=tuple(walk.shared.repairs),
         passed=walk.passed,
+        training=tuple(walk.shared.training),
     )
 
 

@@ -36,6 +36,7 @@ class Shared:
     policy: Policy
     types: Types
     repairs: list[Repair] = field(default_factory=list)
+    training: list[str] = field(default_factory=list)
     constants: dict[tuple[int, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
     reshaped: dict[tuple[ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
 
@@ -174,6 +175,8 @@ class Site:
             shaped = _with_dims(tensor, dims)
             if len(value.uses) == 1 and not value.is_output and value.graph is self.graph:
                 value.tensor = shaped
+                self.graph.types.pop(value.name, None)
+                self.graph.dropped_names.add(value.name)  # its annotation, where there is one, has the old dims
                 self.shared.reshaped[key] = value
             else:
                 self.shared.reshaped[key] = self.graph.add_constant(value.name, shaped)

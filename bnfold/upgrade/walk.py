@@ -76,6 +76,8 @@ class Walk:
             self._unknown(node, successor, opset)
         elif by_meaning is not None:
             self._adapt(node, successor, version, by_meaning)
+            if opset > self.shared.target:
+                self._lower_types(node, opset)
         elif opset > self.shared.target:
             self._lower(node, opset)
         elif not table.is_compatible(node.op_type, version, self.shared.target):
@@ -123,6 +125,13 @@ class Walk:
             self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):
             lower.drop_defaults(node, target)
+
+    def _lower_types(self, node: ir.Node, opset: int) -> None:
+        """An operator read by meaning can be written for any opset, unless an older version lacks its types."""
+        reason = lower.type_objection(node, self.shared.target, self.shared.types)
+        if reason is not None:
+            version = version_at(node.op_type, opset)
+            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
 
     def _pass(self, node: ir.Node) -> None:
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"

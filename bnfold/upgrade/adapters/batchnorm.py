@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.semantics import Form
@@ -28,6 +28,8 @@ def to_target(site: Site) -> None:
                 site.shape(value)  # what tells spatial=0 from the exporter bug
     form = read_form(node, site.policy)
     site.shared.repairs.extend(form.repairs)
+    if form.mode == "training":
+        site.shared.training.append(node.label)
     site.finished = True
     if _is_current(node, form, site.target):
         return
@@ -42,10 +44,36 @@ def to_target(site: Site) -> None:
 
 
 def _is_current(node: ir.Node, form: Form, target: int) -> bool:
-    if form.version < 14 or target < 14 or form.per_activation:
+    """Whether the node already says what ``form`` says, in the way of ``target``."""
+    era = _era(target)
+    if _era(form.version) is not era or form.per_activation or form.repairs or None in node.outputs:
         return False
-    stray = any(node.has_attr(name) for name in LEGACY[:3])
-    return not stray and len(node.outputs) == (3 if form.mode == "training" else 1) and None not in node.outputs
+    if any(node.has_attr(name) for name in LEGACY if name not in era.attributes):
+        return False
+    if era.mode is not None and bool(node.attr(era.mode, era.default)) != (form.mode == era.means):
+        return False
+    return len(node.outputs) == (era.training_outputs if form.mode == "training" else 1)
+
+
+class Era(NamedTuple):
+    """How the versions of one time say the mode: by attribute ``mode``, which set means ``means``, and by outputs."""
+
+    attributes: frozenset[str]
+    mode: str | None
+    default: int
+    means: str
+    training_outputs: int
+
+
+_ERAS = {
+    1: Era(frozenset({"is_test", "consumed_inputs"}), "is_test", 0, "inference", 5),
+    7: Era(frozenset(), None, 0, "training", 5),
+    14: Era(frozenset({"training_mode"}), "training_mode", 0, "training", 3),
+}
+
+
+def _era(version: int) -> Era:
+    return _ERAS[max(since for since in _ERAS if since <= version)]
 
 
 def _is_parameterised(node: ir.Node, target: int) -> bool:

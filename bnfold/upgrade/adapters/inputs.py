@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -143,7 +143,7 @@ def default_axis(axis: int) -> Callable[[Site], None]:
     """Concat 1 → 4 and the like: the axis has to be said."""
 
     def adapt(site: Site) -> None:
-        fallback: Any = site.node.attr("axis", axis)
-        site.node.set_attr("axis", fallback)
+        if not site.node.has_attr("axis"):
+            site.node.set_attr("axis", axis)
 
     return adapt
