@@ -94,7 +94,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
         raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
     win = _transposed_window(call, x.shape[2:], w.shape[2:])
-    full = tuple(max(r, b + n) for r, b, n in zip(win.reach(), win.begin, _wanted(win), strict=True))
+    full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
     y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))
     columns = x.reshape(x.shape[0], groups, channels // groups, -1)
     taps = w.reshape(groups, channels // groups, w.shape[1], *w.shape[2:])
@@ -131,7 +131,9 @@ def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence
     wanted = shape[-rank:] if shape else [n * s for n, s in zip(spatial, strides, strict=True)]
     begins, ends = [], []
     for r, o, n in zip(full, extra, wanted, strict=True):
-        total = max(r + o - n, 0)
+        total = r + o - n
+        if total < 0:
+            raise Declined(f"an output size of {n}, where the kernels reach {r + o}: texts and runtimes disagree")
         begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         ends.append(r - n - begins[-1])
     return Window(bare.kernel, strides, dilations, tuple(begins), tuple(ends), bare.size)

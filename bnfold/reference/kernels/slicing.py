@@ -29,7 +29,7 @@ def slice_inputs(
 
 
 def _slice(x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Array:
-    """Bounds below zero count from the end once; what is still outside is clamped."""
+    """Bounds below zero count from the end once; what is still outside is clamped, a start always onto an element."""
     index = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = normal_axis(axis, x.ndim)
@@ -42,8 +42,10 @@ def _bounds(start: int, end: int, step: int, length: int) -> slice:
     end = end + length if end < 0 else end
     if step > 0:
         return slice(min(max(start, 0), length), min(max(end, 0), length), step)
-    start, end = min(max(start, -1), length - 1), min(max(end, -1), length - 1)
-    return slice(0, 0) if start < 0 else slice(start, None if end < 0 else end, step)
+    if not length:
+        return slice(0, 0)
+    start, end = min(max(start, 0), length - 1), min(max(end, -1), length - 1)
+    return slice(start, None if end < 0 else end, step)
 
 
 @kernel("Split", 1)
