@@ -42,8 +42,8 @@ class Bench:
         before.infer_shapes()
         after.infer_shapes()
         self._policy, self._seed = policy, seed
-        self._fresh = draws.fresh
-        self._graphs = [_by_path(model) for model in (before, after, *draws.of(after, DRAWS))]
+        self._draws = draws
+        self._graphs = [_by_path(before), _by_path(after)]
 
     def check(self, cut: ir.Cut) -> LocalRow:
         """Compare the two regions of a cut."""
@@ -64,17 +64,14 @@ class Bench:
         )
 
     def _compare(self, cut: ir.Cut) -> Difference | Skip:
-        regions = [self._region(graphs, cut) for graphs in self._graphs]
-        missing = next((region for region in regions if isinstance(region, Skip)), None)
-        if missing is not None:
-            return missing
-        sides = [region for region in regions if isinstance(region, Region)]
-        if not self._has_fresh(sides[1], cut.graph):
-            sides = sides[:2]
-        inputs = {**sides[1].inputs, **sides[0].inputs}
+        old, new = (self._region(graphs, cut) for graphs in self._graphs)
+        if isinstance(old, Skip) or isinstance(new, Skip):
+            return next(side for side in (old, new) if isinstance(side, Skip))
+        models = [old.model, new.model, *self._draws.of_region(new.model, DRAWS)]
+        inputs = {**new.inputs, **old.inputs}
         found: Difference | Skip = Skip("nothing tells the rank of its inputs")
-        for shapes in _attempts(inputs, sides[0].nodes):
-            latest = self._attempt(cut, sides, inputs, shapes)
+        for shapes in _attempts(inputs, old.nodes):
+            latest = self._attempt(cut, models, inputs, shapes)
             if isinstance(latest, Difference) and latest.excess <= 1:
                 return latest
             found = latest if isinstance(found, Skip) else found
@@ -92,20 +89,16 @@ class Bench:
         stops = [value for value in found if value is not None and ir.constant(value) is None]
         return extract([graph.values[name] for name in cut.outputs], stops)
 
-    def _has_fresh(self, region: Region, path: str) -> bool:
-        fresh = self._fresh.get(path, set()) | self._fresh.get("", set())
-        return any(name in fresh for name in region.model.graph.values)
-
     def _attempt(
-        self, cut: ir.Cut, sides: Sequence[Region], inputs: Mapping[str, ir.Value], shapes: Shapes
+        self, cut: ir.Cut, models: Sequence[ir.Model], inputs: Mapping[str, ir.Value], shapes: Shapes
     ) -> Difference | Skip:
         feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
         try:
-            expected = self._run(sides[0], cut, feeds)
+            expected = self._run(models[0], cut, feeds)
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         try:
-            results = [self._run(side, cut, feeds) for side in sides[1:]]
+            results = [self._run(model, cut, feeds) for model in models[1:]]
         except Unsupported as error:
             if error.__cause__ is None:
                 return Skip(f"the rewritten region cannot be evaluated: {error}")
@@ -117,9 +110,9 @@ class Bench:
             differences.append(compare_values(expected[name], results[0][name], draws, value.dtype, by_channel=True))
         return max(differences, key=lambda difference: difference.excess)
 
-    def _run(self, region: Region, cut: ir.Cut, feeds: Feeds) -> dict[str, Array]:
-        own = {name: feeds[name] for name in region.inputs}
-        return reference.evaluate(region.model, own, cut.outputs, policy=self._policy)
+    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> dict[str, Array]:
+        own = {value.name: feeds[value.name] for value in region.graph.inputs}
+        return reference.evaluate(region, own, cut.outputs, policy=self._policy)
 
 
 def check_cuts(bench: Bench, cuts: Sequence[ir.Cut]) -> Iterator[LocalRow]:

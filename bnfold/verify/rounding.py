@@ -7,7 +7,7 @@ and at any depth, without knowing what the operators mean.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,25 +43,38 @@ class Disturbed(ir.Tensor):
 
 
 class Draws:
-    """How many disturbed copies of a model to compare with, and of which weights."""
+    """The weights that the rewritten model made, by graph path, and copies of models with those weights disturbed."""
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self.fresh = new_weights(before, after)
+        self._everywhere = frozenset(name for names in self.fresh.values() for name in names)
 
     def of(self, model: ir.Model, count: int) -> list[ir.Model]:
-        """``count`` disturbed copies of (a copy of) the rewritten model; none if no weight is new."""
-        return [disturb(model, self.fresh, seed) for seed in range(count)] if self.fresh else []
+        """``count`` disturbed copies of (a copy of) the rewritten model; none if it has no new weight."""
+        return self._copies(model, count, self.fresh)
+
+    def of_region(self, region: ir.Model, count: int) -> list[ir.Model]:
+        """The same for a region, whose main graph holds weights that came from any graph of the model."""
+        return self._copies(region, count, {**self.fresh, "": self._everywhere})
+
+    @staticmethod
+    def _copies(model: ir.Model, count: int, weights: Mapping[str, Collection[str]]) -> list[ir.Model]:
+        found = {
+            graph.path: [name for name in graph.values if name in weights[graph.path]]
+            for graph in model.graphs()
+            if graph.path in weights
+        }
+        return [_disturbed(model, found, seed) for seed in range(count)] if any(found.values()) else []
 
 
-def disturb(model: ir.Model, weights: dict[str, set[str]], seed: int) -> ir.Model:
-    """A copy of ``model`` whose ``weights`` (names by graph path) are disturbed; all other tensors are shared."""
+def _disturbed(model: ir.Model, weights: Mapping[str, Sequence[str]], seed: int) -> ir.Model:
+    """A copy of ``model`` whose ``weights`` are disturbed; all other tensors are shared."""
     copy = model.clone()
     for graph in copy.graphs():
         for name in weights.get(graph.path, ()):
             tensor = stored(graph.values[name])
             if tensor is not None:
                 graph.values[name].tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
-    copy.sync()
     return copy
 
 
