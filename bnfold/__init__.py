@@ -1,1 +1,54 @@
-"""bnfold: upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
+"""bnfold: upgrade, fold, decompose and verify BatchNormalization in ONNX models.
+
+This is the public interface and nothing else. What it names is imported on first use, so that the command line starts
+at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bnfold import errors
+from bnfold.errors import BnfoldError
+
+if TYPE_CHECKING:
+    from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
+    from bnfold.job import Checks, Outcome
+    from bnfold.pipeline import Options
+    from bnfold.report import Report
+    from bnfold.semantics import Policy
+    from bnfold.verify import Verdict
+
+__all__ = [
+    "BnfoldError",
+    "Checks",
+    "Options",
+    "Outcome",
+    "Policy",
+    "Report",
+    "Verdict",
+    "decompose",
+    "errors",
+    "fold",
+    "inspect",
+    "optimize",
+    "upgrade",
+    "verify",
+]
+
+
+_PLACES = {
+    "Checks": "bnfold.job",
+    "Options": "bnfold.pipeline",
+    "Outcome": "bnfold.job",
+    "Policy": "bnfold.semantics",
+    "Report": "bnfold.report",
+    "Verdict": "bnfold.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__ or name in ("decompose", "fold", "upgrade", "verify"):
+        raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
+    return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

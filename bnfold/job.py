@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import onnx
+
 from bnfold import ir, pipeline
 from bnfold.errors import BadInput, OutputError, VerificationFailed
-from bnfold.ir.stream import RangeViolation
+from bnfold.ir.stream import RangeViolation, check_range
 from bnfold.pipeline import Options
 from bnfold.report import Report
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bnfold.verify import Verdict
 
 Progress = Callable[[str, int, int], None]
+Source = Path | bytes | onnx.ModelProto | str | os.PathLike[str]
 MAX_REPLANS = 8
 
 
@@ -61,10 +64,14 @@ class Outcome:
     report: Report
     options: Options
     checks: Checks
-    source: Path | None = None
+    source: Source
     output: Path | None = None
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_proto(self) -> onnx.ModelProto:
+        """The rewritten model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
+        return onnx.ModelProto.FromString(ir.encode(self.model))
 
     def to_json(self) -> dict[str, Any]:
         """The whole report, files and versions included; the schema is in the documentation."""
@@ -80,7 +87,7 @@ class Outcome:
 
 
 def process(
-    source: str | os.PathLike[str],
+    source: Source,
     output: str | os.PathLike[str] | None,
     options: Options,
     checks: Checks,
@@ -90,25 +97,23 @@ def process(
     keep_failed: Path | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Rewrite the model at ``source``, verify it, and write it to ``output`` (None: only rewrite, in memory).
+    """Rewrite the model at ``source``, verify it, and write it to ``output`` (None: leave it in memory).
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
         OutputError: The output cannot be written, or would overwrite the input unasked.
         VerificationFailed: The result differs; nothing was written (but to ``keep_failed``).
     """
-    path = Path(source)
-    if output is not None and not overwrite_input and _same_file(path, Path(output)):
-        raise OutputError(f"{output}: would overwrite the input; choose another name, or ask for it with --in-place")
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise OutputError(f"{output}: there is no directory {Path(output).absolute().parent}")
+    if isinstance(source, str | os.PathLike):
+        source = Path(source)
+    target = Path(output) if output is not None else None
+    if target is not None:
+        _check_target(source, target, overwrite_input=overwrite_input)
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
-        outcome = _rewrite(path, options, checks, tell)
-        if output is None:
-            return outcome
+        outcome = _rewrite(source, options, checks, tell)
         try:
-            _write(outcome, Path(output), external_data, keep_failed, tell)
+            _deliver(outcome, target, external_data, keep_failed, tell)
         except RangeViolation as violation:
             banned = outcome.report.makers.get(id(violation.tensor))
             if banned is None:
@@ -116,20 +121,38 @@ def process(
             options = replace(options, banned=options.banned | {banned.key})
         else:
             return outcome
-    raise BadInput(f"{path}: folding overflows in more than {MAX_REPLANS} weights; fold it with --except or in float32")
+    raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
 
 
-def _rewrite(path: Path, options: Options, checks: Checks, progress: Progress) -> Outcome:
+def _check_target(source: Source, target: Path, *, overwrite_input: bool) -> None:
+    if not overwrite_input and isinstance(source, Path) and _same_file(source, target):
+        raise OutputError(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
+    if target.is_dir():
+        raise OutputError(f"{target}: is a directory")
+    if not target.absolute().parent.is_dir():
+        raise OutputError(f"{target}: there is no directory {target.absolute().parent}")
+
+
+def _rewrite(source: Source, options: Options, checks: Checks, progress: Progress) -> Outcome:
     started = time.perf_counter()
-    model = ir.load(path)
+    model = ir.load(source)
     loaded = time.perf_counter()
     report = pipeline.rewrite(model, options, progress)
     seconds = {"load": loaded - started, "rewrite": time.perf_counter() - loaded}
-    return Outcome(model, report, options, checks, source=path, seconds=seconds)
+    return Outcome(model, report, options, checks, source=source, seconds=seconds)
 
 
-def _write(outcome: Outcome, output: Path, external_data: str, keep_failed: Path | None, progress: Progress) -> None:
+def _deliver(
+    outcome: Outcome, target: Path | None, external_data: str, keep_failed: Path | None, progress: Progress
+) -> None:
+    """Write and verify, or only verify, and keep to memory what has no place on disk."""
     started = time.perf_counter()
+    if target is None:
+        if outcome.checks.depth != "none":
+            check_range(outcome.model)
+            _verify(outcome, outcome.model, progress)
+            _raise_if_failed(outcome, "the result", keep_failed, external_data)
+        return
     written = 0
 
     def wrote(count: int) -> None:
@@ -137,30 +160,34 @@ def _write(outcome: Outcome, output: Path, external_data: str, keep_failed: Path
         written += count
         progress("write", written, 0)
 
-    with ir.stage(outcome.model, output, external_data=external_data, progress=wrote) as staged:
+    with ir.stage(outcome.model, target, external_data=external_data, progress=wrote) as staged:
         outcome.seconds["write"] = time.perf_counter() - started
-        verify_staged(outcome, staged.path, progress)
-        verdict = outcome.verdict
-        if verdict is not None and verdict.status == "failed":
-            if keep_failed is not None:
-                ir.save(outcome.model, keep_failed, external_data=external_data)
-            raise VerificationFailed(f"{output}: not written: {verdict.reason}", outcome)
+        _verify(outcome, staged.path, progress)
+        _raise_if_failed(outcome, str(target), keep_failed, external_data)
         staged.commit()
-    outcome.output = output
+    outcome.output = target
 
 
-def verify_staged(outcome: Outcome, staged: Path, progress: Progress) -> None:
-    """Compare the file that was staged with the one that was read."""
-    checks = outcome.checks
-    if checks.depth == "none" or outcome.source is None:
+def _raise_if_failed(outcome: Outcome, label: str, keep_failed: Path | None, external_data: str) -> None:
+    if outcome.verdict is None or outcome.verdict.status != "failed":
+        return
+    if keep_failed is not None:
+        ir.save(outcome.model, keep_failed, external_data=external_data)
+    raise VerificationFailed(f"{label}: not written: {outcome.verdict.reason}", outcome)
+
+
+def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> None:
+    """Compare the result, staged or in memory, with the model as it came."""
+    checks, source = outcome.checks, outcome.source
+    if checks.depth == "none":
         return
     from bnfold import reference, verify
 
     started = time.perf_counter()
     policy = outcome.options.policy
     outcome.verdict = verify.verify(
-        outcome.source,
-        staged,
+        source if isinstance(source, Path) else ir.load(source),
+        result,
         cuts=outcome.report.cuts,
         depth=checks.depth,
         inputs=checks.inputs,
@@ -169,7 +196,9 @@ def verify_staged(outcome: Outcome, staged: Path, progress: Progress) -> None:
         seed=checks.seed,
         witness=checks.witness,
         policy=reference.Policy(
-            legacy_mode=policy.legacy_mode, force_inference=policy.force_inference, saved_var=policy.saved_var
+            legacy_mode="auto" if policy.legacy_mode == "error" else policy.legacy_mode,
+            force_inference=policy.force_inference,
+            saved_var=policy.saved_var,
         ),
         progress=progress,
     )
@@ -183,8 +212,8 @@ def _same_file(first: Path, second: Path) -> bool:
         return False
 
 
-def _file_facts(path: Path | None) -> dict[str, Any] | None:
-    if path is None:
+def _file_facts(path: Source | None) -> dict[str, Any] | None:
+    if not isinstance(path, Path):
         return None
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -6,7 +6,7 @@ from bnfold.ir.graph import Graph
 from bnfold.ir.load import load
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.save import Staged, save, stage
+from bnfold.ir.save import Staged, encode, save, stage
 from bnfold.ir.tensor import Exact, Inline, Scaled, Stored, Tensor
 from bnfold.ir.value import Value
 
@@ -23,6 +23,7 @@ __all__ = [
     "Tensor",
     "Value",
     "constant",
+    "encode",
     "load",
     "save",
     "stage",

@@ -44,6 +44,10 @@ class Payloads:
         """The tensor of a token that is known to be one."""
         return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
 
+    def computed(self) -> list[Scaled]:
+        """The tensors that are computed only when they are written."""
+        return [tensor for tensor in self._tensors if isinstance(tensor, Scaled)]
+
     def sources(self) -> set[Source]:
         """The files that hold payloads."""
         bases = (tensor.base if isinstance(tensor, Scaled) else tensor for tensor in self._tensors)

@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Callable
 from io import BytesIO
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from bnfold.errors import BnfoldError
 from bnfold.ir.source import Source
 from bnfold.ir.tensor import Scaled, Stored, Tensor
+
+if TYPE_CHECKING:
+    from bnfold.ir.model import Model
 
 CHUNK = 1 << 20
 _NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
@@ -52,6 +55,13 @@ def _guard(tensor: Scaled, block: np.ndarray) -> None:  # type: ignore[type-arg]
             return
     if np.isinf(block.astype(np.float64)).any() and np.isfinite(tensor.base.float64()).all():
         raise RangeViolation(tensor)
+
+
+def check_range(model: Model) -> None:
+    """Compute every folded weight once and throw it away; raises RangeViolation as writing would."""
+    for tensor in model.payloads.computed():
+        for block in tensor.blocks():
+            _guard(tensor, block)
 
 
 def copy_range(source: Source, offset: int, length: int, out: IO[bytes]) -> None:

@@ -1,0 +1,5 @@
+"""``python -m bnfold``."""
+
+from bnfold.cli import main
+
+main(prog_name="bnfold")
