@@ -32,6 +32,7 @@ class Reason(Enum):
     ZERO_SCALE = "a scale is zero, so that the shift cannot be divided by it"
     RANGE = "a folded weight would overflow or lose its bits in the weight's type"
     TYPE = "the element types there do not allow it"
+    TYPE_UNKNOWN = "the element type of the value is not known"
     OPSET = "the operator that would be needed does not exist at this opset"
     SUBGRAPH_STATISTICS = "the statistics there would change"
     UNUSED_OUTPUT = "another output of the operator there is in use"
