@@ -24,8 +24,10 @@ from bnfold.verify.floats import F64, FloatType
 ROUNDING_FACTOR = 8.0
 """Accepted deviations of the measured rounding noise."""
 
-FLOOR = 2.0
-"""Accepted units of roundoff of the scale, whatever the noise: the result's own type cannot show less."""
+FLOOR = 16.0
+"""Accepted units of roundoff of the scale, whatever the noise: a few draws can miss what a deep network does with it.
+
+Measured on onnx's ShuffleNet (49 folds, Softmax): 6 units between two right models. A wrong fold is off by thousands."""
 
 EXACT = 1e-12
 """Float64's own arithmetic, relative to the scale of the whole tensor."""
