@@ -62,15 +62,24 @@ def draw(model: ir.Model, seed: int) -> dict[str, Array]:
 def assert_equal(before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
     """Names, shapes, types and NaN patterns are the same, and the numbers up to float64's own rounding."""
     assert list(after) == list(before)
-    for name, expected in before.items():
-        actual = np.asarray(after[name])
-        expected = np.asarray(expected)
+    for name, value in before.items():
+        expected, actual = np.asarray(value), np.asarray(after[name])
         assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype), name
         if expected.dtype.kind == "f":
             scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=1e-6))
             np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-10 * scale, err_msg=name)
         else:
             np.testing.assert_array_equal(actual, expected, err_msg=name)
+
+
+@pytest.fixture
+def text() -> Callable[..., str]:
+    """``text(opset, "float[2, 3] x", "y = Relu (x)", outputs="float[] y", ir=…)``: a model in onnx's text form."""
+
+    def write(opset: int, inputs: str, body: str, *, outputs: str = "float[] y", ir: int = 8) -> str:
+        return f'<ir_version: {ir}, opset_import: ["" : {opset}]> g ({inputs}) => ({outputs}) {{ {body} }}'
+
+    return write
 
 
 @pytest.fixture
@@ -88,6 +97,7 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
         policy: Policy | None = None,
         referee: reference.Policy | None = None,
         seed: int = 0,
+        feeds: Mapping[str, Array] | None = None,
         compare: bool = True,
     ) -> Outcome:
         proto = onnx.parser.parse_model(source) if isinstance(source, str) else source
@@ -103,9 +113,9 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
         _assert_stable(path, target, policy)
         results: Mapping[str, Array] = {}
         if compare:
-            feeds = draw(before, seed)
-            results = reference.evaluate(model, feeds)
-            assert_equal(reference.evaluate(before, feeds, policy=referee), results)
+            drawn = {**draw(before, seed), **(feeds or {})}
+            results = reference.evaluate(model, drawn)
+            assert_equal(reference.evaluate(before, drawn, policy=referee), results)
         return Outcome(model, report, results)
 
     return run

@@ -52,7 +52,7 @@ def model(
 
 @pytest.mark.parametrize("target", [15, 22, 28])
 @pytest.mark.parametrize(("opset", "attrs"), [(1, {"is_test": 1}), (6, {"is_test": 1}), (7, {}), (9, {}), (14, {})])
-def test_inference(upgraded: Upgraded, opset: int, attrs: dict[str, int], target: int) -> None:
+def test_inference(upgraded: Upgraded, opset: int, attrs: dict[str, Any], target: int) -> None:
     outcome = upgraded(model(opset, epsilon=0.125, **attrs), target)
     assert outcome.ops == ["BatchNormalization"]
     assert set(outcome.model.graph.nodes[0].attrs) == {"epsilon"}
@@ -62,7 +62,7 @@ def test_inference(upgraded: Upgraded, opset: int, attrs: dict[str, int], target
 @pytest.mark.parametrize("shape", [("n",), (4, 3), (4, 3, 5), ("n", 3, "h", "w"), (2, 3, 4, 5, 6)])
 @pytest.mark.parametrize("opset", [6, 9])
 def test_inference_of_any_rank(upgraded: Upgraded, opset: int, shape: tuple[int | str, ...]) -> None:
-    attrs = {"is_test": 1} if opset == 6 else {}
+    attrs: dict[str, Any] = {"is_test": 1} if opset == 6 else {}
     upgraded(model(opset, shape=shape, params=(1 if len(shape) == 1 else 3,), **attrs))
 
 
@@ -208,7 +208,7 @@ def test_illegal_forms_are_one_clear_error(upgraded: Upgraded) -> None:
 @pytest.mark.parametrize("training", [False, True])
 def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, training: bool) -> None:
     outputs = (("y", "rm", "rv") if opset >= 14 else ("y", "rm", "rv", "", "")) if training else ("y",)
-    attrs = {}
+    attrs: dict[str, Any] = {}
     if opset < 7:
         attrs = {"is_test": int(not training)}
     elif opset >= 14 and training:
@@ -220,10 +220,10 @@ def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, t
 def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: Upgraded) -> None:
     with pytest.raises(errors.UpgradeBlocked, match=r"does not take tensor\(bfloat16\)"):
         upgraded(model(15, dtype=BFLOAT16), 13)
+    mixed = model(15, dynamic=True)
+    for index in (1, 2):
+        mixed.graph.input[index].type.tensor_type.elem_type = DOUBLE
     with pytest.raises(errors.UpgradeBlocked, match="takes one type"):
-        mixed = model(15, dynamic=True)
-        mixed.graph.input[1].type.tensor_type.elem_type = DOUBLE
-        mixed.graph.input[2].type.tensor_type.elem_type = DOUBLE
         upgraded(mixed, 14)
 
 

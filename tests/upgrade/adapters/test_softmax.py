@@ -1,0 +1,40 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Upgraded, Text = Callable[..., Any], Callable[..., str]
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("shape", ["4, 5", "4, 5, 1, 1", "2, 3, 4, 5", "n, c, h, w", "3, 1, 5", "1, 1, 1", "7"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("opset", [1, 11])
+def test_coerced_axes(upgraded: Upgraded, text: Text, op_type: str, shape: str, axis: int | None, opset: int) -> None:
+    rank = shape.count(",") + 1
+    if (1 if axis is None else axis) >= rank:
+        pytest.skip("no such axis")
+    attrs = "" if axis is None else f"<axis = {axis}>"
+    upgraded(text(opset, f"float[{shape}] x", f"y = {op_type} {attrs} (x)"))
+
+
+@pytest.mark.parametrize("axis", [-1, -2, -4])
+def test_negative_axes(upgraded: Upgraded, text: Text, axis: int) -> None:
+    upgraded(text(11, "float[2, 3, 4, 5] x", f"y = Softmax <axis = {axis}> (x)"))
+
+
+def test_one_wide_axis_needs_no_flatten(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(11, "float[n, 10, 1, 1] x", "y = Softmax (x)"))
+    assert outcome.ops == ["Softmax"]
+    assert outcome.model.graph.nodes[0].attr("axis") == 1
+
+
+def test_static_shapes_need_no_shape_node(upgraded: Upgraded, text: Text) -> None:
+    static = upgraded(text(11, "float[n, 3, 4] x", "y = Softmax (x)"))
+    assert static.ops == ["Flatten", "Softmax", "Reshape"]
+    symbolic = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"))
+    assert symbolic.ops == ["Flatten", "Shape", "Softmax", "Reshape"]
+
+
+def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
+    assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
