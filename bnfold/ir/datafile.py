@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from bnfold.ir import wire
+from bnfold.ir.lower import lower
 from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.model import TOKEN_LENGTH, Payloads
 from bnfold.ir.tensor import Scaled, Stored, Tensor
@@ -34,7 +34,7 @@ def layout(skeleton: bytes, payloads: Payloads, *, everything: bool) -> dict[byt
             end = start + tensor.nbytes
         return b""
 
-    wire.lower(skeleton, payloads.nonce, TOKEN_LENGTH, allot)
+    lower(skeleton, payloads.nonce, TOKEN_LENGTH, allot)
     return places
 
 

@@ -3,57 +3,84 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 
-from bnfold.errors import ExternalDataError
+from bnfold.errors import BadInput, ExternalDataError
 from bnfold.ir.source import FileSource
-from bnfold.ir.tensor import Span, Stored
+from bnfold.ir.tensor import TP, Span, Stored
+
+MAX_HELD = 64
+"""Data files of a model that are held open; further ones are opened when they are read."""
 
 
 class ExternalFiles:
-    """The data files of one model, each opened once."""
+    """The data files of one model, by location, looked for in ``folders`` one after another and nowhere else.
 
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory.resolve() if directory is not None else None
+    Links are followed first: what counts is that the file itself lies in one of the folders.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
         self._open: dict[str, FileSource] = {}
 
     def stored(self, proto: onnx.TensorProto) -> Stored:
         """The tensor that ``proto`` refers to. Raises ExternalDataError for a place that cannot be read safely."""
+        if proto.data_type == TP.STRING:
+            raise ExternalDataError(f"tensor {proto.name!r}: strings cannot be external data")
         entries = {entry.key: entry.value for entry in proto.external_data}
-        location = entries.get("location", "")
-        source = self._source(proto.name, location)
-        offset = _number(proto.name, "offset", entries.get("offset", "0") or "0")
-        length = _number(proto.name, "length", entries.get("length") or str(max(source.size - offset, 0)))
-        if offset + length > source.size:
+        source = self._source(proto.name, entries.get("location", ""))
+        offset = _number(proto.name, "offset", entries.get("offset") or "0")
+        rest = source.size - offset
+        length = _number(proto.name, "length", entries.get("length") or str(max(rest, 0)))
+        if length > rest:
             raise ExternalDataError(
-                f"{source.path}: tensor {proto.name!r} needs bytes {offset} to {offset + length}, the file has {source.size}"
+                f"tensor {proto.name!r} needs bytes {offset} to {offset + length} of {source.path}, "
+                f"which has {source.size}"
             )
         tensor = Stored(proto.data_type, proto.dims, Span(source, offset, length, is_external=True), proto.name)
         if not entries.get("length"):
-            tensor.span = Span(source, offset, min(length, tensor.nbytes), is_external=True)
+            tensor.span = Span(source, offset, min(length, tensor.expected_bytes or 0), is_external=True)
+        tensor.check()
         return tensor
 
     def _source(self, name: str, location: str) -> FileSource:
-        if location in self._open:
-            return self._open[location]
-        if self._directory is None:
-            raise ExternalDataError(
-                f"tensor {name!r} has external data ({location!r}), but the model was not read from a file; load it by its path"
-            )
-        target = (self._directory / location).resolve()
-        inside = not Path(location).is_absolute() and target.is_relative_to(self._directory)
-        if not location or not inside:
-            raise ExternalDataError(f"tensor {name!r}: external data {location!r} lies outside the model's directory")
-        try:
-            regular = stat.S_ISREG(target.stat().st_mode)
-        except (OSError, ValueError) as error:
-            raise ExternalDataError(f"tensor {name!r}: external data file {location!r} is missing beside the model") from error
-        if not regular:
-            raise ExternalDataError(f"tensor {name!r}: external data {location!r} is not a regular file")
-        self._open[location] = FileSource(target)
+        if location not in self._open:
+            target = self._find(name, location)
+            try:
+                self._open[location] = FileSource(target, hold=len(self._open) < MAX_HELD)
+            except BadInput as error:
+                raise ExternalDataError(f"tensor {name!r}: external data {error}") from error
         return self._open[location]
+
+    def _find(self, name: str, location: str) -> Path:
+        what = f"tensor {name!r}: external data {location!r}"
+        if not self._folders:
+            raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
+        places = [target for folder in self._folders if (target := _resolved(folder, location)) is not None]
+        allowed = [folder.resolve() for folder in self._folders]
+        inside = [target for target in places if any(target.is_relative_to(folder) for folder in allowed)]
+        if not location or Path(location).is_absolute() or not inside:
+            raise ExternalDataError(f"{what} lies outside the model's directory")
+        for target in inside:
+            try:
+                mode = target.stat().st_mode
+            except OSError:
+                continue
+            if stat.S_ISREG(mode):
+                return target
+            raise ExternalDataError(f"{what} is not a regular file")
+        raise ExternalDataError(f"{what} is missing beside the model")
+
+
+def _resolved(folder: Path, location: str) -> Path | None:
+    """The file itself, behind all links; None for a name that no file can have, or links in a circle."""
+    try:
+        return (folder / location).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def _number(name: str, key: str, text: str) -> int:

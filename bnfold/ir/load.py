@@ -11,9 +11,9 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
-from bnfold.errors import BadInput, MalformedModel
-from bnfold.ir import wire
+from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.external import ExternalFiles
+from bnfold.ir.lift import lift
 from bnfold.ir.model import THRESHOLD, Model, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.tensor import TP, Span, Stored
@@ -22,66 +22,81 @@ from bnfold.ir.tensor import TP, Span, Stored
 def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: str | os.PathLike[str] | None = None) -> Model:
     """A model from a path, encoded bytes or a ModelProto.
 
-    External data is looked for beside the file, or in ``base_dir``, and nowhere else.
+    External data is looked for beside the file, or in ``base_dir``, and nowhere else. A file is held open as long as
+    the model lives, and must not be changed meanwhile (`Model.check_sources`).
     Raises BadInput (unreadable), MalformedModel (not ONNX), ExternalDataError.
     """
     if isinstance(model, onnx.ModelProto):
-        try:
-            model = model.SerializeToString()
-        except (ValueError, EncodeError) as error:
-            raise BadInput("the ModelProto is beyond protobuf's 2 GB: save it with external data and load it by its path") from error
+        model = _encoded(model)
+    base = None if base_dir is None else Path(base_dir)
     if isinstance(model, bytes):
-        return _load(BufferSource(model), None, Path(base_dir) if base_dir is not None else None)
+        return _load(BufferSource(model), None, ExternalFiles([base] if base else []))
     path = Path(model)
-    if path.is_dir():
-        raise BadInput(f"{path}: is a directory, not a model")
-    return _load(FileSource(path), path, Path(base_dir) if base_dir is not None else path.resolve().parent)
+    # A link's own folder first, as onnx has it, then the place of the file itself: model hubs keep both as links.
+    folders = [base] if base else [path.parent, path.resolve().parent]
+    return _load(FileSource(path), path, ExternalFiles(folders))
 
 
-def _load(source: Source, path: Path | None, directory: Path | None) -> Model:
+def _encoded(proto: onnx.ModelProto) -> bytes:
+    try:
+        return proto.SerializeToString()
+    except (ValueError, EncodeError) as error:
+        raise BadInput(
+            "the ModelProto cannot be encoded, most likely because it is beyond protobuf's 2 GB: save it with external "
+            "data and load it by its path"
+        ) from error
+
+
+def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
     label = path or "the data"
     if source.size == 0:
         raise MalformedModel(f"{label}: is empty")
     payloads = Payloads()
-    lifted: list[Stored] = []
-
-    def token(field: int, offset: int, length: int) -> bytes:
-        lifted.append(Stored(0, (), Span(source, offset, length, field)))
-        return payloads.add(lifted[-1])
-
     try:
-        proto = onnx.ModelProto.FromString(wire.lift(source, THRESHOLD, token))
-    except (DecodeError, MalformedModel) as error:
-        raise MalformedModel(f"{label}: not an ONNX model, or a damaged one ({_plain(error)})") from error
-    if not proto.HasField("graph") and not proto.functions:
-        raise MalformedModel(f"{label}: not an ONNX model (it holds no graph)")
-    external = ExternalFiles(directory)
-    with _no_garbage_collection():
-        has_external = False
-        for tensor in _tensors(proto):
-            if tensor.data_location == TP.EXTERNAL:
-                held = external.stored(tensor)
-                _take_out(tensor, payloads.add(held))
-                has_external = True
-            elif tensor.HasField("raw_data") and isinstance(found := payloads.get(tensor.raw_data), Stored):
-                found.dtype, found.dims, found.name = tensor.data_type, tuple(tensor.dims), tensor.name
-                found.check()
-        try:
+        with _no_garbage_collection():
+            skeleton = _lift(source, payloads)
+            proto = onnx.ModelProto.FromString(skeleton)
+            if not proto.HasField("graph") and not proto.functions:
+                raise MalformedModel("it holds no graph")
+            # The key that every reference to external data has; to look into all the tensors of a model takes longer.
+            has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
+            del skeleton
             model = Model(proto, payloads, path)
-        except MalformedModel as error:
-            raise MalformedModel(f"{label}: {error}") from error
+    except DecodeError as error:
+        raise MalformedModel(f"{label}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
+    except MalformedModel as error:
+        raise MalformedModel(f"{label}: not an ONNX model, or a damaged one ({error})") from error
+    except ExternalDataError as error:
+        raise ExternalDataError(f"{label}: {error}") from error
     model.has_external_data = has_external
     return model
 
 
-def _plain(error: Exception) -> str:
-    return str(error) if isinstance(error, MalformedModel) else "its bytes do not parse"
+def _lift(source: Source, payloads: Payloads) -> bytes:
+    def token(rest: bytes, field: int, offset: int, length: int) -> bytes:
+        described = TP.FromString(rest)
+        tensor = Stored(described.data_type, described.dims, Span(source, offset, length, field), described.name)
+        if described.data_location != TP.EXTERNAL:
+            tensor.check()
+        return payloads.add(tensor)
+
+    return lift(source, THRESHOLD, token)
 
 
-def _take_out(tensor: onnx.TensorProto, token: bytes) -> None:
-    tensor.ClearField("data_location")
-    del tensor.external_data[:]
-    tensor.raw_data = token
+def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles) -> bool:
+    """Let tokens stand for all tensors with external data; whether there are any."""
+    found = False
+    for tensor in _tensors(proto):
+        if tensor.data_location == TP.EXTERNAL:
+            token = payloads.add(external.stored(tensor))
+            for field in ("data_location", "external_data", *_TYPED):
+                tensor.ClearField(field)
+            tensor.raw_data = token
+            found = True
+    return found
+
+
+_TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 
 def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -89,23 +104,31 @@ def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     graphs = [proto.graph]
     for training in proto.training_info:
         graphs += [training.initialization, training.algorithm]
+    attributes = [function.attribute_proto for function in proto.functions]
     nodes = [function.node for function in proto.functions]
-    while graphs or nodes:
+    while graphs or nodes or attributes:
         if graphs:
             graph = graphs.pop()
+            nodes.append(graph.node)
             yield from graph.initializer
             for sparse in graph.sparse_initializer:
                 yield from (sparse.values, sparse.indices)
-            nodes.append(graph.node)
-            continue
-        for node in nodes.pop():
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-                for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors:
-                    yield from (sparse.values, sparse.indices)
+        if nodes:
+            attributes += [node.attribute for node in nodes.pop() if node.attribute]
+        while attributes:
+            for attribute in attributes.pop():
+                yield from _in_attribute(attribute)
+                graphs += [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
+
+
+def _in_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    if attribute.HasField("sparse_tensor"):
+        yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+    for sparse in attribute.sparse_tensors:
+        yield from (sparse.values, sparse.indices)
 
 
 @contextmanager

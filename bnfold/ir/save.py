@@ -14,6 +14,7 @@ from typing import IO
 
 from bnfold.errors import OutputError
 from bnfold.ir import datafile, wire
+from bnfold.ir.lower import Reference, Segment, lower
 from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.model import TOKEN_LENGTH, Model
 from bnfold.ir.tensor import Stored, Tensor
@@ -114,8 +115,8 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
-def _length(segments: Iterable[wire.Segment]) -> int:
-    return sum(len(segment) if isinstance(segment, bytes) else segment.length for segment in segments)
+def _length(segments: Iterable[Segment]) -> int:
+    return sum(segment.length if isinstance(segment, Reference) else len(segment) for segment in segments)
 
 
 def _skeleton(model: Model) -> bytes:
@@ -129,14 +130,14 @@ def _inline_place(tensor: Tensor) -> tuple[int, int]:
     return wire.RAW_DATA, tensor.nbytes
 
 
-def _inline_segments(model: Model) -> list[wire.Segment]:
+def _inline_segments(model: Model) -> list[Segment]:
     payloads = model.payloads
-    return wire.lower(
+    return lower(
         _skeleton(model), payloads.nonce, TOKEN_LENGTH, lambda token, _: _inline_place(payloads.held(token))
     )
 
 
-def _stage_data(model: Model, staged: Staged, progress: Progress | None, *, everything: bool) -> list[wire.Segment]:
+def _stage_data(model: Model, staged: Staged, progress: Progress | None, *, everything: bool) -> list[Segment]:
     """Write the data file under a name not in use; the segments of the model that refers to it."""
     skeleton, payloads = _skeleton(model), model.payloads
     places = datafile.layout(skeleton, payloads, everything=everything)
@@ -152,12 +153,12 @@ def _stage_data(model: Model, staged: Staged, progress: Progress | None, *, ever
             return _inline_place(payloads.held(token))
         return wire.external_fields(final.name, *places[token])
 
-    return wire.lower(skeleton, payloads.nonce, TOKEN_LENGTH, refer)
+    return lower(skeleton, payloads.nonce, TOKEN_LENGTH, refer)
 
 
-def _write_segments(model: Model, segments: Iterable[wire.Segment], out: IO[bytes], progress: Progress | None) -> None:
+def _write_segments(model: Model, segments: Iterable[Segment], out: IO[bytes], progress: Progress | None) -> None:
     for segment in segments:
-        if isinstance(segment, bytes):
-            out.write(segment)
-        else:
+        if isinstance(segment, Reference):
             write_payload(model.payloads.held(segment.token), out, as_stored=True, progress=progress)
+        else:
+            out.write(segment)

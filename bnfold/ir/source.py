@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -17,10 +18,15 @@ class Source:
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes at ``offset``, or MalformedModel."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise MalformedModel(f"a length points outside the data: {offset}+{length} of {self.size} bytes")
+        return self._read(offset, length)
+
+    def _read(self, offset: int, length: int) -> bytes:
         raise NotImplementedError
 
     def fileno(self) -> int | None:
-        """A descriptor for kernel-side copies, where there is a file."""
+        """A descriptor for kernel-side copies, where a file is held open."""
         return None
 
     def check_unchanged(self) -> None:
@@ -34,51 +40,94 @@ class BufferSource(Source):
         self._data = data
         self.size = len(data)
 
-    def read(self, offset: int, length: int) -> bytes:
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise MalformedModel(f"a length points outside the data ({offset}+{length} of {self.size} bytes)")
+    def _read(self, offset: int, length: int) -> bytes:
         return self._data[offset : offset + length]
 
 
 class FileSource(Source):
-    """A file held open, so that replacing it by rename does not disturb us; a change in place is detected."""
+    """A regular file, held open so that replacing it by rename does not disturb us; a change in place is detected.
 
-    def __init__(self, path: Path) -> None:
+    Without ``hold`` it is opened for every read: a model may have a data file for each tensor, and a process has few
+    descriptors. Then the path must go on leading to the same file.
+    Raises BadInput for what cannot be opened or is no regular file, and never waits for a pipe.
+    """
+
+    def __init__(self, path: Path, *, hold: bool = True) -> None:
         self.path = path
+        self._lock = threading.RLock()
+        self._held: int | None = None
+        descriptor = self._open()
         try:
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - lives as long as the model
-        except OSError as error:
-            raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
-        status = os.fstat(self._file.fileno())
-        self.size = status.st_size
-        self._stamp = (status.st_size, status.st_mtime_ns)
-        self._lock = threading.Lock()
+            self._first = os.fstat(descriptor)
+            if not stat.S_ISREG(self._first.st_mode):
+                raise BadInput(f"{path}: is {'a directory' if stat.S_ISDIR(self._first.st_mode) else 'no regular file'}")
+            self.size = self._first.st_size
+            if hold:
+                self._held, descriptor = descriptor, -1
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
-    def read(self, offset: int, length: int) -> bytes:
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise MalformedModel(f"{self.path}: a length points outside the file ({offset}+{length} of {self.size} bytes)")
+    def _open(self) -> int:
+        # Without blocking: a pipe by this name would never answer. Windows would translate line ends.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
-            data = self._pread(length, offset)
+            return os.open(self.path, flags)
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{self.path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+    def _read(self, offset: int, length: int) -> bytes:
+        try:
+            data = self._pieces(offset, length)
         except OSError as error:
             raise BadInput(f"{self.path}: cannot be read: {error.strerror or error}") from error
         if len(data) != length:
             raise BadInput(f"{self.path}: the file became shorter while it was being read")
         return data
 
-    def _pread(self, length: int, offset: int) -> bytes:
-        if hasattr(os, "pread") and length < 1 << 30:
-            return os.pread(self._file.fileno(), length, offset)
+    def _pieces(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes; one system call gives no more than 2 GB."""
+        descriptor = self._held
+        if descriptor is not None:
+            data = self._pread(descriptor, length, offset)
+            while 0 < len(data) < length and (more := self._pread(descriptor, length - len(data), offset + len(data))):
+                data += more
+            return data
         with self._lock:
-            self._file.seek(offset)
-            return self._file.read(length) or b""
+            self._held = self._open()
+            try:
+                self.check_unchanged()
+                return self._pieces(offset, length)
+            finally:
+                self.release()
 
-    def fileno(self) -> int:
-        return self._file.fileno()
+    def _pread(self, descriptor: int, length: int, offset: int) -> bytes:
+        if hasattr(os, "pread"):
+            return os.pread(descriptor, length, offset)
+        with self._lock:  # Windows has one position a descriptor
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.read(descriptor, length)
+
+    def fileno(self) -> int | None:
+        return self._held
 
     def check_unchanged(self) -> None:
-        status = os.fstat(self._file.fileno())
-        if (status.st_size, status.st_mtime_ns) != self._stamp:
+        """As `Source.check_unchanged`. The change time betrays an edit whose author put the old modification time back.
+
+        It says nothing when the number of links changed too: then the file was merely unlinked or linked.
+        """
+        now, first = os.stat(self.path) if self._held is None else os.fstat(self._held), self._first
+        same_file = (now.st_dev, now.st_ino, now.st_size) == (first.st_dev, first.st_ino, first.st_size)
+        touched = now.st_ctime_ns != first.st_ctime_ns and now.st_nlink == first.st_nlink
+        if not same_file or now.st_mtime_ns != first.st_mtime_ns or touched:
             raise BadInput(f"{self.path}: the file was changed while it was being processed; run again")
 
-    def close(self) -> None:
-        self._file.close()
+    def release(self) -> None:
+        """Hold the file open no longer; it is opened again for every read from now on."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+    def __del__(self) -> None:
+        if getattr(self, "_held", None) is not None:
+            self.release()

@@ -100,6 +100,10 @@ class Tensor:
             return self.size * _RAW_TYPES[self.dtype].itemsize
         return (self.size + 1) // 2
 
+    @property
+    def expected_bytes(self) -> int | None:
+        return self.nbytes
+
     def numpy(self) -> Array:
         """The values, of shape ``dims``, in the tensor's own element type."""
         raise NotImplementedError
