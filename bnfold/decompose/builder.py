@@ -107,7 +107,7 @@ class Builder(Site):
 
     @cached_property
     def channel_dims(self) -> ir.Value:
-        """Dims that put a vector on the channel axis of an activation of unknown rank: −1, and a 1 for each later axis."""
+        """Dims that put a vector on the channel axis in an unknown rank: −1, and a 1 for each later axis."""
         zeros = self.add("Sub", [self.inner_dims, self.inner_dims], "zeros")
         ones = self.add("Add", [zeros, self.ints([1], "one")], "ones")
         return self.add("Concat", [self.ints([-1], "channels"), ones], "channel_dims", axis=0)

@@ -30,6 +30,11 @@ def recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
     """The recipe for a BatchNormalization or InstanceNormalization. Raises Declined."""
     if node.graph.opset("") < _BROADCASTS:
         raise Declined(Reason.LEGACY_BROADCAST)
+    with facts.calls.bound(node):
+        return _recipe(node, facts, policy, form)
+
+
+def _recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
     if node.is_op("InstanceNormalization"):
         read = spec.instancenorm(node, facts)
         _need_rank(read, is_enough=read.layout.rank not in (None, 2))

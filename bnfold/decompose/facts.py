@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from bnfold import ir
+from bnfold.decompose.calls import Calls
 from bnfold.fold import facts as inferred
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
@@ -17,10 +18,11 @@ class Facts:
 
     def __init__(self, model: ir.Model) -> None:
         self._types: dict[int, Types] = {}
-        self._calls: dict[ir.Graph, list[ir.Node]] = {}
+        self.calls = Calls(model)
         if model.functions:
             model.infer_shapes()
-            self._teach_functions(model)
+        for function in self.calls.order:
+            self._teach(function)
 
     def dtype(self, *values: ir.Value | None) -> int | None:
         """The element type of the first of several values, all of one type, for which it is known."""
@@ -45,38 +47,13 @@ class Facts:
         """What builders in graphs of ``opset`` have in common: constants, above all."""
         return Shared(opset, policy, self._types.setdefault(opset, Types(opset)))
 
-    def is_given(self, graph: ir.Graph, attribute: str) -> bool:
-        """Whether every call of the function around ``graph`` says ``attribute``, or the function has a default."""
-        function = _root(graph)
-        if any(default.name == attribute for default in getattr(function.proto, "attribute_proto", ())):
-            return True
-        calls = self._calls.get(function, [])
-        return bool(calls) and all(node.has_attr(attribute) for node in calls)
-
     def _of(self, value: ir.Value) -> Types:
         opset = value.graph.opset("")
         return self._types.setdefault(opset, Types(opset))
 
-    def _teach_functions(self, model: ir.Model) -> None:
-        """Type the inputs of functions, callers first, by what every call gives them."""
-        calls = self._calls = {function: [] for function in model.functions}
-        by_name = {_key(function.proto): function for function in model.functions}
-        for node in model.nodes():
-            called = by_name.get((node.domain, node.op_type, getattr(node.proto, "overload", "")))
-            if called is not None:
-                calls[called].append(node)
-        settled = {model.graph}
-        while len(settled) <= len(calls):
-            ready = [
-                f for f, nodes in calls.items() if f not in settled and all(_root(n.graph) in settled for n in nodes)
-            ]
-            if not ready:
-                return  # functions that call each other are illegal, and nothing is known in them
-            for function in ready:
-                self._teach(function, calls[function])
-            settled.update(ready)
-
-    def _teach(self, function: ir.Graph, calls: list[ir.Node]) -> None:
+    def _teach(self, function: ir.Graph) -> None:
+        """Type the inputs of a function by what every call gives them."""
+        calls = self.calls.of(function)
         for index, value in enumerate(function.inputs):
             given = [argument for node in calls if (argument := node.input(index)) is not None]
             dtypes = {self.dtype(argument) for argument in given}
@@ -94,14 +71,3 @@ def _common(dims: list[tuple[Dim, ...] | None]) -> list[Dim] | None:
         return None
     known = [shape for shape in dims if shape is not None]
     return [axis[0] if isinstance(axis[0], int) and len(set(axis)) == 1 else None for axis in zip(*known, strict=True)]
-
-
-def _key(proto: onnx.GraphProto | onnx.FunctionProto) -> tuple[str, str, str]:
-    domain = getattr(proto, "domain", "")
-    return ("" if domain == "ai.onnx" else domain), proto.name, getattr(proto, "overload", "")
-
-
-def _root(graph: ir.Graph) -> ir.Graph:
-    while graph.parent is not None:
-        graph = graph.parent.graph
-    return graph

@@ -141,7 +141,7 @@ def _float(dtype: int | None, value: ir.Value) -> int:
 def _number(node: ir.Node, name: str, default: float, facts: Facts) -> float | str:
     attribute = node.attrs.get(name)
     if attribute is not None and attribute.ref_attr_name:
-        if node.graph.opset("") < 12 or not facts.is_given(node.graph, attribute.ref_attr_name):
+        if node.graph.opset("") < 12 or not facts.calls.is_given(node.graph, attribute.ref_attr_name):
             raise Declined(Reason.REFERENCE_ATTRIBUTE, f"attribute {name}")
         return attribute.ref_attr_name
     try:
