@@ -6,6 +6,6 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.evaluate import OutOfTime, evaluate
-from bnfold.reference.registry import Policy, Random, Unsupported
+from bnfold.reference.registry import Misfit, Policy, Random, Unsupported
 
-__all__ = ["OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]
+__all__ = ["Misfit", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]

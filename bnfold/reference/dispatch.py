@@ -19,6 +19,8 @@ from bnfold.reference.registry import (
     Call,
     Declined,
     Kernel,
+    Misfit,
+    Mismatch,
     Policy,
     Random,
     Randomness,
@@ -61,6 +63,8 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
 
 def _python(attribute: onnx.AttributeProto) -> Attribute:
     value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, list):
+        return [item.decode() if isinstance(item, bytes) else item for item in value]
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -109,10 +113,12 @@ def _compute(function: Kernel, call: Call, node: ir.Node, inputs: Sequence[Datum
         answer = function(call, *inputs)
     except Randomness as reason:
         raise refused(node, call.version, str(reason), Random) from reason
+    except Mismatch as reason:
+        raise refused(node, call.version, str(reason), Misfit) from reason
     except Declined as reason:
         raise refused(node, call.version, str(reason)) from reason
-    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
-        raise refused(node, call.version, f"its inputs do not fit: {' '.join(str(error).split())}") from error
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+        raise refused(node, call.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
     return [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]
 
 

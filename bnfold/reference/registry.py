@@ -40,12 +40,20 @@ class Unsupported(errors.Unsupported):
         super().__init__(f"{text}: {reason}" if reason else text)
 
 
+class Misfit(Unsupported):
+    """The node's inputs do not fit together or its attributes: the model itself cannot run on what it was fed."""
+
+
 class Random(Unsupported):
     """The operator draws random numbers, so there is nothing to compare."""
 
 
 class Declined(Exception):
     """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `Unsupported`."""
+
+
+class Mismatch(Declined):
+    """Raised by a kernel whose inputs do not fit together; becomes `Misfit`."""
 
 
 class Randomness(Declined):
@@ -130,7 +138,7 @@ def registered() -> frozenset[tuple[str, str, int]]:
 def normal_axis(axis: int, rank: int) -> int:
     """An axis counted from the front; negative ones count from the end."""
     if not -rank <= axis < max(rank, 1):
-        raise Declined(f"axis {axis} is outside rank {rank}")
+        raise Mismatch(f"axis {axis} is outside rank {rank}")
     return axis + rank if axis < 0 else axis
 
 

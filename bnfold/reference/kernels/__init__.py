@@ -14,8 +14,10 @@ from bnfold.reference.kernels import (
     pool,
     quantise,
     randomness,
+    recurrent,
     reduction,
     resize,
+    sequence,
     slicing,
 )
 
@@ -33,7 +35,9 @@ __all__ = [
     "pool",
     "quantise",
     "randomness",
+    "recurrent",
     "reduction",
     "resize",
+    "sequence",
     "slicing",
 ]

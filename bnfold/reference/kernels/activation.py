@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Kernel, Result, kernel
+from bnfold.reference.registry import Array, Call, Declined, Kernel, Mismatch, Result, kernel
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
@@ -201,5 +201,5 @@ def _rows(call: Call, x: Array) -> tuple[Array, int]:
     if call.version >= 13:
         return x, axis
     if not 0 <= axis <= x.ndim:
-        raise Declined(f"axis {call.attr('axis')} is outside rank {x.ndim}")
+        raise Mismatch(f"axis {call.attr('axis')} is outside rank {x.ndim}")
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])), 1

@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel
 
 Binary = Callable[[Array, Array], Result]
 
@@ -26,14 +26,14 @@ def legacy_operand(call: Call, a: Array, b: Array) -> Array:
     if a.shape == b.shape:
         return b
     if not call.attr("broadcast", 0):
-        raise Declined(f"shapes {a.shape} and {b.shape} differ and broadcast is not set")
+        raise Mismatch(f"shapes {a.shape} and {b.shape} differ and broadcast is not set")
     if b.size == 1:
         return b.reshape((1,) * a.ndim)
     axis = call.attr("axis") if call.has("axis") else a.ndim - b.ndim
     start = axis + a.ndim if axis < 0 else axis
     run = a.shape[start : start + b.ndim]
     if start < 0 or len(run) != b.ndim or any(m not in (1, n) for m, n in zip(b.shape, run, strict=True)):
-        raise Declined(f"shape {b.shape} is no run of {a.shape} from axis {start}")
+        raise Mismatch(f"shape {b.shape} is no run of {a.shape} from axis {start}")
     return b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
 
 
@@ -122,7 +122,7 @@ def _variadic(op: str, function: Binary) -> None:
 
     def fold(call: Call, *operands: Array) -> Result:
         if call.version < 8 and len({operand.shape for operand in operands}) != 1:
-            raise Declined(f"operands differ in shape: {[operand.shape for operand in operands]}")
+            raise Mismatch(f"operands differ in shape: {[operand.shape for operand in operands]}")
         total = reduce(function, operands)
         return total / len(operands) if op == "Mean" else total
 
@@ -140,7 +140,7 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
     """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:
         if slope.size != x.shape[1]:
-            raise Declined(f"{slope.size} slopes for {x.shape[1]} channels")
+            raise Mismatch(f"{slope.size} slopes for {x.shape[1]} channels")
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     elif call.version <= 6:
         slope = slope.reshape((1,) * x.ndim)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
@@ -23,10 +23,10 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     groups, per_group = call.attr("group", 1), w.shape[1]
     if x.ndim != w.ndim or x.shape[1] != groups * per_group or w.shape[0] % groups:
-        raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+        raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
     shape = call.attr("kernel_shape")
     if shape and tuple(shape) != w.shape[2:]:
-        raise Declined(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
+        raise Mismatch(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
     win = window(call, x.shape[2:], w.shape[2:])
     padded = pad_spatial(x, win.begin, win.end)
     y = depthwise(padded, w, win) if per_group == 1 else grouped(padded, w, win, groups)
@@ -92,7 +92,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     """
     groups, channels = call.attr("group", 1), w.shape[0]
     if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
-        raise Declined(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+        raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
     win = _transposed_window(call, x.shape[2:], w.shape[2:])
     full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
     y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))

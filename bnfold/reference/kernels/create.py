@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 
 from bnfold.reference.kernels.layout import ALL_21
-from bnfold.reference.precision import WIDENED, is_float
+from bnfold.reference.precision import WIDENED, Datum, is_float
 from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, int_list, kernel
 
 TP = onnx.TensorProto
@@ -90,25 +88,21 @@ def eye_like(call: Call, x: Array) -> Result:
     return np.eye(rows, columns, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
 
 
-@kernel("Dropout", 1, 6)
-def dropout_legacy(call: Call, x: Array) -> tuple[Any, ...]:
-    """The input, unless ``is_test`` says (or, if absent, the policy decides) that it trains."""
-    training = not call.attr("is_test") if call.has("is_test") else call.policy.legacy_mode == "training"
+@kernel("Dropout", 1, 6, 7, 10)
+def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
+    """The input, unless ``is_test`` says (or, absent before version 7, the policy decides) that it trains.
+
+    The mask is left undefined: the texts do not fill it in inference, and runtimes disagree on it.
+    """
+    guess = call.version <= 6 and call.policy.legacy_mode == "training"
+    training = not call.attr("is_test") if call.has("is_test") else guess
     if training and call.attr("ratio") > 0:
         raise Randomness("dropout in training mode")
-    return x, np.ones_like(x)
-
-
-@kernel("Dropout", 7, 10)
-def dropout_inference(call: Call, x: Array) -> tuple[Any, ...]:
-    """The input, and a mask that keeps all: of the input's type in version 7, boolean in version 10."""
-    if call.has("is_test") and not call.attr("is_test") and call.attr("ratio") > 0:
-        raise Randomness("dropout in training mode")
-    return x, np.ones_like(x) if call.version == 7 else np.ones(x.shape, bool)
+    return (x,)
 
 
 @kernel("Dropout", 12, 13, 22)
-def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Any, ...]:
+def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Datum, ...]:
     """Training is an input; a ratio of 0 drops nothing either way."""
     rate = 0.5 if ratio is None else float(ratio.item())
     if training is not None and bool(training.item()) and rate > 0:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
 
 ALL_21 = (21, 23, 24, 25)
 """Versions that only admit further element types."""
@@ -37,7 +37,7 @@ def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
     """0 copies the input's dim unless zeros are kept; one −1 takes what is left."""
     if not keep_zero:
         if any(dim == 0 and axis >= x.ndim for axis, dim in enumerate(target)):
-            raise Declined(f"target {target} copies a dim that shape {x.shape} has not")
+            raise Mismatch(f"target {target} copies a dim that shape {x.shape} has not")
         target = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
     return x.reshape(target)
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
@@ -67,7 +67,7 @@ def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
     if call.attr("spatial", 1) == 0 and scale.size == math.prod(x.shape[1:]):
         return True
     if scale.size != channels:
-        raise Declined(f"{scale.size} parameters for an input of shape {x.shape}")
+        raise Mismatch(f"{scale.size} parameters for an input of shape {x.shape}")
     return False
 
 
@@ -99,9 +99,9 @@ def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")
     if x.shape[1] % groups:
-        raise Declined(f"{x.shape[1]} channels in {groups} groups")
+        raise Mismatch(f"{x.shape[1]} channels in {groups} groups")
     if scale.size != (groups if call.version == 18 else x.shape[1]):
-        raise Declined(f"{scale.size} scales at this version for {x.shape[1]} channels in {groups} groups")
+        raise Mismatch(f"{scale.size} scales at this version for {x.shape[1]} channels in {groups} groups")
     split = x.reshape(x.shape[0], groups, -1)
     y = standardise(split, (2,), call.attr("epsilon")).reshape(x.shape)
     repeat = x.shape[1] // scale.size

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
 
 
 @kernel("Pad", 1)
@@ -41,7 +41,7 @@ def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]
 def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
     """Negative amounts crop, before anything is added."""
     if len(amounts) != 2 * x.ndim:
-        raise Declined(f"{len(amounts)} amounts for rank {x.ndim}")
+        raise Mismatch(f"{len(amounts)} amounts for rank {x.ndim}")
     begins, ends = amounts[: x.ndim], amounts[x.ndim :]
     x = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape, begins, ends, strict=True))]
     widths = [(max(b, 0), max(e, 0)) for b, e in zip(begins, ends, strict=True)]

@@ -75,7 +75,7 @@ def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
     where = np.zeros(best.shape, np.int64)
     for offset in win.offsets():
         candidate = win.view(padded, offset)
-        better = candidate > best
+        better = (candidate > best) | ((candidate != candidate) & (best == best))  # noqa: PLR0124 - NaN wins, as in maximum
         best = np.where(better, candidate, best)
         where = np.where(better, _positions(call, win, offset, x.shape[2:]), where)
     planes = np.arange(math.prod(x.shape[:2]), dtype=np.int64).reshape(*x.shape[:2], *(1,) * len(win.size))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 
 def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
@@ -19,7 +19,7 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
         return parameter.reshape(-1, *(1,) * (x.ndim - axis - 1))
     block = call.attr("block_size", 0)
     if not block or parameter.ndim != x.ndim:
-        raise Declined(f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")
+        raise Mismatch(f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")
     return np.take(np.repeat(parameter, block, axis), np.arange(x.shape[axis]), axis)
 
 

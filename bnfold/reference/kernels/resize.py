@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _early_method(call: Call) -> Method:
 
 def _by_scales(x: Array, scales: Sequence[float], method: Method) -> Array:
     if len(scales) != x.ndim:
-        raise Declined(f"{len(scales)} scales for rank {x.ndim}")
+        raise Mismatch(f"{len(scales)} scales for rank {x.ndim}")
     axes = [Axis(old, _scaled(old, scale), scale) for old, scale in zip(x.shape, scales, strict=True)]
     return _resize(x, axes, method)
 

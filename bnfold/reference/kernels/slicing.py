@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Mismatch, Result, int_list, kernel, normal_axis
 
 
 @kernel("Slice", 1)
@@ -82,8 +82,8 @@ def _split(call: Call, x: Array, axis: int, lengths: Sequence[int] | None) -> tu
     place, count = normal_axis(axis, x.ndim), len(call.named)
     if not lengths:
         if x.shape[place] % count:
-            raise Declined(f"{x.shape[place]} elements do not split into {count} equal parts")
+            raise Mismatch(f"{x.shape[place]} elements do not split into {count} equal parts")
         lengths = [x.shape[place] // count] * count
     if sum(lengths) != x.shape[place]:
-        raise Declined(f"parts {list(lengths)} do not add up to {x.shape[place]}")
+        raise Mismatch(f"parts {list(lengths)} do not add up to {x.shape[place]}")
     return tuple(np.split(x, np.cumsum(lengths)[:-1], place))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from bnfold.reference.registry import Array, Call, Declined
+from bnfold.reference.registry import Array, Call, Declined, Mismatch
 
 Index = Any
 
@@ -61,7 +61,7 @@ def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
     """The window of a Conv or pooling node over an input with these spatial dims."""
     rank = len(spatial)
     if len(kernel) != rank:
-        raise Declined(f"a kernel of {len(kernel)} dims over {rank} spatial axes")
+        raise Mismatch(f"a kernel of {len(kernel)} dims over {rank} spatial axes")
     strides = per_axis(call, "strides", rank, 1)
     dilations = per_axis(call, "dilations", rank, 1)
     extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
@@ -77,7 +77,7 @@ def per_axis(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
     """An attribute of one integer a spatial axis."""
     values = tuple(call.attr(name) or (default,) * rank)
     if len(values) != rank:
-        raise Declined(f"{name} has {len(values)} entries for {rank} spatial axes")
+        raise Mismatch(f"{name} has {len(values)} entries for {rank} spatial axes")
     return values
 
 
@@ -99,7 +99,7 @@ def paddings(
     if call.version == 1 and len(pads) == rank:
         return pads, pads  # before onnx 1.0 the attribute had one entry an axis, for both ends
     if len(pads) != 2 * rank:
-        raise Declined(f"pads has {len(pads)} entries for {rank} spatial axes")
+        raise Mismatch(f"pads has {len(pads)} entries for {rank} spatial axes")
     return pads[:rank], pads[rank:]
 
 

@@ -1,0 +1,167 @@
+"""RNN, GRU and LSTM from version 7 on. Source: their operator texts; layout 0 is (sequence, batch, …) throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold.reference.kernels.activation import sigmoid, softplus
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel
+
+Function = Callable[[Array], Array]
+Tensors = Sequence[Array | None]
+Step = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""(gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One direction's recurrence weights (gates·H, H), recurrence bias (gates·H), peepholes (3·H), activations."""
+
+    size: int
+    recurrence: Array
+    bias: Array
+    peepholes: Array
+    activations: tuple[Function, ...]
+    clip: float
+
+
+def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
+    """The named function; alpha and beta are taken, in order, by the functions that have them."""
+    plain: dict[str, Function] = {
+        "relu": lambda x: np.maximum(x, 0),
+        "sigmoid": sigmoid,
+        "softplus": softplus,
+        "softsign": lambda x: x / (1 + np.abs(x)),
+        "tanh": np.tanh,
+    }
+    key = name.lower()
+    if key in plain:
+        return plain[key]
+    if key == "hardsigmoid":
+        alpha, beta = next(alphas, float(np.float32(0.2))), next(betas, 0.5)
+        return lambda x: np.clip(alpha * x + beta, 0, 1)
+    if key == "leakyrelu":
+        slope = next(alphas, float(np.float32(0.01)))
+        return lambda x: np.where(x < 0, slope * x, x)
+    if key == "elu":
+        height = next(alphas, 1.0)
+        return lambda x: np.where(x < 0, height * np.expm1(np.minimum(x, 0)), x)
+    raise Declined(f"activation {name!r}")
+
+
+def _directions(
+    call: Call, r: Array, bias: Array, peepholes: Array, defaults: tuple[str, ...]
+) -> Iterator[tuple[Direction, bool]]:
+    """What belongs to each direction, and whether it runs backwards."""
+    wanted = call.attr("direction")
+    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(wanted)
+    if backwards is None or len(backwards) != r.shape[0]:
+        raise Declined(f"direction {wanted!r} with weights for {r.shape[0]} directions")
+    names = call.attr("activations") or defaults * len(backwards)
+    alphas, betas = iter(call.attr("activation_alpha") or ()), iter(call.attr("activation_beta") or ())
+    functions = [_activation(name, alphas, betas) for name in names]
+    share = len(defaults)
+    for place, back in enumerate(backwards):
+        half = bias.shape[1] // 2
+        chosen = tuple(functions[place * share : (place + 1) * share])
+        limit = call.attr("clip", np.inf)
+        yield Direction(r.shape[2], r[place], bias[place, half:], peepholes[place], chosen, limit), back
+
+
+def _run(
+    call: Call,
+    tensors: Sequence[Array | None],
+    gates: int,
+    defaults: tuple[str, ...],
+    step: Callable[[Direction], Step],
+) -> tuple[Array, Array, Array]:
+    """Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
+    slots: list[Array | None] = [*tensors, *[None] * (8 - len(tensors))]
+    x, w, r, b, lengths, hidden, cell, peepholes = slots
+    if x is None or w is None or r is None:
+        raise Declined("X, W or R is missing")
+    swapped = bool(call.attr("layout", 0))
+    x = x.swapaxes(0, 1) if swapped else x
+    size, count = r.shape[2], r.shape[0]
+    bias = np.zeros((count, 2 * gates * size), x.dtype) if b is None else b
+    peeps = np.zeros((count, 3 * size), x.dtype) if peepholes is None else peepholes
+    steps = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
+    y = np.zeros((x.shape[0], count, x.shape[1], size), x.dtype)
+    states = [_initial(value, (count, x.shape[1], size), x, swapped) for value in (hidden, cell)]
+    for place, (direction, back) in enumerate(_directions(call, r, bias, peeps, defaults)):
+        inputs = x @ w[place].T + bias[place, : gates * size]
+        advance = step(direction)
+        for time in range(x.shape[0]):
+            items = np.flatnonzero(time < steps)
+            spots = steps[items] - 1 - time if back else np.full(len(items), time)
+            news = advance(inputs[spots, items], states[0][place, items], states[1][place, items])
+            states[0][place, items], states[1][place, items] = news
+            y[spots, place, items] = news[0]
+    if swapped:
+        return y.transpose(2, 0, 1, 3), states[0].swapaxes(0, 1), states[1].swapaxes(0, 1)
+    return y, states[0], states[1]
+
+
+def _initial(value: Array | None, shape: tuple[int, ...], x: Array, swapped: bool) -> Array:
+    """A state to write into: a copy of the given one, or zeros."""
+    if value is None:
+        return np.zeros(shape, x.dtype)
+    return (value.swapaxes(0, 1) if swapped else value).copy()
+
+
+@kernel("RNN", 7, 14, 22)
+def rnn(call: Call, *tensors: Array | None) -> Result:
+    """H = f(X·Wᵀ + H·Rᵀ + bias)."""
+
+    def step(d: Direction) -> Step:
+        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+            return d.activations[0](np.clip(gates + h @ d.recurrence.T + d.bias, -d.clip, d.clip)), c
+
+        return advance
+
+    return _run(call, tensors, 1, ("Tanh",), step)[:2]
+
+
+@kernel("GRU", 7, 14, 22)
+def gru(call: Call, *tensors: Array | None) -> Result:
+    """Gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
+
+    def step(d: Direction) -> Step:
+        n = 2 * d.size
+
+        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+            both = d.activations[0](np.clip(gates[:, :n] + h @ d.recurrence[:n].T + d.bias[:n], -d.clip, d.clip))
+            z, r = both[:, : d.size], both[:, d.size :]
+            if call.attr("linear_before_reset"):
+                inner = r * (h @ d.recurrence[n:].T + d.bias[n:])
+            else:
+                inner = (r * h) @ d.recurrence[n:].T + d.bias[n:]
+            new = d.activations[1](np.clip(gates[:, n:] + inner, -d.clip, d.clip))
+            return (1 - z) * new + z * h, c
+
+        return advance
+
+    return _run(call, tensors, 3, ("Sigmoid", "Tanh"), step)[:2]
+
+
+@kernel("LSTM", 7, 14, 22)
+def lstm(call: Call, *tensors: Array | None) -> Result:
+    """Gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
+
+    def step(d: Direction) -> Step:
+        p_i, p_o, p_f = np.split(d.peepholes, 3)
+
+        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+            i, o, f, g = np.split(gates + h @ d.recurrence.T + d.bias, 4, 1)
+            i = d.activations[0](np.clip(i + p_i * c, -d.clip, d.clip))
+            f = 1 - i if call.attr("input_forget") else d.activations[0](np.clip(f + p_f * c, -d.clip, d.clip))
+            c = f * c + i * d.activations[1](np.clip(g, -d.clip, d.clip))
+            o = d.activations[0](np.clip(o + p_o * c, -d.clip, d.clip))
+            return o * d.activations[2](c), c
+
+        return advance
+
+    return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), step)
