@@ -42,7 +42,7 @@ class ExternalFiles:
             )
         tensor = Stored(proto.data_type, proto.dims, Span(source, offset, length, is_external=True), proto.name)
         if not entries.get("length"):
-            tensor.span = Span(source, offset, min(length, tensor.expected_bytes or 0), is_external=True)
+            tensor.span = Span(source, offset, min(length, tensor.nbytes), is_external=True)
         tensor.check()
         return tensor
 

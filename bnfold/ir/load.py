@@ -86,7 +86,7 @@ def _lift(source: Source, payloads: Payloads) -> bytes:
 def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles) -> bool:
     """Let tokens stand for all tensors with external data; whether there are any."""
     found = False
-    for tensor in _tensors(proto):
+    for tensor in tensor_messages(proto):
         if tensor.data_location == TP.EXTERNAL:
             token = payloads.add(external.stored(tensor))
             for field in ("data_location", "external_data", *_TYPED):
@@ -99,7 +99,7 @@ def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: Externa
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 
-def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every TensorProto of the model, at any depth."""
     graphs = [proto.graph]
     for training in proto.training_info:

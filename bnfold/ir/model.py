@@ -44,9 +44,12 @@ class Payloads:
         """The tensor of a token that is known to be one."""
         return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
 
-    def computed(self) -> list[Scaled]:
-        """The tensors that are computed only when they are written."""
-        return [tensor for tensor in self._tensors if isinstance(tensor, Scaled)]
+    def within(self, skeleton: bytes) -> Iterator[Tensor]:
+        """The tensors that an encoded skeleton holds tokens of; edits leave behind some that it no longer does."""
+        position = skeleton.find(self.nonce)
+        while position >= 0:
+            yield self.held(skeleton[position : position + TOKEN_LENGTH])
+            position = skeleton.find(self.nonce, position + TOKEN_LENGTH)
 
     def sources(self) -> set[Source]:
         """The files that hold payloads."""

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
+from collections import deque
 from collections.abc import Callable
 from io import BytesIO
 from typing import IO, TYPE_CHECKING
 
-import numpy as np
-
-from bnfold.errors import BnfoldError
+from bnfold.ir.elements import to_raw
 from bnfold.ir.source import Source
-from bnfold.ir.tensor import Scaled, Stored, Tensor
+from bnfold.ir.tensor import RangeViolation, Scaled, Stored, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
+
+__all__ = ["Progress", "RangeViolation", "check_range", "copy_range", "write_payload"]
 
 CHUNK = 1 << 20
 _NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 Progress = Callable[[int], None]
-
-
-class RangeViolation(BnfoldError):
-    """A new weight overflows its type; found only while it was computed, so the fold that made it must be undone."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__("a folded weight overflows its type")
-        self.tensor = tensor
 
 
 def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: Progress | None = None) -> None:
@@ -40,28 +32,18 @@ def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: 
             progress(tensor.span.length)
         return
     for block in tensor.blocks():
-        if isinstance(tensor, Scaled):
-            _guard(tensor, block)
-        data = np.ascontiguousarray(block if sys.byteorder == "little" else block.astype(block.dtype.newbyteorder("<")))
-        out.write(data.view(np.uint8).data if data.size else b"")
+        data = to_raw(block, tensor.dtype)
+        out.write(data)
         if progress:
-            progress(data.nbytes)
-
-
-def _guard(tensor: Scaled, block: np.ndarray) -> None:  # type: ignore[type-arg]
-    """The cheap test first: the sum of finite numbers is finite unless it overflows, and only then look closely."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(block.astype(np.float32, copy=False).sum(dtype=np.float64)):
-            return
-    if np.isinf(block.astype(np.float64)).any() and np.isfinite(tensor.base.float64()).all():
-        raise RangeViolation(tensor)
+            progress(len(data))
 
 
 def check_range(model: Model) -> None:
     """Compute every folded weight once and throw it away; raises RangeViolation as writing would."""
-    for tensor in model.payloads.computed():
-        for block in tensor.blocks():
-            _guard(tensor, block)
+    model.sync()
+    for tensor in model.payloads.within(model.proto.SerializeToString()):
+        if isinstance(tensor, Scaled):
+            deque(tensor.blocks(), maxlen=0)
 
 
 def copy_range(source: Source, offset: int, length: int, out: IO[bytes]) -> None:

@@ -8,64 +8,54 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx
 
-from bnfold.errors import MalformedModel
+from bnfold.errors import BnfoldError, MalformedModel
+from bnfold.ir.elements import (
+    FLOATS,
+    RAW_TYPES,
+    TP,
+    Array,
+    Float64,
+    from_raw,
+    numpy_type,
+    raw_length,
+    round_once,
+    to_raw,
+)
 from bnfold.ir.source import Source
+from bnfold.ir.windows import windows
+from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
-TP = onnx.TensorProto
+__all__ = [
+    "FLOATS",
+    "TP",
+    "Array",
+    "Exact",
+    "Float64",
+    "Inline",
+    "RangeViolation",
+    "Scaled",
+    "Span",
+    "Stored",
+    "Tensor",
+    "make_proto",
+    "numpy_type",
+    "round_once",
+]
 
-FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
 CHUNK = 1 << 22
 """Bytes of float64 that a streamed computation holds at a time."""
 
-_RAW_TYPES: dict[int, np.dtype[Any]] = {
-    TP.FLOAT: np.dtype("<f4"),
-    TP.DOUBLE: np.dtype("<f8"),
-    TP.FLOAT16: np.dtype("<f2"),
-    TP.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    TP.INT8: np.dtype("i1"),
-    TP.UINT8: np.dtype("u1"),
-    TP.INT16: np.dtype("<i2"),
-    TP.UINT16: np.dtype("<u2"),
-    TP.INT32: np.dtype("<i4"),
-    TP.UINT32: np.dtype("<u4"),
-    TP.INT64: np.dtype("<i8"),
-    TP.UINT64: np.dtype("<u8"),
-    TP.BOOL: np.dtype("?"),
-    TP.COMPLEX64: np.dtype("<c8"),
-    TP.COMPLEX128: np.dtype("<c16"),
-    TP.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    TP.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    TP.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    TP.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
-}
 
+class RangeViolation(BnfoldError):
+    """A new weight overflows its type; found only while it was computed, so the fold that made it must be undone."""
 
-def numpy_type(dtype: int) -> np.dtype[Any]:
-    """The numpy type whose bytes are the raw_data of an ONNX element type; KeyError for sub-byte types and strings."""
-    return _RAW_TYPES[dtype]
-
-
-def round_once(values: Float64, dtype: int) -> Array:
-    """Float64 values as ONNX type ``dtype``, rounded to nearest-even a single time (overflow becomes infinity)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if dtype != TP.BFLOAT16:
-            return values.astype(_RAW_TYPES[dtype])
-        # ml_dtypes goes through float32 and rounds twice; rounding to odd first keeps the sticky bit.
-        near = values.astype(np.float32)
-        bits = near.view(np.int32)
-        inexact = np.isfinite(near) & (near != values)
-        overshot = inexact & (np.abs(near) > np.abs(values))
-        odd = np.where(inexact, (bits - overshot) | 1, bits).view(np.float32)
-        return odd.astype(ml_dtypes.bfloat16)
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__("a folded weight overflows its type")
+        self.tensor = tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +65,15 @@ class Span:
     source: Source
     offset: int
     length: int
-    field: int = 9
+    field: int = RAW_DATA
     is_external: bool = False
 
 
 class Tensor:
-    """Element type (``onnx.TensorProto.DataType``), dims, and a payload that is read or computed on demand."""
+    """Element type (``onnx.TensorProto.DataType``), dims, and a payload that is read or computed on demand.
+
+    What `numpy`, `float64` and `blocks` give must not be written to: it may be shared, or the file's own bytes.
+    """
 
     __slots__ = ("dims", "dtype")
 
@@ -95,17 +88,11 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the payload as raw_data; sub-byte types are packed."""
-        if self.dtype in _RAW_TYPES:
-            return self.size * _RAW_TYPES[self.dtype].itemsize
-        return (self.size + 1) // 2
-
-    @property
-    def expected_bytes(self) -> int | None:
-        return self.nbytes
+        """Bytes of the payload as raw_data; sub-byte types are packed, strings have none."""
+        return raw_length(self.dtype, self.size) or 0
 
     def numpy(self) -> Array:
-        """The values, of shape ``dims``, in the tensor's own element type."""
+        """The values, of shape ``dims``, in the tensor's own element type. Raises MalformedModel, RangeViolation."""
         raise NotImplementedError
 
     def float64(self) -> Float64:
@@ -113,7 +100,7 @@ class Tensor:
         return self.numpy().astype(np.float64)
 
     def blocks(self) -> Iterator[Array]:
-        """The values in row-major order, in pieces of bounded size."""
+        """The values in row-major order, in pieces of bounded size. Raises as `numpy`."""
         yield self.numpy().reshape(-1)
 
 
@@ -130,8 +117,10 @@ class Inline(Tensor):
         from onnx import numpy_helper
 
         try:
+            if any(dim < 0 for dim in self.dims):
+                raise ValueError("a dim is negative")
             array: Array = numpy_helper.to_array(self.proto)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise MalformedModel(f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}") from error
         return array
 
@@ -147,50 +136,56 @@ class Stored(Tensor):
         self.name = name
 
     @property
+    def nbytes(self) -> int:
+        length = raw_length(self.dtype, self.size)
+        return self.span.length if length is None else length
+
+    @property
     def is_external(self) -> bool:
         """Whether the bytes lie in an external data file."""
         return self.span.is_external
 
     @property
     def is_raw(self) -> bool:
-        """Whether the bytes of the span are the elements themselves."""
+        """Whether the bytes of the span are those of raw_data."""
         return (
-            self.span.field == 9
-            or (self.span.field == 4 and self.dtype == TP.FLOAT)
-            or (self.span.field == 10 and self.dtype == TP.DOUBLE)
+            self.span.field == RAW_DATA
+            or (self.span.field == FLOAT_DATA and self.dtype == TP.FLOAT)
+            or (self.span.field == DOUBLE_DATA and self.dtype == TP.DOUBLE)
         )
 
     def check(self) -> None:
         """Raise MalformedModel unless the payload has the length that type and dims say."""
-        if any(dim < 0 for dim in self.dims) or (self.is_raw and self.dtype != TP.STRING and self.span.length != self.nbytes):
+        if any(dim < 0 for dim in self.dims) or (self.is_raw and self.span.length != self.nbytes):
             raise MalformedModel(
                 f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {list(self.dims)}"
             )
 
     def numpy(self) -> Array:
         self.check()
-        if self.is_raw and self.dtype in _RAW_TYPES:
-            data = self.span.source.read(self.span.offset, self.span.length)
-            return np.frombuffer(data, dtype=_RAW_TYPES[self.dtype]).reshape(self.dims)
-        return Inline(self.to_proto()).numpy()
+        if not self._is_plain:
+            return Inline(self.to_proto()).numpy()
+        return from_raw(self.span.source.read(self.span.offset, self.span.length), self.dtype).reshape(self.dims)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether an element is a run of bytes in the file."""
+        return self.is_raw and self.dtype in RAW_TYPES
 
     def to_proto(self) -> onnx.TensorProto:
         """A TensorProto with the payload inside, in its own storage form."""
-        from bnfold.ir.wire import length_prefix
-
         payload = self.span.source.read(self.span.offset, self.span.length)
         proto = TP(data_type=self.dtype, dims=self.dims, name=self.name)
-        proto.MergeFromString(length_prefix(self.span.field, len(payload)) + payload)
+        proto.MergeFromString(record(self.span.field, payload))
         return proto
 
     def read(self, start: int, count: int) -> Array:
         """Elements ``start … start+count`` in row-major order, read from disk; raw payloads only."""
-        itemsize = _RAW_TYPES[self.dtype].itemsize
-        data = self.span.source.read(self.span.offset + start * itemsize, count * itemsize)
-        return np.frombuffer(data, dtype=_RAW_TYPES[self.dtype])
+        itemsize = RAW_TYPES[self.dtype].itemsize
+        return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
 
     def blocks(self) -> Iterator[Array]:
-        if not (self.is_raw and self.dtype in _RAW_TYPES):
+        if not self._is_plain:
             yield self.numpy().reshape(-1)
             return
         self.check()
@@ -220,7 +215,10 @@ Factor = tuple[int, Float64]
 
 
 class Scaled(Tensor):
-    """``base`` multiplied by vectors along some of its axes; a description, evaluated block by block when written."""
+    """``base`` multiplied by vectors along some of its axes; a description, evaluated block by block when written.
+
+    Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round.
+    """
 
     __slots__ = ("base", "factors")
 
@@ -236,10 +234,20 @@ class Scaled(Tensor):
         self.factors = tuple(sorted(merged.items()))
 
     def numpy(self) -> Array:
-        return round_once(self.float64(), self.dtype)
+        return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))
 
     def float64(self) -> Float64:
         return self.base.float64() * self._factor(tuple(slice(None) for _ in self.dims))
+
+    def blocks(self) -> Iterator[Array]:
+        base = self.base
+        if not isinstance(base, Stored) or not base.is_raw:
+            yield self.numpy().reshape(-1)
+            return
+        base.check()
+        for start, window in windows(self.dims, CHUNK // 8):
+            shape = [piece.stop - piece.start for piece in window]
+            yield self._rounded(base.read(start, math.prod(shape)).reshape(shape), window).reshape(-1)
 
     def _factor(self, window: tuple[slice, ...]) -> Float64:
         """The product of the factors over a window of the index space, of size 1 on axes that have none."""
@@ -250,52 +258,25 @@ class Scaled(Tensor):
             product = product * vector[window[axis]].reshape(shape)
         return product
 
-    def blocks(self) -> Iterator[Array]:
-        base = self.base
-        if not isinstance(base, Stored) or not base.is_raw:
-            yield self.numpy().reshape(-1)
-            return
-        base.check()
-        target = _RAW_TYPES[self.dtype]
-        for start, window in windows(self.dims, CHUNK // 8):
-            shape = [piece.stop - piece.start for piece in window]
-            block = base.read(start, math.prod(shape)).reshape(shape)
-            if target.kind == "f":
-                out = np.empty(shape, dtype=target)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    np.multiply(block, self._factor(window), out=out, casting="same_kind")
-                yield out.reshape(-1)
+    def _rounded(self, block: Array, window: tuple[slice, ...]) -> Array:
+        """A window of the base, multiplied and rounded."""
+        target = RAW_TYPES[self.dtype]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if target.kind == "f":  # numpy computes in float64 and rounds as it stores
+                out = np.empty(block.shape, dtype=target)
+                np.multiply(block, self._factor(window), out=out, casting="same_kind")
             else:
-                yield round_once(block.astype(np.float64) * self._factor(window), self.dtype).reshape(-1)
-
-
-def windows(dims: Sequence[int], limit: int) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """Cut a row-major index space into contiguous boxes of at most ``limit`` elements: (flat start, slices)."""
-    rank = len(dims)
-    if 0 in dims:
-        return
-    strides = [math.prod(dims[axis + 1 :]) for axis in range(rank)]
-    split = next((axis for axis in range(rank) if strides[axis] <= limit), rank)
-    if split == rank:
-        yield 0, ()
-        return
-    step = max(1, limit // strides[split])
-    for outer in np.ndindex(*dims[:split]):
-        offset = sum(index * stride for index, stride in zip(outer, strides, strict=False))
-        for start in range(0, dims[split], step):
-            stop = min(start + step, dims[split])
-            pieces = [slice(index, index + 1) for index in outer]
-            pieces.append(slice(start, stop))
-            pieces.extend(slice(0, dim) for dim in dims[split + 1 :])
-            yield offset + start * strides[split], tuple(pieces)
+                out = round_once(block.astype(np.float64) * self._factor(window), self.dtype)
+        if not np.isfinite(out).all() and (np.isinf(out) & np.isfinite(block)).any():
+            raise RangeViolation(self)
+        return out
 
 
 def make_proto(name: str, tensor: Tensor) -> onnx.TensorProto:
     """A TensorProto that carries the tensor's values inside."""
-    if isinstance(tensor, Inline):
+    if isinstance(tensor, Inline) or tensor.dtype not in RAW_TYPES:
         proto = TP()
-        proto.CopyFrom(tensor.proto)
+        proto.CopyFrom(tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy()))
         proto.name = name
         return proto
-    array = tensor.numpy()
-    return TP(name=name, data_type=tensor.dtype, dims=tensor.dims, raw_data=np.ascontiguousarray(array).tobytes())
+    return TP(name=name, data_type=tensor.dtype, dims=tensor.dims, raw_data=bytes(to_raw(tensor.numpy(), tensor.dtype)))
