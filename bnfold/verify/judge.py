@@ -11,7 +11,7 @@ from bnfold.verify.localise import localise
 from bnfold.verify.request import Request
 from bnfold.verify.rounding import Draws
 from bnfold.verify.verdict import LocalRow, Location, Status, Verdict
-from bnfold.verify.whole import Impossible, Whole, examine_whole
+from bnfold.verify.whole import Broken, Impossible, Whole, examine_whole
 
 
 def judge(request: Request) -> Verdict:
@@ -21,7 +21,10 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, "failed", fault, "interface")
     with request.clock.phase("weights"):
         draws = Draws(request.before, request.after)
-    whole, obstacle = _whole(request, draws)
+    try:
+        whole, obstacle = _whole(request, draws)
+    except Broken as finding:
+        return _verdict(request, "failed", str(finding), "float64")
     local = _local(request, draws, whole)
     return _decide(request, whole, obstacle, local)
 
@@ -37,12 +40,13 @@ def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
 
 
 def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRow, ...]:
-    """Each rewrite on its own; where the whole was not compared, everything else that changed as well."""
-    if request.depth == "full" or (not request.cuts and whole is not None):
+    """Each rewrite on its own; where the whole does not decide, everything else that changed as well."""
+    decided = whole is not None and not whole.doubt
+    if request.depth == "full" or (not request.cuts and decided):
         return ()
     with request.clock.phase("local"):
         bench = Bench(request.before, request.after, draws, request.policy, request.seed)
-        cuts = [*request.cuts] if whole is not None else [*request.cuts, *uncovered(request)]
+        cuts = [*request.cuts] if decided else [*request.cuts, *uncovered(request)]
         rows = []
         for index, row in enumerate(check_cuts(bench, cuts)):
             rows.append(row)
@@ -65,11 +69,12 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequenc
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
     """The whole did not decide: the parts do, if every one of them could be compared."""
     skipped = [row for row in local if row.status == "skipped"]
-    if skipped or (whole is not None and not local):
-        reason = f"{obstacle}; {len(skipped)} of {len(local)} changed parts could not be compared either" if skipped else obstacle
-        if skipped:
-            reason += f" ({skipped[0].label}: {skipped[0].note})"
+    if skipped:
+        example = f"{skipped[0].label}: {skipped[0].note}"
+        reason = f"{obstacle}; {len(skipped)} of {len(local)} changed parts could not be compared either ({example})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
+    if request.depth == "full":
+        return _verdict(request, "unverified", obstacle, "nothing", whole)
     reason = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
     return _verdict(request, "verified", f"{reason} (not compared as a whole: {obstacle})", "local", whole, local)
 

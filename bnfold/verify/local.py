@@ -99,10 +99,10 @@ class Bench:
             return Skip(f"the original region cannot be evaluated: {error}")
         try:
             results = [self._run(model, cut, feeds) for model in models[1:]]
+        except reference.Misfit as error:
+            return Difference(excess=float("inf"), same_pattern=False, fault=f"is not computed, the region does not run: {error}")
         except Unsupported as error:
-            if error.__cause__ is None:
-                return Skip(f"the rewritten region cannot be evaluated: {error}")
-            return Difference(excess=float("inf"), same_pattern=False, fault=f"the rewritten region does not run: {error}")
+            return Skip(f"the rewritten region cannot be evaluated: {error}")
         differences = []
         for name in cut.outputs:
             value = self._graphs[0][cut.graph].values[name]

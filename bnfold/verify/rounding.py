@@ -22,7 +22,8 @@ Array = npt.NDArray[Any]
 class Disturbed(ir.Tensor):
     """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
 
-    Zeros stay, and so does what would leave the finite numbers: neither was rounded.
+    Zeros stay, and so does what would leave the finite numbers: neither was rounded. Subnormal numbers stay, because
+    rounding to them loses more than the type's precision, and that is a fault to be seen, not noise.
     """
 
     __slots__ = ("base", "seed")
@@ -38,7 +39,8 @@ class Disturbed(ir.Tensor):
         noise = np.frombuffer(np.random.default_rng(self.seed).bytes((values.size + 7) // 8), np.uint8)
         steps = np.unpackbits(noise, count=values.size).astype(bits.dtype) * 2 - 1
         moved = (bits + steps).view(values.dtype)
-        usable = (values != 0) & np.isfinite(values) & np.isfinite(moved)
+        normal = np.abs(values.astype(np.float64)) >= 2.0 ** float_type(self.dtype).min_exponent
+        usable = normal & np.isfinite(values) & np.isfinite(moved)
         return np.where(usable, moved, values).reshape(self.dims)
 
 

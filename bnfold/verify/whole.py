@@ -22,6 +22,10 @@ class Impossible(Exception):  # noqa: N818 - not an error: the whole models cann
     """The whole models cannot be compared; the message is the reason."""
 
 
+class Broken(Exception):  # noqa: N818 - a finding, which becomes a verdict
+    """The rewritten model does not run where the original does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count."""
@@ -47,7 +51,10 @@ class Sample:
 
 
 def examine_whole(request: Request, draws: Draws) -> Whole:
-    """Compare the whole models. Raises Impossible where they cannot be fed, run or run in time."""
+    """Compare the whole models.
+
+    Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
+    """
     with request.clock.phase("referee"):
         pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
         try:
@@ -95,11 +102,9 @@ def _samples(request: Request, pair: Pair) -> list[Sample]:
             return [_expected(request, pair, Recorded(feed), index, len(feeds)) for index, feed in enumerate(feeds)]
         except reference.Random as error:
             raise Impossible(f"the original draws random numbers: {error}") from error
-        except Unsupported as error:
-            if error.__cause__ is None or isinstance(error.__cause__, NotImplementedError):
-                raise Impossible(str(error)) from error
+        except reference.Misfit as error:
             misfit = error
-        except BadInput as error:
+        except (Unsupported, BadInput) as error:
             raise Impossible(str(error)) from error
     hints = " ".join(f"--input {value.name}=N,…" for value in required(request.before))
     raise Impossible(f"no input shape tried fits the original ({misfit}); give one with {hints}") from misfit
@@ -118,6 +123,8 @@ def _compare(request: Request, pair: Pair, samples: Sequence[Sample]) -> list[Co
             compared += pair.compare(sample.feeds, sample.expected, index)
         except reference.Random as error:
             raise Impossible(f"the rewritten model draws random numbers: {error}") from error
+        except reference.Misfit as error:
+            raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
         except Unsupported as error:
             raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
     return compared
