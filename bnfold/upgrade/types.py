@@ -101,7 +101,7 @@ class Types:
             inferred = shape_inference.infer_node_outputs(
                 schema, node.proto, types, constants, opset_imports=self._imports, ir_version=8
             )
-        except (shape_inference.InferenceError, RuntimeError, ValueError, KeyError):
+        except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
             return  # what onnx cannot infer stays unknown; whoever needs it says so
         for value in outputs:
             if value.name in inferred:
@@ -122,6 +122,11 @@ class Types:
 @cache
 def _schema(op_type: str, opset: int) -> defs.OpSchema | None:
     return defs.get_schema(op_type, opset, "") if defs.has(op_type, opset, "") else None
+
+
+def _has_open_dims(node: ir.Node) -> bool:
+    """Whether an attribute that dims can depend on is the enclosing function's: inference would read it as 0."""
+    return any(entry.ref_attr_name and entry.type != onnx.AttributeProto.FLOAT for entry in node.attrs.values())
 
 
 def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:

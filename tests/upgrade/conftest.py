@@ -11,8 +11,10 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference, upgrade
+from bnfold import ir, reference
 from bnfold.semantics import Policy
+from bnfold.upgrade import Upgraded
+from bnfold.upgrade import run as upgrade
 
 Array = np.ndarray[Any, Any]
 SIZES = (5, 7, 3, 2, 11)
@@ -24,7 +26,7 @@ class Outcome:
     """An upgraded model, written and read again, and what the upgrade said."""
 
     model: ir.Model
-    report: upgrade.Upgraded
+    report: Upgraded
     results: Mapping[str, Array]
 
     @property
@@ -103,7 +105,7 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
         proto = onnx.parser.parse_model(source) if isinstance(source, str) else source
         before, model = ir.load(proto), ir.load(proto)
         interface = _interface(before)
-        report = upgrade.run(model, target, policy=policy)
+        report = upgrade(model, target, policy=policy)
         path = tmp_path / "upgraded.onnx"
         ir.save(model, path)
         model = ir.load(path.read_bytes())
@@ -138,7 +140,7 @@ def _complaint(proto: onnx.ModelProto) -> str:
 def _assert_stable(path: Path, target: int | None, policy: Policy | None) -> None:
     """Upgrading twice changes nothing."""
     once, twice = ir.load(path.read_bytes()), ir.load(path.read_bytes())
-    again = upgrade.run(twice, target, policy=policy)
+    again = upgrade(twice, target, policy=policy)
     twice.sync()
     assert not again.changes
     assert not again.repairs

@@ -5,7 +5,8 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 UNARY = ["Abs", "Ceil", "Elu", "Exp", "Floor", "HardSigmoid", "LeakyRelu", "Neg", "Reciprocal", "Relu", "Selu"]
 
 
@@ -50,7 +51,7 @@ def test_whole_powers(upgraded: Upgraded, text: Text, call: str) -> None:
 
 
 def test_broken_powers(upgraded: Upgraded, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="p=1.5 is not a whole number"):
+    with pytest.raises(UpgradeBlocked, match=r"p=1.5 is not a whole number"):
         upgraded(text(1, "float[2, 3, 4] x", "y = GlobalLpPool <p = 1.5> (x)"))
 
 

@@ -7,7 +7,8 @@ from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 from bnfold.semantics import Policy
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 
 
 @pytest.mark.parametrize("opset", [1, 6])

@@ -6,7 +6,8 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
 
@@ -49,7 +50,7 @@ def test_split_lengths_as_an_input_of_version_1(upgraded: Upgraded, text: Text) 
 
 def test_split_lengths_that_are_computed_are_an_error(upgraded: Upgraded, text: Text) -> None:
     body = "y, z = Split <axis = 0> (x, s)"
-    with pytest.raises(UpgradeBlocked, match="its split lengths .* is not constant"):
+    with pytest.raises(UpgradeBlocked, match=r"its split lengths .* is not constant"):
         upgraded(text(1, "float[4, 6] x, float[2] s", body, outputs="float[] y, float[] z"))
 
 
@@ -112,7 +113,7 @@ def test_tile(upgraded: Upgraded, text: Text, axis: int) -> None:
 
 
 def test_tile_of_a_computed_count_is_an_error(upgraded: Upgraded, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="tiles .* is not constant"):
+    with pytest.raises(UpgradeBlocked, match=r"tiles .* is not constant"):
         upgraded(text(1, "float[2, 3] x, float[1] n, float[1] a", "y = Tile (x, n, a)"))
 
 

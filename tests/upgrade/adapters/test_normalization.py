@@ -5,7 +5,8 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 INPUTS = "float[2, 3, 4, 5] x, float[3] s, float[3] b"
 
 

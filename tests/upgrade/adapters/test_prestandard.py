@@ -5,7 +5,8 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])

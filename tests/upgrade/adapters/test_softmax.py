@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-Upgraded, Text = Callable[..., Any], Callable[..., str]
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
 
 
 @pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])

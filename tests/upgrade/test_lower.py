@@ -1,0 +1,59 @@
+"""A lower opset is accepted where every node is also one of the older version."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bnfold.errors import UpgradeBlocked
+
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("opset", "target", "body"),
+    [
+        (18, 15, "p = Relu (x) y = Add (p, x)"),
+        (28, 13, "p = Flatten (x) y = Softmax <axis = 1> (p)"),
+        (19, 11, "y = AveragePool <kernel_shape = [2], count_include_pad = 0> (x)"),
+        (19, 13, "y = Cast <to = 1, saturate = 1> (x)"),
+        (22, 15, "y = MaxPool <kernel_shape = [2]> (x)"),
+    ],
+)
+def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: int, body: str) -> None:
+    outcome = upgraded(text(opset, "float[2, 3, 4] x", body), target)
+    assert outcome.model.opset("") == target
+
+
+@pytest.mark.parametrize(
+    ("opset", "target", "inputs", "body", "reason"),
+    [
+        (18, 15, "float[2, 3] x, int64[1] a", "y = ReduceMean (x, a)", "written otherwise, before opset 18"),
+        (18, 15, "float[2, 3] x, int64[1] a", "y = Split <num_outputs = 1> (x)", "written otherwise"),
+        (13, 11, "float[2, 3] x", "y = Softmax (x)", "means something else"),
+        (14, 13, "float[2, 3] x, int64[2] s", "y = Reshape <allowzero = 1> (x, s)", "attribute allowzero is newer"),
+        (17, 15, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)", "does not exist before opset 17"),
+        (14, 13, "uint8[2, 3] x", "y = Add (x, x)", r"does not take tensor\(uint8\)"),
+        (13, 11, "bfloat16[2, 3] x", "y = Neg (x)", r"does not take tensor\(bfloat16\)"),
+        (19, 11, "float[1, 1, 9] x", "y = AveragePool <kernel_shape = [2], dilations = [2]> (x)", "dilations is newer"),
+    ],
+)
+def test_what_the_older_version_lacks_is_named(
+    upgraded: Upgraded, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
+) -> None:
+    kind = inputs.split("[", maxsplit=1)[0]
+    with pytest.raises(UpgradeBlocked, match=reason):
+        upgraded(text(opset, inputs, body, outputs=f"{kind}[] y"), target)
+
+
+def test_an_unknown_type_blocks(upgraded: Upgraded, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
+        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) y = Add (p, x)"), 13)
+
+
+def test_all_blocking_nodes_are_listed(upgraded: Upgraded, text: Text) -> None:
+    body = "p = ReduceMean (x, a) q = LayerNormalization (p, a) y = Relu (q)"
+    with pytest.raises(UpgradeBlocked) as caught:
+        upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)
+    assert len(caught.value.blockers) == 2
