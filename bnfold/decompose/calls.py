@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import onnx
 
 from bnfold import ir
+
+Arguments = Mapping[str, onnx.AttributeProto | None]
+"""Attributes of a function in one call; None for one that is left out and has no default."""
 
 
 class Calls:
@@ -16,16 +19,16 @@ class Calls:
     def __init__(self, model: ir.Model) -> None:
         self._main = model.graph
         self._of: dict[ir.Graph, list[ir.Node]] = {function: [] for function in model.functions}
-        by_name = {_key(function.proto): function for function in model.functions}
-        for node in model.nodes() if by_name else ():
-            called = by_name.get((node.domain, node.op_type, getattr(node.proto, "overload", "")))
+        self._by_name = {_key(function.proto): function for function in model.functions}
+        for node in model.nodes() if self._by_name else ():
+            called = self.callee(node)
             if called is not None:
                 self._of[called].append(node)
         self.order = list(self._callers_first())
 
-    def of(self, function: ir.Graph) -> list[ir.Node]:
-        """The nodes that call ``function``."""
-        return self._of[function]
+    def callee(self, node: ir.Node) -> ir.Graph | None:
+        """The function that ``node`` calls; None where it is an operator."""
+        return self._by_name.get(_called(node))
 
     def is_given(self, graph: ir.Graph, attribute: str) -> bool:
         """Whether every call of the function around ``graph`` says ``attribute``, or the function has a default."""
@@ -33,24 +36,20 @@ class Calls:
         calls = self._of.get(function, [])
         return _default(function, attribute) is not None or bool(calls and all(n.has_attr(attribute) for n in calls))
 
-    @contextmanager
-    def bound(self, node: ir.Node) -> Iterator[None]:
-        """Meanwhile ``node`` has, for references on which all calls agree, what they refer to."""
-        saved = [_copy(attribute) for attribute in node.proto.attribute]
-        for attribute in saved:
-            if not attribute.ref_attr_name:
-                continue
-            meant = self._meant(node.graph, attribute.ref_attr_name)
-            if len(meant) == 1:
-                node.del_attr(attribute.name)
-                node.proto.attribute.extend(
-                    _copy(value, attribute.name) for value in meant.values() if value is not None
-                )
-        try:
-            yield
-        finally:
-            del node.proto.attribute[:]
-            node.proto.attribute.extend(saved)
+    def agreed(self, node: ir.Node) -> Arguments:
+        """For the references of ``node`` on which all calls agree, what they refer to."""
+        references = {entry.ref_attr_name for entry in node.proto.attribute if entry.ref_attr_name}
+        meant = {name: self._meant(node.graph, name) for name in references}
+        return {name: next(iter(values.values())) for name, values in meant.items() if len(values) == 1}
+
+    def arguments(self, node: ir.Node) -> Arguments:
+        """What a call gives for the attributes of the function it calls."""
+        function = self._by_name[_called(node)].proto
+        names = [
+            *getattr(function, "attribute", ()),
+            *(entry.name for entry in getattr(function, "attribute_proto", ())),
+        ]
+        return {name: node.attrs.get(name, _default(self._by_name[_called(node)], name)) for name in names}
 
     def _meant(self, graph: ir.Graph, attribute: str) -> dict[bytes, onnx.AttributeProto | None]:
         """The different values that calls give ``attribute``, None for one that leaves it out."""
@@ -74,6 +73,28 @@ class Calls:
                 return
             settled.update(ready)
             yield from ready
+
+
+@contextmanager
+def bound(nodes: Iterable[ir.Node], arguments: Arguments) -> Iterator[None]:
+    """Meanwhile the references of ``nodes`` to ``arguments`` are what they refer to."""
+    held = {node: [_copy(entry) for entry in node.proto.attribute] for node in nodes if node.has_references}
+    for node, attributes in held.items():
+        for entry in attributes:
+            if entry.ref_attr_name in arguments:
+                node.del_attr(entry.name)
+                meant = arguments[entry.ref_attr_name]
+                node.proto.attribute.extend([] if meant is None else [_copy(meant, entry.name)])
+    try:
+        yield
+    finally:
+        for node, attributes in held.items():
+            del node.proto.attribute[:]
+            node.proto.attribute.extend(attributes)
+
+
+def _called(node: ir.Node) -> tuple[str, str, str]:
+    return node.domain, node.op_type, getattr(node.proto, "overload", "")
 
 
 def _key(proto: onnx.GraphProto | onnx.FunctionProto) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.decompose import spec, static
 from bnfold.decompose.batch import Instance, Training
 from bnfold.decompose.builder import Builder
+from bnfold.decompose.calls import bound
 from bnfold.decompose.facts import Facts
 from bnfold.decompose.runtime import Formula
 from bnfold.reasons import Declined, Reason
@@ -30,7 +31,7 @@ def recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
     """The recipe for a BatchNormalization or InstanceNormalization. Raises Declined."""
     if node.graph.opset("") < _BROADCASTS:
         raise Declined(Reason.LEGACY_BROADCAST)
-    with facts.calls.bound(node):
+    with bound([node], facts.calls.agreed(node)):
         return _recipe(node, facts, policy, form)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from bnfold import ir
+from bnfold.decompose.bodies import Bodies
 from bnfold.decompose.calls import Calls
 from bnfold.fold import facts as inferred
 from bnfold.ir.value import Dim
@@ -20,9 +21,7 @@ class Facts:
         self._types: dict[int, Types] = {}
         self.calls = Calls(model)
         if model.functions:
-            model.infer_shapes()
-        for function in self.calls.order:
-            self._teach(function)
+            self._learn_bodies(model)
 
     def dtype(self, *values: ir.Value | None) -> int | None:
         """The element type of the first of several values, all of one type, for which it is known."""
@@ -51,23 +50,17 @@ class Facts:
         opset = value.graph.opset("")
         return self._types.setdefault(opset, Types(opset))
 
-    def _teach(self, function: ir.Graph) -> None:
-        """Type the inputs of a function by what every call gives them."""
-        calls = self.calls.of(function)
-        for index, value in enumerate(function.inputs):
-            given = [argument for node in calls if (argument := node.input(index)) is not None]
-            dtypes = {self.dtype(argument) for argument in given}
-            dtype = dtypes.pop() if len(dtypes) == 1 else None
-            if dtype is None or len(given) < len(calls) or value.name in function.types:
-                continue
-            dims = _common([self.dims(argument) for argument in given])
-            function.types[value.name] = onnx.helper.make_tensor_type_proto(dtype, dims)
+    def _learn_bodies(self, model: ir.Model) -> None:
+        model.infer_shapes()
+        bodies = Bodies(self.calls)
+        for graph in model.graph.subgraphs():
+            for node in graph.nodes:
+                if self.calls.callee(node) is not None:
+                    bodies.call(node, [self._kind(value) for value in node.inputs])
+        bodies.teach()
 
-
-def _common(dims: list[tuple[Dim, ...] | None]) -> list[Dim] | None:
-    """What holds for all of several shapes."""
-    ranks = {None if shape is None else len(shape) for shape in dims}
-    if len(ranks) != 1 or None in ranks:
-        return None
-    known = [shape for shape in dims if shape is not None]
-    return [axis[0] if isinstance(axis[0], int) and len(set(axis)) == 1 else None for axis in zip(*known, strict=True)]
+    def _kind(self, value: ir.Value | None) -> onnx.TypeProto | None:
+        dtype = self.dtype(value)
+        if value is None or dtype is None:
+            return None
+        return onnx.helper.make_tensor_type_proto(dtype, self.dims(value))
