@@ -92,7 +92,7 @@ class Types:
 
     def _ask_onnx(self, node: ir.Node, outputs: list[ir.Value]) -> None:
         schema = _schema(node.op_type, self._target)
-        if schema is None:
+        if schema is None or _has_open_dims(node):
             return
         inputs = [value for value in node.inputs if value is not None]
         types = {value.name: kind for value in inputs if (kind := _type_of(value)) is not None}
