@@ -1,0 +1,95 @@
+"""bnfold inside an onnx_ir pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir
+import pytest
+
+from bnfold import passes, reference
+from bnfold import ir as bnfold_ir
+from tests.conftest import MODELS
+
+
+def operators(model: onnx_ir.Model) -> list[str]:
+    return [node.op_type for node in model.graph]
+
+
+def values(model: onnx_ir.Model, feed: np.ndarray) -> list[np.ndarray]:
+    loaded = bnfold_ir.load(onnx_ir.to_proto(model))
+    return list(reference.evaluate(loaded, {model.graph.inputs[0].name: feed}).values())
+
+
+def test_a_pipeline_upgrades_and_folds_and_computes_the_same() -> None:
+    model = onnx_ir.load(MODELS / "generator.onnx")
+    shape = [size if isinstance(size, int) else 2 for size in model.graph.inputs[0].shape]
+    feed = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    before = values(model, feed)
+    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model)
+    assert result.modified
+    assert result.model.opset_imports[""] == 18
+    assert "BatchNormalization" in operators(model)
+    assert "BatchNormalization" not in operators(result.model)
+    for expected, found in zip(before, values(result.model, feed), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def wide_model() -> onnx_ir.Model:
+    """Two convolutions with weights beyond the size that stays outside the skeleton; one has a BatchNormalization."""
+    rng = np.random.default_rng(5)
+
+    def weight(name: str, array: np.ndarray) -> onnx_ir.Value:
+        return onnx_ir.Value(
+            name=name,
+            const_value=onnx_ir.tensor(array.astype(np.float32), name=name),
+            type=onnx_ir.TensorType(onnx_ir.DataType.FLOAT),
+            shape=onnx_ir.Shape(array.shape),
+        )
+
+    x = onnx_ir.Value(name="x", type=onnx_ir.TensorType(onnx_ir.DataType.FLOAT), shape=onnx_ir.Shape([2, 24, 5, 6]))
+    first = weight("first", rng.normal(size=(30, 24, 3, 3)))
+    second = weight("second", rng.normal(size=(40, 30, 1, 1)))
+    parameters = [weight(name, rng.uniform(0.5, 2, 30)) for name in ("scale", "bias", "mean", "var")]
+    conv = onnx_ir.node("Conv", [x, first])
+    norm = onnx_ir.node("BatchNormalization", [conv.outputs[0], *parameters])
+    relu = onnx_ir.node("Relu", [norm.outputs[0]])
+    last = onnx_ir.node("Conv", [relu.outputs[0], second])
+    last.outputs[0].name = "y"
+    last.outputs[0].type = onnx_ir.TensorType(onnx_ir.DataType.FLOAT)
+    last.outputs[0].shape = onnx_ir.Shape([2, 40, 3, 4])
+    graph = onnx_ir.Graph(
+        [x], [last.outputs[0]], nodes=[conv, norm, relu, last], initializers=[first, second, *parameters],
+        opset_imports={"": 17}, name="wide",
+    )  # fmt: skip
+    return onnx_ir.Model(graph, ir_version=8)
+
+
+def test_untouched_weights_are_the_same_objects_and_folded_ones_are_lazy() -> None:
+    model = wide_model()
+    result = passes.FoldBatchNormPass()(model)
+    found = result.model.graph.initializers
+    assert found["second"].const_value is model.graph.initializers["second"].const_value
+    assert isinstance(found["first"].const_value, onnx_ir.LazyTensor)
+    feed = np.random.default_rng(1).normal(size=(2, 24, 5, 6)).astype(np.float32)
+    for expected, got in zip(values(model, feed), values(result.model, feed), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_nothing_to_do_is_reported_as_not_modified() -> None:
+    once = passes.FoldBatchNormPass()(wide_model()).model
+    again = passes.FoldBatchNormPass()(once)
+    assert not again.modified
+    assert again.model is not once
+
+
+def test_the_report_of_the_last_call_is_at_hand() -> None:
+    step = passes.FoldBatchNormPass()
+    step(wide_model())
+    assert [event.verdict for event in step.report.batchnorms] == ["folded"]
+
+
+@pytest.mark.parametrize("name", ["bn15", "dense", "mlp"])
+def test_decomposing_leaves_no_batchnormalization(name: str) -> None:
+    result = passes.DecomposeBatchNormPass()(onnx_ir.load(MODELS / f"{name}.onnx"))
+    assert result.modified
+    assert "BatchNormalization" not in operators(result.model)
