@@ -115,7 +115,7 @@ def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence
     """The window whose positions are the *input*; ``begin`` and ``end`` are cut off (negative ``end`` adds zeros).
 
     An odd total under ``output_shape`` goes to the begin unless SAME_UPPER: the text of version 11, which corrects the
-    opposite sense of version 1 (runtimes always did so).
+    opposite sense of version 1 (runtimes always did so). An ``output_shape`` that kernels do not reach ends in zeros.
     """
     rank = len(spatial)
     strides, dilations = per_axis(call, "strides", rank, 1), per_axis(call, "dilations", rank, 1)
@@ -132,8 +132,9 @@ def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence
     begins, ends = [], []
     for r, o, n in zip(full, extra, wanted, strict=True):
         total = r + o - n
-        if total < 0:
+        if total < 0 and not shape:
             raise Declined(f"an output size of {n}, where the kernels reach {r + o}: texts and runtimes disagree")
+        total = max(total, 0)
         begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         ends.append(r - n - begins[-1])
     return Window(bare.kernel, strides, dilations, tuple(begins), tuple(ends), bare.size)

@@ -66,9 +66,10 @@ def cast_like(call: Call, x: Array, like: Array) -> Result:
 def _cast(call: Call, x: Array, code: int) -> Array:
     """Between floats, integers and booleans; to integers it truncates.
 
-    8- and 4-bit floats and strings are declined: they saturate or format by rules of their own.
+    Casts *to* floats of 8 and 4 bits and integers below 8, and from and to strings, are declined: they saturate or
+    format by rules of their own.
     """
-    if (code not in ORDINARY and code not in WIDENED) or (x.dtype.kind not in "biu" and not is_float(x)):
+    if (code not in ORDINARY and code not in WIDENED) or x.dtype.kind in "OSUc":
         raise Declined(f"cast from {x.dtype} to {TP.DataType.Name(code)}")
     return x.astype(call.dtype(code), copy=False)
 

@@ -1,4 +1,4 @@
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear for 8- to 32-bit integers."""
+"""QuantizeLinear to integers of 2 to 16 bits, DequantizeLinear of any type, and DynamicQuantizeLinear."""
 
 # ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
 
@@ -8,6 +8,18 @@ import numpy as np
 import onnx
 
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
+
+TP = onnx.TensorProto
+_RANGES = {
+    TP.INT2: (-2, 1),
+    TP.INT4: (-8, 7),
+    TP.INT8: (-128, 127),
+    TP.INT16: (-32768, 32767),
+    TP.UINT2: (0, 3),
+    TP.UINT4: (0, 15),
+    TP.UINT8: (0, 255),
+    TP.UINT16: (0, 65535),
+}
 
 
 def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
@@ -26,8 +38,6 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
 @kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
 def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """(x − zero) · scale."""
-    if x.dtype.kind not in "iu":
-        raise Declined(f"values of type {x.dtype}")
     centred = x.astype(np.float64)
     if zero is not None:
         centred = centred - _along_axis(call, x, zero.astype(np.float64))
@@ -40,16 +50,15 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """round(x / scale) + zero, halves to even, saturated."""
     code = call.attr("output_dtype", 0) or (
-        onnx.TensorProto.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
+        TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
-    if target.kind not in "iu":
+    if code not in _RANGES:
         raise Declined(f"values of type {target}")
     y = np.rint(x / _along_axis(call, x, scale))
     if zero is not None:
         y = y + _along_axis(call, x, zero.astype(np.float64))
-    limits = np.iinfo(target)
-    return np.clip(y, limits.min, limits.max).astype(target)
+    return np.clip(y, *_RANGES[code]).astype(target)
 
 
 @kernel("DynamicQuantizeLinear", 11)
