@@ -1,0 +1,107 @@
+"""Run the converters, each in a process of its own, and compare what comes out with what went in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from bnfold.errors import BnfoldError
+from bnfold.verify import verify
+
+_SCRIPT = Path(__file__).with_name("convert.py")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model: ``equal``, ``differs``, ``invalid``, ``unverified`` or ``failed``, and why."""
+
+    verdict: str
+    reason: str = ""
+
+
+class Converter:
+    """A child that upgrades; started anew after it died or was given up."""
+
+    def __init__(self, tool: str, target: int, timeout: float) -> None:
+        self.tool, self._target, self._timeout = tool, target, timeout
+        self._child: subprocess.Popen[str] | None = None
+
+    def convert(self, source: Path, out: Path) -> str:
+        """Upgrade; the reason if it did not come to that."""
+        child = self._started()
+        watchdog = threading.Timer(self._timeout, child.kill)
+        watchdog.start()
+        answer = ""
+        with contextlib.suppress(BrokenPipeError):
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(f"{source}\t{out}\n")
+            child.stdin.flush()
+            answer = child.stdout.readline()
+        watchdog.cancel()
+        if answer:
+            return str(json.loads(answer)["error"])
+        self.close()
+        return "the process died, or took too long"
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._child is None or self._child.poll() is not None:
+            command = [sys.executable, str(_SCRIPT), self.tool, str(self._target)]
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        return self._child
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is None:
+            return
+        self._child.kill()
+        self._child.communicate()
+        self._child = None
+
+
+def outcome(converter: Converter, source: Path, out: Path, budget: float) -> Outcome:
+    """Upgrade ``source`` and judge the result: first onnx's checker, then the referee in float64."""
+    out.unlink(missing_ok=True)
+    reason = converter.convert(source, out)
+    if reason:
+        return Outcome("failed", short(reason))
+    complaint = "" if complaint_of(source) else complaint_of(out)
+    if complaint:
+        return Outcome("invalid", short(complaint))
+    try:
+        verdict = verify(source, out, depth="full", witness="none", budget_seconds=budget)
+    except BnfoldError as error:
+        return Outcome("invalid", short(str(error)))
+    named = {"verified": "equal", "failed": "differs", "unverified": "unverified"}[verdict.status]
+    return Outcome(named, "" if named == "equal" else short(verdict.reason))
+
+
+def complaint_of(path: Path) -> str:
+    """What onnx's checker has against a model; empty if nothing."""
+    try:
+        onnx.checker.check_model(str(path))
+    except Exception as error:  # noqa: BLE001 - the checker raises whatever the file provokes
+        return str(error) or type(error).__name__
+    return ""
+
+
+def short(reason: str) -> str:
+    """The first line, without paths and the names of single values, so that equal reasons can be counted."""
+    line = next((line.strip() for line in reason.splitlines() if line.strip()), "")
+    return re.sub(r"\S*/(\S+?)(:\d+)?:", r"\1:", line)[:160]
+
+
+def as_data(result: Outcome) -> dict[str, Any]:
+    """For the JSON file."""
+    return {"verdict": result.verdict, "reason": result.reason}
