@@ -7,7 +7,7 @@ attributes, inputs and weights. Every other node becomes a cut of its own, bound
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 
 import onnx
 
@@ -103,7 +103,7 @@ def _version(node: ir.Node) -> int:
     return since_version(node.domain, node.op_type, node.graph.opset(node.domain))
 
 
-@lru_cache(maxsize=None)
+@cache
 def since_version(domain: str, op_type: str, opset: int) -> int:
     """The operator version in force at an opset; the opset itself where onnx has no schema for it."""
     try:
@@ -127,7 +127,8 @@ def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
     """Whether both graphs have the value, and compute or are given it on both sides."""
     old = twin.values.get(name)
     return old is not None and all(
-        value.tensor_proto is None and (value.is_input or value.producer is not None) for value in (graph.values[name], old)
+        value.tensor_proto is None and (value.is_input or value.producer is not None)
+        for value in (graph.values[name], old)
     )
 
 

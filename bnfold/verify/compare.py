@@ -57,7 +57,9 @@ class Difference:
         return _ratio(self.max_abs, self.scale)
 
 
-def difference(expected: npt.NDArray[Any], actual: npt.NDArray[Any], kind: FloatType, tolerance: F64 | None) -> Difference:
+def difference(
+    expected: npt.NDArray[Any], actual: npt.NDArray[Any], kind: FloatType, tolerance: F64 | None
+) -> Difference:
     """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly."""
     expected, actual = np.asarray(expected), np.asarray(actual)
     if expected.shape != actual.shape:

@@ -41,9 +41,7 @@ def load_data(path: Path, model: ir.Model) -> list[Recorded]:
         runs = [Recorded(_archive(path))]
     else:
         raise BadInput(f"{path}: no such file or folder of recorded inputs")
-    for run in runs:
-        _check(path, run, model)
-    return runs
+    return [_conform(path, run, model) for run in runs]
 
 
 def _archive(path: Path) -> dict[str, Array]:
@@ -65,7 +63,9 @@ def _folder(folder: Path, model: ir.Model) -> Recorded:
 
 def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
     """Arrays of kind_0.pb, kind_1.pb …, under the name each tensor carries, else under the model's name at that place."""
-    found = {int(match[1]): file for file in folder.iterdir() if (match := re.fullmatch(rf"{kind}_(\d+)\.pb", file.name))}
+    found = {
+        int(match[1]): file for file in folder.iterdir() if (match := re.fullmatch(rf"{kind}_(\d+)\.pb", file.name))
+    }
     arrays: dict[str, Array] = {}
     for index, file in sorted(found.items()):
         tensor = onnx.TensorProto()
@@ -79,12 +79,24 @@ def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
     return arrays
 
 
-def _check(path: Path, run: Recorded, model: ir.Model) -> None:
-    missing = [value.name for value in required(model) if value.name not in run.feeds]
-    if missing:
-        raise BadInput(f"{path}: has no array for the inputs {missing} (it has {sorted(run.feeds)})")
+def _conform(path: Path, run: Recorded, model: ir.Model) -> Recorded:
+    """The run with every array in the type that the model declares; numpy's float64 and int64 are what one gets by default."""
+    feeds = dict(run.feeds)
     for value in required(model):
-        array = run.feeds[value.name]
-        rank = None if value.shape is None else len(value.shape)
-        if rank is not None and rank != array.ndim:
-            raise BadInput(f"{path}: input {value.name!r} has rank {rank}, the recorded array has shape {array.shape}")
+        if value.name not in feeds:
+            missing = [other.name for other in required(model) if other.name not in run.feeds]
+            raise BadInput(f"{path}: has no array for the inputs {missing} (it has {sorted(run.feeds)})")
+        feeds[value.name] = _fitting(path, value, feeds[value.name])
+    return Recorded(feeds, run.outputs)
+
+
+def _fitting(path: Path, value: ir.Value, array: Array) -> Array:
+    rank = None if value.shape is None else len(value.shape)
+    if rank is not None and rank != array.ndim:
+        raise BadInput(f"{path}: input {value.name!r} has rank {rank}, the recorded array has shape {array.shape}")
+    if not value.dtype or value.dtype == onnx.TensorProto.STRING:
+        return array
+    wanted = onnx.helper.tensor_dtype_to_np_dtype(value.dtype)
+    if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
+        raise BadInput(f"{path}: input {value.name!r} is of type {wanted}, the recorded array of type {array.dtype}")
+    return array.astype(wanted)

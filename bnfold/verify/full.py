@@ -22,6 +22,10 @@ Evaluate = Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
 DRAWS = 1
 """Evaluations with disturbed weights. One is enough here: its mean square is taken over whole tensors."""
 
+BLIND = 1e-3
+"""Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output that
+moves less than this with one unit would not show it."""
+
 LARGEST_DIFFERENCE = 1e-4
 """Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not believed
 unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
@@ -29,7 +33,10 @@ unless the original itself errs as much in its own type. Other types: in proport
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A value of the main graph on one sample; `is_output` tells outputs from inputs of jumping operators."""
+    """A value of the main graph on one sample; `is_output` tells outputs from inputs of jumping operators.
+
+    ``response`` is how far disturbing the new weights moved the value, relative to its scale; None without new weights.
+    """
 
     name: str
     sample: int
@@ -37,6 +44,12 @@ class Compared:
     dtype: int | None
     shape: tuple[int, ...]
     is_output: bool
+    response: float | None
+
+    @property
+    def reacts(self) -> bool:
+        """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
+        return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
 
 
 class Pair:
@@ -74,10 +87,30 @@ class Pair:
         twin = self.after.graph.values[name]
         dtype = value.dtype or twin.dtype
         measured = compare_values(expected, actual, draws, dtype, by_channel=False)
-        return Compared(name, sample, measured, dtype, np.shape(expected), name in self.outputs)
+        return Compared(
+            name, sample, measured, dtype, np.shape(expected), name in self.outputs, _response(actual, draws)
+        )
 
 
-def compare_values(expected: Any, actual: Any, draws: Sequence[Any], dtype: int | None, *, by_channel: bool) -> Difference:
+def _response(actual: Any, draws: Sequence[Any]) -> float | None:
+    """The largest move of an element, relative to the largest element; 0 for what cannot move a little (integers)."""
+    if not draws:
+        return None
+    if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
+        return 0.0
+    finite = np.isfinite(actual)
+    scale = float(np.abs(actual, where=finite, out=np.zeros(actual.shape)).max(initial=0.0))
+    largest = 0.0
+    for draw in (draw for draw in draws if draw.shape == actual.shape):
+        usable = finite & np.isfinite(draw)
+        move = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
+        largest = max(largest, float(move.max(initial=0.0)))
+    return largest / scale if scale > 0 else 0.0
+
+
+def compare_values(
+    expected: Any, actual: Any, draws: Sequence[Any], dtype: int | None, *, by_channel: bool
+) -> Difference:
     """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
     if isinstance(expected, list) or isinstance(actual, list):
         return _compare_lists(expected, actual, dtype)

@@ -53,7 +53,9 @@ def _input_shape(value: ir.Value, sizing: Sizing, given: Mapping[str, Sequence[i
         return tuple(given[value.name])
     known = known_shape(value)
     if known is None:
-        raise CannotFeed(f"nothing tells the rank of input {value.name!r}; give its shape with --input {value.name}=N,…")
+        raise CannotFeed(
+            f"nothing tells the rank of input {value.name!r}; give its shape with --input {value.name}=N,…"
+        )
     return sizing.concrete(known)
 
 

@@ -10,8 +10,9 @@ from bnfold.verify.local import Bench, check_cuts
 from bnfold.verify.localise import localise
 from bnfold.verify.request import Request
 from bnfold.verify.rounding import Draws
+from bnfold.verify.samples import Impossible
 from bnfold.verify.verdict import LocalRow, Location, Status, Verdict
-from bnfold.verify.whole import Broken, Impossible, Whole, examine_whole
+from bnfold.verify.whole import Broken, Whole, examine_whole
 
 
 def judge(request: Request) -> Verdict:
@@ -82,8 +83,6 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Seque
 def _location(request: Request, whole: Whole, broken: LocalRow | None) -> Location | None:
     if broken is not None:
         return _found(broken)
-    if whole.failing is None:
-        return None
     with request.clock.phase("localise"):
         return localise(request, whole.pair, whole.failing)
 

@@ -15,7 +15,25 @@ from bnfold.verify.floats import is_float
 
 _JUMPS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
-        ["QuantizeLinear", "DynamicQuantizeLinear", "ArgMax", "ArgMin", "TopK", "Round", "Floor", "Ceil", "Sign", "NonZero", "Unique", "Hardmax", "Shrink", "ThresholdedRelu", "OneHot", "IsInf", "Not"],
+        [
+            "QuantizeLinear",
+            "DynamicQuantizeLinear",
+            "ArgMax",
+            "ArgMin",
+            "TopK",
+            "Round",
+            "Floor",
+            "Ceil",
+            "Sign",
+            "NonZero",
+            "Unique",
+            "Hardmax",
+            "Shrink",
+            "ThresholdedRelu",
+            "OneHot",
+            "IsInf",
+            "Not",
+        ],
         (0,),
     ),
     **dict.fromkeys(["Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal", "NonMaxSuppression", "Mod"], (0, 1)),

@@ -36,9 +36,7 @@ class Skip:
 class Bench:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
 
-    def __init__(
-        self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int
-    ) -> None:
+    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int) -> None:
         before.infer_shapes()
         after.infer_shapes()
         self._policy, self._seed = policy, seed
@@ -100,7 +98,9 @@ class Bench:
         try:
             results = [self._run(model, cut, feeds) for model in models[1:]]
         except reference.Misfit as error:
-            return Difference(excess=float("inf"), same_pattern=False, fault=f"is not computed, the region does not run: {error}")
+            return Difference(
+                excess=float("inf"), same_pattern=False, fault=f"is not computed, the region does not run: {error}"
+            )
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
         differences = []

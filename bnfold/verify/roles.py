@@ -15,7 +15,9 @@ from bnfold import ir
 
 Array = npt.NDArray[Any]
 
-_CARRIERS = frozenset(["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Concat"])
+_CARRIERS = frozenset(
+    ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Concat"]
+)
 _LOOKAHEAD = 16
 _LARGE = 2**31 - 1
 
@@ -23,8 +25,14 @@ _ROLES: dict[tuple[str, int], str] = {
     **{(op, 1): "weight" for op in ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")},
     **{(op, 2): "weight" for op in ("LSTM", "GRU", "RNN")},
     **{(op, 2): "bias" for op in ("Conv", "ConvTranspose", "Gemm")},
-    **{(op, 1): "scale" for op in ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")},
-    **{(op, 2): "bias" for op in ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")},
+    **{
+        (op, 1): "scale"
+        for op in ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
+    },
+    **{
+        (op, 2): "bias"
+        for op in ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
+    },
     ("BatchNormalization", 3): "bias",
     ("BatchNormalization", 4): "positive",
     ("PRelu", 1): "bias",

@@ -11,7 +11,36 @@ Known = list[int | str | None]
 """A shape as far as it is known; a string is a symbol that has one size wherever it stands."""
 
 _SAME_SHAPE = frozenset(
-    ["Identity", "Cast", "Dropout", "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Clip", "Elu", "Selu", "Softplus", "HardSigmoid", "HardSwish", "Neg", "Abs", "Exp", "Sqrt", "Add", "Sub", "Mul", "Div", "LRN", "Softmax", "QuantizeLinear", "DequantizeLinear", "BatchNormalization", "InstanceNormalization"]
+    [
+        "Identity",
+        "Cast",
+        "Dropout",
+        "Relu",
+        "LeakyRelu",
+        "PRelu",
+        "Sigmoid",
+        "Tanh",
+        "Clip",
+        "Elu",
+        "Selu",
+        "Softplus",
+        "HardSigmoid",
+        "HardSwish",
+        "Neg",
+        "Abs",
+        "Exp",
+        "Sqrt",
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "LRN",
+        "Softmax",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "BatchNormalization",
+        "InstanceNormalization",
+    ]
 )
 _LOOKAHEAD = 32
 """Readers looked at on the way to an operator that says how large its input must be."""
@@ -165,5 +194,7 @@ def _placed(rank: int, axis: int, size: int) -> Known | None:
 def _meet(known: Known | None, wanted: Known | None) -> Known | None:
     if known is None or wanted is None or len(known) != len(wanted):
         return known if known is not None else wanted
-    return [dim if isinstance(dim, int) else (want if want is not None else dim) for dim, want in zip(known, wanted, strict=True)]
-
+    return [
+        dim if isinstance(dim, int) else (want if want is not None else dim)
+        for dim, want in zip(known, wanted, strict=True)
+    ]

@@ -73,4 +73,3 @@ def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) ->
 def agrees(found: Errors, dtype: int | None) -> bool:
     """Whether a runtime's result of the original is the referee's, as far as its arithmetic can be expected to be."""
     return not found.broken and found.largest <= AGREEMENT * float_type(dtype).roundoff
-

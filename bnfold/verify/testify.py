@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.verify.full import Pair
+from bnfold.verify.inputs import Feeds
 from bnfold.verify.request import Request
 from bnfold.verify.rounding import Array
 from bnfold.verify.storage import Errors, agrees, errors, growth_fault
@@ -16,7 +20,7 @@ from bnfold.verify.verdict import OutputRow, WitnessRow
 from bnfold.verify.witness import Testimony, Witness
 
 if TYPE_CHECKING:
-    from bnfold.verify.whole import Sample
+    from bnfold.verify.samples import Sample
 
 _SESSION_SECONDS = 1.6e-7
 """Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
@@ -47,11 +51,25 @@ class Evidence:
         )
 
 
-def gather(request: Request, pair: Pair, samples: Sequence[Sample]) -> Evidence:
-    """Ask the witness; where it cannot run the original, take the errors from our own kernels in storage precision."""
+Answers = tuple[Testimony, Testimony]
+
+
+@contextmanager
+def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
+    """Ask the witness meanwhile; what is yielded waits for its answers (None where no witness is wanted)."""
+    if request.witness == "none":
+        yield lambda: None
+        return
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(_ask, request, [sample.feeds for sample in samples])
+        yield answers.result
+
+
+def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
+    """Weigh the answers; where the witness cannot run the models, take the errors from our own kernels."""
     rows: list[WitnessRow] = []
-    if request.witness != "none":
-        evidence = _weigh(request, pair, samples, *_ask(request, samples))
+    if answers is not None:
+        evidence = _weigh(request, pair, samples, *answers)
         if evidence.errors_before and evidence.errors_after:
             return evidence
         rows = list(evidence.rows)
@@ -59,23 +77,37 @@ def gather(request: Request, pair: Pair, samples: Sequence[Sample]) -> Evidence:
     return replace(own, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
 
 
+def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+    """Recorded outputs, as one more witness of what the original computes; none where none were recorded."""
+    told = [sample for sample in samples if sample.recorded]
+    if not told:
+        return []
+    found = {
+        name: errors([sample.expected for sample in told], [sample.recorded for sample in told], name)
+        for name in pair.outputs
+    }
+    dtypes = {name: pair.before.graph.values[name].dtype for name in pair.outputs}
+    doubtful = {name: error for name, error in found.items() if error is not None and not agrees(error, dtypes[name])}
+    notes = tuple(_disagreement(name, error) for name, error in doubtful.items())
+    return [WitnessRow("recorded outputs", not doubtful, ran_before=True, ran_after=False, notes=notes)]
+
+
 def _own_note(evidence: Evidence) -> list[str]:
     return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
 
 
-def _ask(request: Request, samples: Sequence[Sample]) -> tuple[Testimony, Testimony]:
-    witness = Witness(request.witness)
-    feeds = [sample.feeds for sample in samples]
-    answers = []
-    for index, (model, file) in enumerate(((request.before, request.before_file), (request.after, request.after_file))):
-        request.progress(request.witness, index, 2)
-        expected_seconds = _SESSION_SECONDS * len(model.graph.nodes) ** 2
-        if request.witness == "onnxruntime" and expected_seconds > request.clock.left:
-            reason = f"not asked: a session of {len(model.graph.nodes)} nodes takes about {expected_seconds:.0f} s to build"
-            answers.append(Testimony(request.witness, error=reason))
-        else:
-            answers.append(witness.testify(file or model, feeds, request.clock.left))
-    return answers[0], answers[1]
+def _ask(request: Request, feeds: Sequence[Feeds]) -> Answers:
+    before = _testimony(request, request.before_file or request.before, len(request.before.graph.nodes), feeds)
+    return before, _testimony(request, request.after_file or request.after, len(request.after.graph.nodes), feeds)
+
+
+def _testimony(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> Testimony:
+    seconds = _SESSION_SECONDS * nodes**2
+    if request.witness == "onnxruntime" and seconds > request.clock.left:
+        return Testimony(
+            request.witness, error=f"not asked: a session of {nodes} nodes takes about {seconds:.0f} s to build"
+        )
+    return Witness(request.witness).testify(model, feeds, request.clock.left)
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Testimony:

@@ -1,28 +1,26 @@
-"""Examine whole models: feed both, compare in float64, then ask a runtime for the errors in storage precision."""
+"""Examine whole models: feed both, compare in float64, and have a runtime say how much each errs in storage precision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bnfold import reference
-from bnfold.errors import BadInput, Unsupported
-from bnfold.verify.data import Recorded, load_data
+from bnfold.errors import Unsupported
 from bnfold.verify.full import Compared, Pair, evaluator, output_rows, too_large
-from bnfold.verify.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
+from bnfold.verify.hazards import hazards
+from bnfold.verify.inputs import SAMPLE_KINDS, Feeds
 from bnfold.verify.request import Request
-from bnfold.verify.rounding import Array, Draws
-from bnfold.verify.shapes import sizings
+from bnfold.verify.rounding import Draws
+from bnfold.verify.samples import Impossible, Sample, choose_samples
 from bnfold.verify.storage import Errors
-from bnfold.verify.testify import gather
+from bnfold.verify.testify import asking, gather, recorded
 from bnfold.verify.verdict import OutputRow, WitnessRow
 
-
-class Impossible(Exception):  # noqa: N818 - not an error: the whole models cannot be compared, parts of them may be
-    """The whole models cannot be compared; the message is the reason."""
+_TINY = SAMPLE_KINDS.index("tiny")
 
 
-class Broken(Exception):  # noqa: N818 - a finding, which becomes a verdict
+class Broken(Exception):
     """The rewritten model does not run where the original does."""
 
 
@@ -38,16 +36,7 @@ class Whole:
     notes: tuple[str, ...]
     samples: int
     pair: Pair
-    failing: Feeds | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One set of inputs with what the original makes of it in float64."""
-
-    feeds: Feeds
-    expected: Mapping[str, Array]
-    recorded: Mapping[str, Array] = field(default_factory=dict)
+    failing: Feeds
 
 
 def examine_whole(request: Request, draws: Draws) -> Whole:
@@ -55,99 +44,68 @@ def examine_whole(request: Request, draws: Draws) -> Whole:
 
     Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
     """
+    try:
+        return _examine(request, draws)
+    except reference.OutOfTime as error:
+        raise Impossible(f"{error} ({request.clock.budget:.0f} s)") from error
+    except MemoryError as error:
+        raise Impossible("the models need more memory than there is") from error
+
+
+def _examine(request: Request, draws: Draws) -> Whole:
     with request.clock.phase("referee"):
         pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
-        try:
-            samples = _samples(request, pair)
-            compared = _compare(request, pair, samples)
-        except reference.OutOfTime as error:
-            raise Impossible(f"{error} ({request.clock.budget:.0f} s)") from error
-        except MemoryError as error:
-            raise Impossible("the models need more memory than there is") from error
-    fault, culprit = _float64_fault(compared)
-    with request.clock.phase("witness"):
-        evidence = gather(request, pair, samples)
-    rows = evidence.fill(output_rows(compared))
-    test = "float64" if fault else "storage precision"
+        drawn = choose_samples(request, pair)
+        samples = drawn.chosen
+    with asking(request, samples) as answers:
+        with request.clock.phase("referee"):
+            compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
+            extra = drawn.another(_TINY) if drawn.another and not any(item.reacts for item in compared) else None
+            if extra is not None:
+                compared += _compare(request, pair, extra, len(samples))
+        with request.clock.phase("witness"):
+            evidence = gather(request, pair, samples, answers())
+    fault = next((item for item in compared if item.difference.fault), None)
+    seen = [*samples, extra] if extra is not None else samples
     return Whole(
-        rows=rows,
-        fault=fault or evidence.fault,
-        test=test,
-        doubt="" if fault else _doubt(compared, evidence.errors_before),
-        witnesses=evidence.rows,
-        notes=(*_notes(pair), *evidence.notes),
-        samples=len(samples),
+        rows=evidence.fill(output_rows(compared)),
+        fault=_sentence(fault) if fault is not None else evidence.fault,
+        test="float64" if fault is not None else "storage precision",
+        doubt=_doubt(compared, evidence.errors_before),
+        witnesses=(*evidence.rows, *recorded(pair, samples)),
+        notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
+        samples=len(seen),
         pair=pair,
-        failing=samples[culprit].feeds if fault else None,
+        failing=seen[fault.sample if fault is not None else 0].feeds,
     )
 
 
-def _samples(request: Request, pair: Pair) -> list[Sample]:
-    """The recorded runs, or random inputs of the first sizes that the original accepts."""
-    if request.data is not None:
-        runs = load_data(request.data, request.before)
-        return [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
-    tried: list[dict[str, tuple[int, ...]]] = []
-    misfit: Unsupported | None = None
-    for sizing in sizings():
-        try:
-            shapes = input_shapes(request.before, sizing, request.inputs)
-        except CannotFeed as error:
-            raise Impossible(str(error)) from error
-        if shapes in tried:
-            continue
-        tried.append(shapes)
-        feeds = [random_feeds(request.before, shapes, request.seed, index) for index in range(request.samples)]
-        try:
-            return [_expected(request, pair, Recorded(feed), index, len(feeds)) for index, feed in enumerate(feeds)]
-        except reference.Random as error:
-            raise Impossible(f"the original draws random numbers: {error}") from error
-        except reference.Misfit as error:
-            misfit = error
-        except (Unsupported, BadInput) as error:
-            raise Impossible(str(error)) from error
-    hints = " ".join(f"--input {value.name}=N,…" for value in required(request.before))
-    raise Impossible(f"no input shape tried fits the original ({misfit}); give one with {hints}") from misfit
+def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
+    """Values before jumps come first: a fault there is the cause of what follows."""
+    request.progress("rewritten", index, request.samples)
+    try:
+        return pair.compare(sample.feeds, sample.expected, index)
+    except reference.Random as error:
+        raise Impossible(f"the rewritten model draws random numbers: {error}") from error
+    except reference.Misfit as error:
+        raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
+    except Unsupported as error:
+        raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
 
 
-def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
-    request.progress("original", index, total)
-    return Sample(run.feeds, pair.expect(run.feeds), run.outputs)
-
-
-def _compare(request: Request, pair: Pair, samples: Sequence[Sample]) -> list[Compared]:
-    compared: list[Compared] = []
-    for index, sample in enumerate(samples):
-        request.progress("rewritten", index, len(samples))
-        try:
-            compared += pair.compare(sample.feeds, sample.expected, index)
-        except reference.Random as error:
-            raise Impossible(f"the rewritten model draws random numbers: {error}") from error
-        except reference.Misfit as error:
-            raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
-        except Unsupported as error:
-            raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
-    return compared
-
-
-def _float64_fault(compared: Sequence[Compared]) -> tuple[str, int]:
-    """A sentence on the first fault and its sample; values before jumps come first, they cause what follows."""
-    for item in compared:
-        if item.difference.fault:
-            what = "output" if item.is_output else "value"
-            found = item.difference
-            size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
-            return f"{what} {item.name!r}: {found.fault}{size}", item.sample
-    return "", 0
+def _sentence(item: Compared) -> str:
+    found = item.difference
+    size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
+    return f"{'output' if item.is_output else 'value'} {item.name!r}: {found.fault}{size}"
 
 
 def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
-    """A large difference that noise explains needs the original to err as much in its own type."""
+    """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
+    if not any(item.reacts for item in compared):
+        return "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
     for item in compared:
-        if not too_large(item):
-            continue
         own = errors_before.get(item.name)
-        if own is None or own.largest < item.difference.relative / 8:
+        if too_large(item) and (own is None or own.largest < item.difference.relative / 8):
             return (
                 f"value {item.name!r} differs by {item.difference.relative:.2g} of its scale; rounding the new weights "
                 "could cause that, but nothing shows that the original is so sensitive"
@@ -160,9 +118,8 @@ def _notes(pair: Pair) -> list[str]:
     if pair.watched:
         notes.append(
             f"compared up to {len(pair.watched)} inputs of operators whose result jumps, "
-            "and from there on the original's values"
+            "and from there on with the original's values"
         )
     if pair.uncut:
-        notes.append(f"{len(pair.uncut)} values read by operators whose result jumps have no counterpart in the original")
+        notes.append(f"{len(pair.uncut)} inputs of operators whose result jumps have no counterpart in the original")
     return notes
-

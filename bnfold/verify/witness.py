@@ -36,7 +36,9 @@ class Witness:
     runtime: str
     python: str = field(default=sys.executable)
 
-    def testify(self, model: ir.Model | Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Testimony:
+    def testify(
+        self, model: ir.Model | Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float
+    ) -> Testimony:
         """Run ``model`` on ``samples``. A model that exists only in memory is written to a folder that is gone afterwards."""
         if isinstance(model, Path):
             return self._ask(model, samples, limit_seconds)
@@ -49,7 +51,11 @@ class Witness:
         request = worker.pack({"runtime": self.runtime, "model": str(path)}, samples)
         try:
             process = subprocess.run(
-                [self.python, "-I", worker.__file__], input=request, capture_output=True, timeout=limit_seconds, check=False
+                [self.python, "-I", worker.__file__],
+                input=request,
+                capture_output=True,
+                timeout=limit_seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return Testimony(self.runtime, error=f"took longer than {limit_seconds:.0f} s")

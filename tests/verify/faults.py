@@ -60,7 +60,9 @@ def conv() -> Rewrite:
         before,
         after(s, right),
         {
-            "scale on the input axis": after(s, right, rows=np.concatenate([along(s[g : g + 3], 1, 4) * np.ones((3, 1, 1, 1)) for g in (0, 3)])),
+            "scale on the input axis": after(
+                s, right, rows=np.concatenate([along(s[g : g + 3], 1, 4) * np.ones((3, 1, 1, 1)) for g in (0, 3)])
+            ),
             "sign of the scale lost": after(np.abs(s), right),
             "epsilon dropped": after(no_epsilon[0], bias * no_epsilon[0] + no_epsilon[1]),
             "another epsilon": after(large_epsilon[0], bias * large_epsilon[0] + large_epsilon[1]),
@@ -90,7 +92,9 @@ def conv_transpose() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,4,H,W] x) => (float[N,4,P,Q] y)"
     attrs = "<group = 2, strides = [2,2]>"
-    before = model(f"{head} {{ c = ConvTranspose {attrs} (x, W)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, **stats})
+    before = model(
+        f"{head} {{ c = ConvTranspose {attrs} (x, W)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, **stats}
+    )
 
     def after(rows: Array, shift: Array = t) -> onnx.ModelProto:
         return model(f"{head} {{ y = ConvTranspose {attrs} (x, W, b) }}", {"W": weight * rows, "b": shift})
@@ -116,7 +120,9 @@ def into_conv() -> Rewrite:
 
 def into_padded_conv() -> Rewrite:
     """BatchNormalization → padded Conv: only the scale moves, the shift (as t/s) stays in front of the padding."""
-    return _into_conv("BatchNormalization, padded Conv", "pads = [1,1,1,1]", {"shift folded through zero padding": True})
+    return _into_conv(
+        "BatchNormalization, padded Conv", "pads = [1,1,1,1]", {"shift folded through zero padding": True}
+    )
 
 
 def _into_conv(name: str, pads: str, through: dict[str, bool]) -> Rewrite:
@@ -126,7 +132,9 @@ def _into_conv(name: str, pads: str, through: dict[str, bool]) -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,4,H,W] x) => (float[N,6,P,Q] y)"
     attrs = f"<group = 2, {pads}>"
-    before = model(f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = Conv {attrs} (n, W, b) }}", {"W": weight, "b": bias, **stats})
+    before = model(
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = Conv {attrs} (n, W, b) }}", {"W": weight, "b": bias, **stats}
+    )
     rows = np.repeat(s.reshape(2, 2), 3, axis=0).reshape(6, 2, 1, 1)
     shift_rows = np.repeat(t.reshape(2, 2), 3, axis=0).reshape(6, 2, 1, 1)
     carried = bias + (weight * shift_rows).sum(axis=(1, 2, 3))
@@ -136,7 +144,8 @@ def _into_conv(name: str, pads: str, through: dict[str, bool]) -> Rewrite:
 
     if through:
         right = model(
-            f"{head} {{ n = Add (x, a)  y = Conv {attrs} (n, W, b) }}", {"W": weight * rows, "b": bias, "a": along(t / s, 0, 3)}
+            f"{head} {{ n = Add (x, a)  y = Conv {attrs} (n, W, b) }}",
+            {"W": weight * rows, "b": bias, "a": along(t / s, 0, 3)},
         )
         return Rewrite(name, before, right, {fault: after(weight * rows, carried) for fault in through})
     first_group = np.repeat(s[:2].reshape(1, 2), 6, axis=0).reshape(6, 2, 1, 1)
@@ -162,7 +171,8 @@ def gemm() -> Rewrite:
     head = "(float[N,5] x) => (float[N,5] y)"
     attrs = "transB = 1, alpha = 0.5"
     before = model(
-        f"{head} {{ c = Gemm <{attrs}, beta = 2.0> (x, W, b)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, "b": bias, **stats}
+        f"{head} {{ c = Gemm <{attrs}, beta = 2.0> (x, W, b)  y = {BN} (c, scale, B, mean, var) }}",
+        {"W": weight, "b": bias, **stats},
     )
 
     def after(rows: Array, shift: Array, attributes: str = attrs) -> onnx.ModelProto:
@@ -191,7 +201,9 @@ def matmul_transposed() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,7,3] x) => (float[N,4,7] y)"
     swap = "Transpose <perm = [0,2,1]>"
-    before = model(f"{head} {{ c = MatMul (x, W)  d = {swap} (c)  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats})
+    before = model(
+        f"{head} {{ c = MatMul (x, W)  d = {swap} (c)  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats}
+    )
 
     def after(scaled: Array, shift: Array, perm: str = swap) -> onnx.ModelProto:
         return model(f"{head} {{ c1 = MatMul (x, W)  c2 = Add (c1, b)  y = {perm} (c2) }}", {"W": scaled, "b": shift})
@@ -219,7 +231,8 @@ def left_matmul() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,5,L] x) => (float[N,5,L] y)"
     before = model(
-        f"{head} {{ c = MatMul (W, x)  d = Add (c, b)  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, "b": bias, **stats}
+        f"{head} {{ c = MatMul (W, x)  d = Add (c, b)  y = {BN} (d, scale, B, mean, var) }}",
+        {"W": weight, "b": bias, **stats},
     )
 
     def after(rows: Array, shift: Array) -> onnx.ModelProto:
@@ -230,7 +243,10 @@ def left_matmul() -> Rewrite:
         "MatMul of a constant, Add, BatchNormalization",
         before,
         after(along(s, 0, 2), right),
-        {"columns scaled": after(along(s, 1, 2), right), "Add not scaled": after(along(s, 0, 2), bias + along(t, 0, 2))},
+        {
+            "columns scaled": after(along(s, 1, 2), right),
+            "Add not scaled": after(along(s, 0, 2), bias + along(t, 0, 2)),
+        },
     )
 
 
@@ -240,10 +256,11 @@ def two_norms() -> Rewrite:
     first, second = statistics(rng, 3), statistics(rng, 3)
     (s1, t1), (s2, t2) = affine(first), affine(second)
     head = "(float[N,3,L] x) => (float[N,3,L] y)"
-    named = {**{f"{name}1": array for name, array in first.items()}, **{f"{name}2": array for name, array in second.items()}}
-    before = model(
-        f"{head} {{ n = {BN} (x, scale1, B1, mean1, var1)  y = {BN} (n, scale2, B2, mean2, var2) }}", named
-    )
+    named = {
+        **{f"{name}1": array for name, array in first.items()},
+        **{f"{name}2": array for name, array in second.items()},
+    }
+    before = model(f"{head} {{ n = {BN} (x, scale1, B1, mean1, var1)  y = {BN} (n, scale2, B2, mean2, var2) }}", named)
 
     def after(factor: Array, shift: Array) -> onnx.ModelProto:
         neutral = {"mean": np.zeros(3), "var": np.ones(3) - EPSILON}
@@ -265,7 +282,8 @@ def flatten_gemm() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,4,2,3] x) => (float[N,5] y)"
     before = model(
-        f"{head} {{ n = {BN} (x, scale, B, mean, var)  f = Flatten (n)  y = Gemm (f, W, b) }}", {"W": weight, "b": bias, **stats}
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  f = Flatten (n)  y = Gemm (f, W, b) }}",
+        {"W": weight, "b": bias, **stats},
     )
 
     def after(factor: Array, shift: Array) -> onnx.ModelProto:
@@ -296,7 +314,12 @@ def concat() -> Rewrite:
     )
 
     def after(first: slice, second: slice, order: str = "p1, q1") -> onnx.ModelProto:
-        weights = {"V": left * along(s[first], 0, 4), "W": right * along(s[second], 0, 4), "a": t[first], "b": t[second]}
+        weights = {
+            "V": left * along(s[first], 0, 4),
+            "W": right * along(s[second], 0, 4),
+            "a": t[first],
+            "b": t[second],
+        }
         return model(f"{head} {{ p1 = Conv (x, V, a)  q1 = Conv (x, W, b)  y = Concat <axis = 1> ({order}) }}", weights)
 
     low, high = slice(0, 3), slice(3, 6)
@@ -348,7 +371,9 @@ def carried(name: str, carrier: str, fault: str, right: str | None = None) -> Re
     weight = single(rng.normal(size=(4, 3, 3, 3)))
     s, t = affine(stats)
     head = "(float[N,3,9,11] x) => (float[N,4,P,Q] y)"
-    before = model(f"{head} {{ c = Conv (x, W)  d = {carrier}  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats})
+    before = model(
+        f"{head} {{ c = Conv (x, W)  d = {carrier}  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats}
+    )
     kept = model(
         f"{head} {{ c = Conv (x, W)  d = {carrier}  m = Mul (d, s)  y = Add (m, t) }}",
         {"W": weight, "s": along(s, 0, 3), "t": along(t, 0, 3)},
@@ -366,7 +391,10 @@ def depth_to_space() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,2,H,W] x) => (float[N,3,P,Q] y)"
     attrs = '<blocksize = 2, mode = "CRD">'
-    before = model(f"{head} {{ c = Conv (x, W)  d = DepthToSpace {attrs} (c)  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats})
+    before = model(
+        f"{head} {{ c = Conv (x, W)  d = DepthToSpace {attrs} (c)  y = {BN} (d, scale, B, mean, var) }}",
+        {"W": weight, **stats},
+    )
 
     def after(factor: Array, shift: Array) -> onnx.ModelProto:
         weights = {"W": weight * along(factor, 0, 4), "b": shift}
@@ -390,7 +418,8 @@ def quantized_weight() -> Rewrite:
     head = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
     dequantise = "w = DequantizeLinear <axis = 0> (Q, step)"
     before = model(
-        f"{head} {{ {dequantise}  c = Conv (x, w)  y = {BN} (c, scale, B, mean, var) }}", {"Q": stored, "step": step, **stats}
+        f"{head} {{ {dequantise}  c = Conv (x, w)  y = {BN} (c, scale, B, mean, var) }}",
+        {"Q": stored, "step": step, **stats},
     )
     signs = np.sign(s).astype(np.int8)
 
@@ -417,7 +446,8 @@ def instance_norm() -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,4,H,W] x) => (float[N,4,H,W] y)"
     before = model(
-        f"{head} {{ c = InstanceNormalization (x, g, b)  y = {BN} (c, scale, B, mean, var) }}", {"g": gamma, "b": beta, **stats}
+        f"{head} {{ c = InstanceNormalization (x, g, b)  y = {BN} (c, scale, B, mean, var) }}",
+        {"g": gamma, "b": beta, **stats},
     )
 
     def after(scale: Array, shift: Array) -> onnx.ModelProto:
@@ -440,10 +470,12 @@ def into_instance_norm() -> Rewrite:
     s, _ = affine(stats)
     head = "(float[N,4,H,W] x) => (float[N,4,H,W] y)"
     before = model(
-        f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = InstanceNormalization (n, g, b) }}", {"g": gamma, "b": beta, **stats}
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = InstanceNormalization (n, g, b) }}",
+        {"g": gamma, "b": beta, **stats},
     )
     right = model(
-        f"{head} {{ n1 = Mul (x, s)  y = InstanceNormalization (n1, g, b) }}", {"g": gamma, "b": beta, "s": along(s, 0, 3)}
+        f"{head} {{ n1 = Mul (x, s)  y = InstanceNormalization (n1, g, b) }}",
+        {"g": gamma, "b": beta, "s": along(s, 0, 3)},
     )
     wrong = model(f"{head} {{ y = InstanceNormalization (x, g, b) }}", {"g": gamma * np.sign(s), "b": beta})
     return Rewrite("BatchNormalization, InstanceNormalization", before, right, {"scale thought dead": wrong})
@@ -477,11 +509,25 @@ def half_overflow() -> Rewrite:
     rng = numbers(17)
     half = np.float16
     weight = rng.normal(size=(3, 2, 3, 3)).astype(half)
-    stats = {"scale": np.full(3, 300, half), "B": np.ones(3, half), "mean": np.zeros(3, half), "var": np.full(3, 1e-5, half)}
+    stats = {
+        "scale": np.full(3, 300, half),
+        "B": np.ones(3, half),
+        "mean": np.zeros(3, half),
+        "var": np.full(3, 1e-5, half),
+    }
     head = "(float16[N,2,H,W] x) => (float16[N,3,P,Q] y)"
-    before = model(f"{head} {{ m = Mul (x, k)  c = Conv (m, W)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, "k": np.array(1e-3, half), **stats}, opset=15)
+    before = model(
+        f"{head} {{ m = Mul (x, k)  c = Conv (m, W)  y = {BN} (c, scale, B, mean, var) }}",
+        {"W": weight, "k": np.array(1e-3, half), **stats},
+        opset=15,
+    )
     s, t = affine(stats)
-    split = {"W": (weight * along(s, 0, 4) * 2.0**-10).astype(half), "k": np.array(1e-3, half), "p": np.array(2.0**10, half), "b": (t * 2.0**-10).astype(half)}
+    split = {
+        "W": (weight * along(s, 0, 4) * 2.0**-10).astype(half),
+        "k": np.array(1e-3, half),
+        "p": np.array(2.0**10, half),
+        "b": (t * 2.0**-10).astype(half),
+    }
     right = model(f"{head} {{ m = Mul (x, k)  c1 = Conv (m, W, b)  y = Mul (c1, p) }}", split, opset=15)
     with np.errstate(over="ignore"):
         folded = {"W": (weight * along(s, 0, 4)).astype(half), "k": np.array(1e-3, half), "b": t.astype(half)}
@@ -494,13 +540,27 @@ def half_underflow() -> Rewrite:
     rng = numbers(18)
     half = np.float16
     weight = rng.normal(size=(3, 2, 3, 3)).astype(half)
-    stats = {"scale": np.full(3, 2e-6, half), "B": np.zeros(3, half), "mean": np.zeros(3, half), "var": np.ones(3, half)}
+    stats = {
+        "scale": np.full(3, 2e-6, half),
+        "B": np.zeros(3, half),
+        "mean": np.zeros(3, half),
+        "var": np.ones(3, half),
+    }
     head = "(float16[N,2,H,W] x) => (float16[N,3,P,Q] y)"
     tail = "y = Mul (n, k)"
     up = {"k": np.array(3e4, half)}
-    before = model(f"{head} {{ c = Conv (x, W)  n = {BN} (c, scale, B, mean, var)  {tail} }}", {"W": weight, **stats, **up}, opset=15)
+    before = model(
+        f"{head} {{ c = Conv (x, W)  n = {BN} (c, scale, B, mean, var)  {tail} }}",
+        {"W": weight, **stats, **up},
+        opset=15,
+    )
     s, _ = affine(stats)
-    right = model(f"{head} {{ c = Conv (x, W)  n = Mul (c, s)  {tail} }}", {"W": weight, "s": along(s, 0, 3), **up}, opset=15, dtype=np.float32)
+    right = model(
+        f"{head} {{ c = Conv (x, W)  n = Mul (c, s)  {tail} }}",
+        {"W": weight, "s": along(s, 0, 3), **up},
+        opset=15,
+        dtype=np.float32,
+    )
     right.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(along(s, 0, 3).astype(half), "s"))
     tiny = (weight * along(s, 0, 4)).astype(half)
     wrong = model(f"{head} {{ n = Conv (x, W)  {tail} }}", {"W": tiny, **up}, opset=15)
@@ -514,11 +574,15 @@ def shared_weight() -> Rewrite:
     weight = single(rng.normal(size=(3, 2, 1, 1)))
     s, t = affine(stats)
     head = "(float[N,2,H,W] x) => (float[N,3,H,W] y, float[N,3,H,W] z)"
-    before = model(f"{head} {{ c = Conv (x, W)  y = {BN} (c, scale, B, mean, var)  z = Conv (x, W) }}", {"W": weight, **stats})
+    before = model(
+        f"{head} {{ c = Conv (x, W)  y = {BN} (c, scale, B, mean, var)  z = Conv (x, W) }}", {"W": weight, **stats}
+    )
     scaled = weight * along(s, 0, 4)
     right = model(f"{head} {{ y = Conv (x, W1, b)  z = Conv (x, W) }}", {"W": weight, "W1": scaled, "b": t})
     wrong = model(f"{head} {{ y = Conv (x, W, b)  z = Conv (x, W) }}", {"W": scaled, "b": t})
-    return Rewrite("shared weight", before, right, {"weight replaced for its other reader": wrong}, (("x",), ("y", "z")))
+    return Rewrite(
+        "shared weight", before, right, {"weight replaced for its other reader": wrong}, (("x",), ("y", "z"))
+    )
 
 
 def upgraded(name: str, opset: int, before: str, after: str, weights: Weights, **wrong: str) -> Rewrite:
@@ -553,13 +617,23 @@ def upgrades() -> list[Rewrite]:
         ),
         Rewrite(
             "BatchNormalization-6 in training mode",
-            model(f"{five} {{ y, m, v, sm, sv = BatchNormalization <is_test = 0, momentum = 0.7> ({parameters}) }}", stats, opset=6),
+            model(
+                f"{five} {{ y, m, v, sm, sv = BatchNormalization <is_test = 0, momentum = 0.7> ({parameters}) }}",
+                stats,
+                opset=6,
+            ),
             model(f"{five} {{ y, m, v = {train.format(0.7)} ({parameters}) }}", stats, opset=15),
             {
-                "momentum taken the other way": model(f"{five} {{ y, m, v = {train.format(0.3)} ({parameters}) }}", stats, opset=15),
-                "momentum forgotten": model(f"{five} {{ y, m, v = {train.format(0.9)} ({parameters}) }}", stats, opset=15),
+                "momentum taken the other way": model(
+                    f"{five} {{ y, m, v = {train.format(0.3)} ({parameters}) }}", stats, opset=15
+                ),
+                "momentum forgotten": model(
+                    f"{five} {{ y, m, v = {train.format(0.9)} ({parameters}) }}", stats, opset=15
+                ),
                 "statistics left as they were": model(
-                    f"{five} {{ y, m0, v0 = {train.format(0.7)} ({parameters})  m = Identity (mean)  v = Identity (var) }}", stats, opset=15
+                    f"{five} {{ y, m0, v0 = {train.format(0.7)} ({parameters})  m = Identity (mean)  v = Identity (var) }}",
+                    stats,
+                    opset=15,
                 ),
             },
             (("x",), ("y", "m", "v")),
@@ -567,7 +641,11 @@ def upgrades() -> list[Rewrite]:
         Rewrite(
             "BatchNormalization-7 per activation",
             model(f"{square} {{ y = BatchNormalization <spatial = 0> ({parameters}) }}", block, opset=7),
-            model(f"{square} {{ {flat} n = BatchNormalization (f, scale, B, mean, var)  y = Reshape (n, s) }}", per_activation, opset=15),
+            model(
+                f"{square} {{ {flat} n = BatchNormalization (f, scale, B, mean, var)  y = Reshape (n, s) }}",
+                per_activation,
+                opset=15,
+            ),
             {
                 "parameters laid out by column": model(
                     f"{square} {{ {flat} n = BatchNormalization (f, scale, B, mean, var)  y = Reshape (n, s) }}",
@@ -613,7 +691,11 @@ def carriers() -> list[Rewrite]:
     for proto in (padded.before, padded.after, *padded.wrong.values()):
         proto.graph.initializer.append(onnx.numpy_helper.from_array(pads["p"], "p"))
     return [
-        carried("Conv, MaxPool, BatchNormalization", "MaxPool <kernel_shape = [2,2]> (c)", "negative scale through a maximum"),
+        carried(
+            "Conv, MaxPool, BatchNormalization",
+            "MaxPool <kernel_shape = [2,2]> (c)",
+            "negative scale through a maximum",
+        ),
         carried(
             "Conv, AveragePool, BatchNormalization",
             "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (c)",

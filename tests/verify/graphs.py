@@ -13,7 +13,9 @@ Weights = dict[str, Array]
 EPSILON = float(np.float32(1e-5))
 
 
-def model(body: str, weights: Weights, *, opset: int = 13, ir_version: int = 8, dtype: type = np.float32) -> onnx.ModelProto:
+def model(
+    body: str, weights: Weights, *, opset: int = 13, ir_version: int = 8, dtype: type = np.float32
+) -> onnx.ModelProto:
     """``body`` is ``(inputs) => (outputs) { nodes }`` in onnx's text form; float64 weights are stored as ``dtype``."""
     text = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> g {body}'
     proto = onnx.parser.parse_model(text)

@@ -1,0 +1,91 @@
+"""What evaluating a whole model will take, told beforehand from shapes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bnfold import ir
+
+PRODUCTS_A_SECOND = 2e9
+"""Multiply-adds in float64 that modest machines reach."""
+
+NODE_SECONDS = 2e-4
+ELEMENT_SECONDS = 1e-8
+
+MANY_NODES = 20_000
+"""Beyond this, even inferring shapes is not worth its time; what such models cost is their nodes."""
+
+HELD = 6
+"""Arrays of the size of the largest activation that may be alive at once, as float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one evaluation."""
+
+    seconds: float
+    memory: int
+
+
+def estimate(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
+    """Seconds and bytes, where the inputs have these shapes; what cannot be told counts nothing."""
+    seconds = NODE_SECONDS * len(model.graph.nodes)
+    if len(model.graph.nodes) > MANY_NODES:
+        return Cost(seconds, 0)
+    sized = _sized(model, shapes)
+    largest = 0
+    for node in sized.graph.nodes:
+        made = max((_elements(value) for value in node.outputs), default=0)
+        largest = max(largest, made)
+        seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
+    return Cost(seconds, 8 * HELD * largest)
+
+
+def memory_there_is() -> int:
+    """Bytes of main memory; where the system does not tell, no limit."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
+def _sized(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> ir.Model:
+    """A copy whose inputs have static shapes, and whose other values have what follows from them."""
+    copy = model.clone()
+    for info in copy.proto.graph.input:
+        if info.name in shapes and info.type.HasField("tensor_type"):
+            info.type.tensor_type.shape.Clear()
+            for size in shapes[info.name]:
+                info.type.tensor_type.shape.dim.add(dim_value=size)
+    del copy.proto.graph.value_info[:]
+    copy.reindex()
+    copy.infer_shapes()
+    return copy
+
+
+def _products_an_element(node: ir.Node) -> int:
+    """Multiply-adds for each element of the output."""
+    if node.is_op("Conv"):
+        return math.prod(_dims(node.input(1))[1:])
+    if node.is_op("ConvTranspose"):
+        dims = _dims(node.input(1))
+        strides = math.prod(node.attr("strides") or [1])
+        return math.prod((dims[0], *dims[2:])) // (int(node.attr("group", 1)) * strides) if len(dims) > 2 else 0
+    if node.is_op("MatMul", "Gemm"):
+        return max(_dims(node.input(0))[-1:], default=0)
+    return 0
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...]:
+    shape = value.shape if value is not None else None
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())
+
+
+def _elements(value: ir.Value | None) -> int:
+    shape = value.shape if value is not None else None
+    if not shape or not all(isinstance(dim, int) for dim in shape):
+        return 0
+    return math.prod(dim for dim in shape if isinstance(dim, int))
