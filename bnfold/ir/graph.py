@@ -82,7 +82,7 @@ class Graph:
     def define(self, name: str) -> Value:
         """A new value of this scope."""
         value = self.values[name] = Value(self, name)
-        self.model.names.add(name)
+        self.model.note_name(name)
         return value
 
     def fresh(self, hint: str) -> Value:
@@ -154,20 +154,22 @@ class Graph:
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name, for everybody who makes or reads it; its type annotation follows."""
+        self.model.names.update((value.name, name))
         self.renamed[value.name] = name
         if value.name in self.types:
             self.types[name] = self.types.pop(value.name)
         del self.values[value.name]
         value.name = name
         self.values[name] = value
-        self.model.names.add(name)
+        self.model.note_name(name)
         if value.producer is not None:
             value.producer.proto.output[value.slot] = name
         for node, slot in value.uses:
             node.proto.input[slot] = name
 
     def orphan(self, value: Value) -> None:
-        """Note that a value lost its producer, so that its type annotation goes too."""
+        """Note that a value lost its producer, so that its type annotation goes too; its name is not given again."""
+        self.model.names.add(value.name)
         self.dropped_names.add(value.name)
         if self.values.get(value.name) is value:
             del self.values[value.name]

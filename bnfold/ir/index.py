@@ -1,4 +1,7 @@
-"""Build the index over a graph's messages: who makes a value, who reads it, captured reads included."""
+"""Build the index over a graph's messages: who makes a value, who reads it, captured reads included.
+
+Runs once for every node and every weight of a model, so its loops touch each message as little as they can.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import onnx
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.graph import Graph, define_once
-from bnfold.ir.node import Node
+from bnfold.ir.node import AP, Node
+from bnfold.ir.value import Value
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
+
+_HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 the type is not said
 
 
 def index_graph(
@@ -21,20 +27,9 @@ def index_graph(
     """The index of one graph and of everything nested in it. Raises MalformedModel where a name has two makers."""
     graph = Graph(model, proto, parent, path)
     _index_interface(graph)
-    for message in proto.node:
-        node = Node(graph, message)
-        graph._nodes.append(node)
-        for slot, name in enumerate(message.output):
-            value = define_once(graph, name) if name else None
-            node.outputs.append(value)
-            if value is not None:
-                value.producer, value.slot = node, slot
-    for node in graph._nodes:
-        for slot, name in enumerate(node.proto.input):
-            value = graph.lookup(name) if name else None
-            node.inputs.append(value)
-            if value is not None:
-                value.uses[node, slot] = None
+    _index_makers(graph)
+    for node in graph.nodes:
+        _index_reads(node)
         _index_subgraphs(node)
     for name in (proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]):
         value = graph.lookup(name)
@@ -43,29 +38,53 @@ def index_graph(
     return graph
 
 
+def _index_makers(graph: Graph) -> None:
+    values, nodes = graph.values, graph.nodes
+    for message in graph.proto.node:
+        node = Node(graph, message)
+        nodes.append(node)
+        for slot, name in enumerate(message.output):
+            value = None
+            if name:
+                value = define_once(graph, name) if name in values else graph.define(name)
+                value.producer, value.slot = node, slot
+            node.outputs.append(value)
+
+
+def _index_reads(node: Node) -> None:
+    graph, inputs = node.graph, node.inputs
+    values = graph.values
+    for slot, name in enumerate(node.proto.input):
+        value = (values.get(name) or graph.lookup(name)) if name else None
+        inputs.append(value)
+        if value is not None:
+            value.add_use(node, slot)
+
+
 def _index_interface(graph: Graph) -> None:
     proto = graph.proto
     if isinstance(proto, onnx.FunctionProto):
-        for name in proto.input:
-            value = define_once(graph, name)
-            value.is_input = True
-            graph.inputs.append(value)
+        graph.inputs = [_input(graph, name) for name in proto.input]
         _index_types(graph, getattr(proto, "value_info", ()))
         return
-    for info in proto.input:
-        value = define_once(graph, info.name)
-        value.is_input = True
-        graph.inputs.append(value)
+    graph.inputs = [_input(graph, info.name) for info in proto.input]
     for tensor in proto.initializer:
-        value = graph.values.get(tensor.name) or graph.define(tensor.name)
+        name = tensor.name
+        value = graph.values.get(name) or graph.define(name)
         if value.tensor_proto is not None:
-            raise MalformedModel(f"the initializer {tensor.name!r} is stored twice")
+            raise MalformedModel(f"the initializer {name!r} is stored twice")
         value.tensor_proto = tensor
     for sparse in proto.sparse_initializer:
         define_once(graph, sparse.values.name)
     _index_types(graph, proto.input)
     _index_types(graph, proto.value_info)
     _index_types(graph, proto.output)
+
+
+def _input(graph: Graph, name: str) -> Value:
+    value = define_once(graph, name)
+    value.is_input = True
+    return value
 
 
 def _index_types(graph: Graph, infos: Iterable[onnx.ValueInfoProto]) -> None:
@@ -75,14 +94,13 @@ def _index_types(graph: Graph, infos: Iterable[onnx.ValueInfoProto]) -> None:
 
 
 def _index_subgraphs(node: Node) -> None:
-    graph = node.graph
     for attribute in node.proto.attribute:
-        if attribute.HasField("g"):
-            protos = [attribute.g]
-        elif attribute.graphs:
-            protos = list(attribute.graphs)
-        else:
+        if attribute.type not in _HOLDS_GRAPH:
             continue
+        protos = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        if not protos:
+            continue
+        graph = node.graph
         base = f"{graph.path}/{node.label}.{attribute.name}".lstrip("/")
         node.subgraphs[attribute.name] = [
             index_graph(graph.model, proto, node, base if len(protos) == 1 else f"{base}[{position}]")

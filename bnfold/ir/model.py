@@ -66,7 +66,8 @@ class Model:
         self.path = path
         self.has_external_data = False
         self.freeze_overridable = False
-        self.names: set[str] = set()
+        self._names: set[str] | None = None
+        self._numbers: dict[str, int] = {}
         self.released: dict[Value, None] = {}
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
@@ -78,11 +79,26 @@ class Model:
         """Build the index anew from the skeleton, after something else has edited it."""
         from bnfold.ir.index import index_graph
 
-        self.names = set()
+        self._names = None
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
             index_graph(self, function, None, f"{function.domain}::{function.name}") for function in self.proto.functions
         ]
+
+    @property
+    def names(self) -> set[str]:
+        """Every name that a value has or had, or that a type annotation or a training graph speaks of."""
+        if self._names is None:
+            self._names = {name for graph in self.graphs() for names in (graph.values, graph.types) for name in names}
+            for training in self.proto.training_info:
+                for node in (*training.initialization.node, *training.algorithm.node):
+                    self._names.update((*node.input, *node.output))
+        return self._names
+
+    def note_name(self, name: str) -> None:
+        """A value of this name came into being."""
+        if self._names is not None:
+            self._names.add(name)
 
     @property
     def label(self) -> str:
@@ -104,12 +120,14 @@ class Model:
             yield from graph.nodes
 
     def fresh_name(self, hint: str) -> str:
-        """``hint``, or the hint with the first number that makes it a name nothing has."""
-        name, count = hint, 0
-        while name in self.names:
+        """``hint``, or the hint with the first number that makes it a name nothing has or had."""
+        names = self.names
+        name, count = hint, self._numbers.get(hint, 0)
+        while name in names:
             count += 1
             name = f"{hint}_{count}"
-        self.names.add(name)
+        self._numbers[hint] = count
+        names.add(name)
         return name
 
     def tensor(self, proto: onnx.TensorProto) -> Tensor:

@@ -119,13 +119,13 @@ class Node:
             self.proto.input.append("")
         old = self.inputs[index]
         if old is not None:
-            del old.uses[self, index]
+            old.drop_use(self, index)
             if not old.uses:
                 self.graph.model.released[old] = None
         self.inputs[index] = value
         self.proto.input[index] = value.name if value else ""
         if value is not None:
-            value.uses[self, index] = None
+            value.add_use(self, index)
 
     def set_inputs(self, values: Sequence[Value | None]) -> None:
         """Replace all inputs."""

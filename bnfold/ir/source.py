@@ -52,6 +52,8 @@ class FileSource(Source):
     Raises BadInput for what cannot be opened or is no regular file, and never waits for a pipe.
     """
 
+    path: Path
+
     def __init__(self, path: Path, *, hold: bool = True) -> None:
         self.path = path
         self._lock = threading.RLock()
@@ -116,7 +118,7 @@ class FileSource(Source):
 
         It says nothing when the number of links changed too: then the file was merely unlinked or linked.
         """
-        now, first = os.stat(self.path) if self._held is None else os.fstat(self._held), self._first
+        now, first = self.path.stat() if self._held is None else os.fstat(self._held), self._first
         same_file = (now.st_dev, now.st_ino, now.st_size) == (first.st_dev, first.st_ino, first.st_size)
         touched = now.st_ctime_ns != first.st_ctime_ns and now.st_nlink == first.st_nlink
         if not same_file or now.st_mtime_ns != first.st_mtime_ns or touched:

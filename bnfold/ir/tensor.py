@@ -116,12 +116,13 @@ class Inline(Tensor):
     def numpy(self) -> Array:
         from onnx import numpy_helper
 
+        misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}"
+        if any(dim < 0 for dim in self.dims):
+            raise MalformedModel(misfit)
         try:
-            if any(dim < 0 for dim in self.dims):
-                raise ValueError("a dim is negative")
             array: Array = numpy_helper.to_array(self.proto)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise MalformedModel(f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}") from error
+            raise MalformedModel(misfit) from error
         return array
 
 
@@ -224,14 +225,11 @@ class Scaled(Tensor):
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
         super().__init__(base.dtype, base.dims)
-        merged: dict[int, Float64] = {}
-        if isinstance(base, Scaled):
-            merged.update(base.factors)
-            base = base.base
+        merged: dict[int, Float64] = dict(base.factors) if isinstance(base, Scaled) else {}
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector
-        self.base = base
-        self.factors = tuple(sorted(merged.items()))
+        self.base: Tensor = base.base if isinstance(base, Scaled) else base
+        self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
 
     def numpy(self) -> Array:
         return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))

@@ -21,14 +21,15 @@ Use = tuple["Node", int]
 class Value:
     """One edge of the graph. Identity is the object, not the name: two branches may both have a value named ``y``."""
 
-    __slots__ = ("_tensor", "graph", "is_input", "name", "output_slots", "producer", "slot", "tensor_proto", "uses")
+    __slots__ = ("_tensor", "_uses", "graph", "is_input", "name", "output_slots", "producer", "slot", "tensor_proto")
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph = graph
         self.name = name
         self.producer: Node | None = None
         self.slot = 0
-        self.uses: dict[Use, None] = {}
+        # Most values have one reader; a dict for each would be a third of the index's memory.
+        self._uses: Use | dict[Use, None] | None = None
         self.is_input = False
         self.output_slots = 0
         self.tensor_proto: onnx.TensorProto | None = None
@@ -36,6 +37,29 @@ class Value:
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
+
+    @property
+    def uses(self) -> dict[Use, None]:
+        """Who reads this value, in which input slot, captured reads included; read-only, `Node.set_input` edits it."""
+        if self._uses is None:
+            return {}
+        return self._uses if isinstance(self._uses, dict) else {self._uses: None}
+
+    def add_use(self, node: Node, slot: int) -> None:
+        """Note a reader; for `Node` and the index."""
+        if self._uses is None:
+            self._uses = (node, slot)
+            return
+        if not isinstance(self._uses, dict):
+            self._uses = {self._uses: None}
+        self._uses[node, slot] = None
+
+    def drop_use(self, node: Node, slot: int) -> None:
+        """Forget a reader; for `Node`."""
+        if isinstance(self._uses, dict):
+            del self._uses[node, slot]
+        if self._uses in ({}, (node, slot)):
+            self._uses = None
 
     @property
     def is_output(self) -> bool:
