@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bnfold.job import Checks, Outcome, Source, process
+from bnfold.job import Checks, Delivery, Outcome, Source, process
 from bnfold.pipeline import Options
 from bnfold.verify import Verdict
 from bnfold.verify import verify as _verify
@@ -18,7 +18,13 @@ from bnfold.verify import verify as _verify
 Output = str | os.PathLike[str] | None
 
 
-def optimize(source: Source, output: Output = None, *, options: Options | None = None, checks: Checks | None = None) -> Outcome:
+def _delivery(output: Output) -> Delivery | None:
+    return None if output is None else Delivery(Path(output))
+
+
+def optimize(
+    source: Source, output: Output = None, *, options: Options | None = None, checks: Checks | None = None
+) -> Outcome:
     """Upgrade, fold, decompose where asked, verify, and write.
 
     Raises:
@@ -27,25 +33,32 @@ def optimize(source: Source, output: Output = None, *, options: Options | None =
         OutputError: The result cannot be written.
         VerificationFailed: The result does not compute what the model did; nothing was written.
     """
-    return process(source, output, options or Options(), checks or Checks())
+    return process(source, _delivery(output), options or Options(), checks or Checks())
 
 
 def fold(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
     """Fold and keep the opset; ``options`` are the fields of `Options`. Raises as `optimize`."""
-    return process(source, output, Options(target_opset="keep", **options), checks or Checks())
+    return process(source, _delivery(output), Options(target_opset="keep", **options), checks or Checks())
 
 
 def upgrade(
-    source: Source, output: Output = None, *, target_opset: int | None = None, checks: Checks | None = None, **options: Any
+    source: Source,
+    output: Output = None,
+    *,
+    target_opset: int | None = None,
+    checks: Checks | None = None,
+    **options: Any,
 ) -> Outcome:
     """Change the opset and nothing else; ``options`` are the fields of `Options`. Raises as `optimize`."""
-    return process(source, output, Options(target_opset=target_opset, fold=False, **options), checks or Checks())
+    return process(
+        source, _delivery(output), Options(target_opset=target_opset, fold=False, **options), checks or Checks()
+    )
 
 
 def decompose(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
     """Spell every BatchNormalization out as primitive operators, folding nothing. Raises as `optimize`."""
     settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **options}
-    return process(source, output, Options(**settings), checks or Checks())
+    return process(source, _delivery(output), Options(**settings), checks or Checks())
 
 
 def inspect(source: Source, *, options: Options | None = None) -> Outcome:

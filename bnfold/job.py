@@ -48,6 +48,23 @@ class Checks:
     witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where the result goes.
+
+    Attributes:
+        path: The model file.
+        external_data: As for `bnfold.ir.stage`.
+        in_place: Whether ``path`` may be the input.
+        keep_failed: Where to put a result that fails verification.
+    """
+
+    path: Path
+    external_data: str = "auto"
+    in_place: bool = False
+    keep_failed: Path | None = None
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of one model.
@@ -87,17 +104,9 @@ class Outcome:
 
 
 def process(
-    source: Source,
-    output: str | os.PathLike[str] | None,
-    options: Options,
-    checks: Checks,
-    *,
-    external_data: str = "auto",
-    overwrite_input: bool = False,
-    keep_failed: Path | None = None,
-    progress: Progress | None = None,
+    source: Source, delivery: Delivery | None, options: Options, checks: Checks, progress: Progress | None = None
 ) -> Outcome:
-    """Rewrite the model at ``source``, verify it, and write it to ``output`` (None: leave it in memory).
+    """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
@@ -106,14 +115,13 @@ def process(
     """
     if isinstance(source, str | os.PathLike):
         source = Path(source)
-    target = Path(output) if output is not None else None
-    if target is not None:
-        _check_target(source, target, overwrite_input=overwrite_input)
+    if delivery is not None:
+        _check_target(source, delivery)
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
         outcome = _rewrite(source, options, checks, tell)
         try:
-            _deliver(outcome, target, external_data, keep_failed, tell)
+            _deliver(outcome, delivery, tell)
         except RangeViolation as violation:
             banned = outcome.report.makers.get(id(violation.tensor))
             if banned is None:
@@ -124,8 +132,9 @@ def process(
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
 
 
-def _check_target(source: Source, target: Path, *, overwrite_input: bool) -> None:
-    if not overwrite_input and isinstance(source, Path) and _same_file(source, target):
+def _check_target(source: Source, delivery: Delivery) -> None:
+    target = delivery.path
+    if not delivery.in_place and isinstance(source, Path) and _same_file(source, target):
         raise OutputError(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
     if target.is_dir():
         raise OutputError(f"{target}: is a directory")
@@ -142,16 +151,14 @@ def _rewrite(source: Source, options: Options, checks: Checks, progress: Progres
     return Outcome(model, report, options, checks, source=source, seconds=seconds)
 
 
-def _deliver(
-    outcome: Outcome, target: Path | None, external_data: str, keep_failed: Path | None, progress: Progress
-) -> None:
-    """Write and verify, or only verify, and keep to memory what has no place on disk."""
+def _deliver(outcome: Outcome, delivery: Delivery | None, progress: Progress) -> None:
+    """Write and verify, or only verify what stays in memory."""
     started = time.perf_counter()
-    if target is None:
+    if delivery is None:
         if outcome.checks.depth != "none":
             check_range(outcome.model)
             _verify(outcome, outcome.model, progress)
-            _raise_if_failed(outcome, "the result", keep_failed, external_data)
+            _raise_if_failed(outcome, None)
         return
     written = 0
 
@@ -160,19 +167,20 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    with ir.stage(outcome.model, target, external_data=external_data, progress=wrote) as staged:
+    with ir.stage(outcome.model, delivery.path, external_data=delivery.external_data, progress=wrote) as staged:
         outcome.seconds["write"] = time.perf_counter() - started
         _verify(outcome, staged.path, progress)
-        _raise_if_failed(outcome, str(target), keep_failed, external_data)
+        _raise_if_failed(outcome, delivery)
         staged.commit()
-    outcome.output = target
+    outcome.output = delivery.path
 
 
-def _raise_if_failed(outcome: Outcome, label: str, keep_failed: Path | None, external_data: str) -> None:
+def _raise_if_failed(outcome: Outcome, delivery: Delivery | None) -> None:
     if outcome.verdict is None or outcome.verdict.status != "failed":
         return
-    if keep_failed is not None:
-        ir.save(outcome.model, keep_failed, external_data=external_data)
+    if delivery is not None and delivery.keep_failed is not None:
+        ir.save(outcome.model, delivery.keep_failed, external_data=delivery.external_data)
+    label = delivery.path if delivery is not None else "the result"
     raise VerificationFailed(f"{label}: not written: {outcome.verdict.reason}", outcome)
 
 
@@ -207,7 +215,7 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
 
 def _same_file(first: Path, second: Path) -> bool:
     try:
-        return first.resolve() == second.resolve() or os.path.samefile(first, second)
+        return first.resolve() == second.resolve() or first.samefile(second)
     except OSError:
         return False
 
@@ -215,7 +223,7 @@ def _same_file(first: Path, second: Path) -> bool:
 def _file_facts(path: Source | None) -> dict[str, Any] | None:
     if not isinstance(path, Path):
         return None
-    with open(path, "rb") as stream:
+    with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
 

@@ -1,4 +1,4 @@
-"""The order of passes, each with the reason for its position; one model in, the same model rewritten and a report out."""
+"""The order of passes, each with the reason for its position: one model in, the same model rewritten, and a report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import onnx
 
 from bnfold import fold, ir, upgrade
 from bnfold.errors import Unsupported
+from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy, Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -128,7 +129,9 @@ def fold_affines(run: Run) -> None:
     if not run.options.fold:
         return
     options = run.options
-    live = {node: event for node, event in run.live().items() if event.key not in options.banned}
+    live = run.live()
+    for node in [node for node, event in live.items() if event.key in options.banned]:
+        live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = fold.Limits(
         growth=fold.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,

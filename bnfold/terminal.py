@@ -17,6 +17,7 @@ from bnfold.report import BatchNormEvent, Report
 
 if TYPE_CHECKING:
     from bnfold import ir
+    from bnfold.batch import Result
     from bnfold.job import Outcome
     from bnfold.verify import Verdict
 
@@ -67,7 +68,9 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        console.print(Text(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}"))
+        console.print(
+            Text(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+        )
 
 
 def _change(before: int, after: int) -> str:
@@ -150,7 +153,17 @@ def verdict(found: Verdict) -> None:
     """The rows of a verdict on stdout, the sentence on stderr."""
     if found.outputs:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in ("output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", ""):
+        for column in (
+            "output",
+            "max error",
+            "RMS error",
+            "of the scale",
+            "allowed",
+            "ulps",
+            "error before",
+            "after",
+            "",
+        ):
             table.add_column(column, overflow="fold")
         for row in found.outputs:
             table.add_row(
@@ -169,6 +182,22 @@ def verdict(found: Verdict) -> None:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2e}"
+
+
+def batch_summary(results: Sequence[Result]) -> None:
+    """One row a model on stdout, those that need attention first, and the counts on stderr."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("model", "", "BatchNormalization", "what happened"):
+        table.add_column(column, overflow="fold")
+    order = ("failed", "unverified", "unchecked", "verified", "skipped")
+    for result in sorted(results, key=lambda result: order.index(result.status)):
+        rows = result.report.get("batchnorms", [])
+        left = sum(row["verdict"] in ("kept", "upgraded") for row in rows)
+        became = f"{len(rows)} → {left}" if result.report else "-"
+        table.add_row(Text(str(result.source)), result.status, became, Text(result.message))
+    _console(stderr=False).print(table)
+    counts = Counter(result.status for result in results)
+    _console().print(Text(", ".join(f"{counts[status]} {status}" for status in order if counts[status])))
 
 
 def still_there(outcome: Outcome, left: Sequence[ir.Node]) -> None:

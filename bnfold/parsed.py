@@ -1,0 +1,81 @@
+"""From what click parsed to the typed settings of a job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from bnfold.job import Checks, Delivery, Source
+    from bnfold.pipeline import Options
+
+STREAM = "-"
+
+
+def source(arguments: dict[str, Any]) -> Source:
+    """The model's path, or its bytes from standard input."""
+    if arguments["source"] == STREAM:
+        return sys.stdin.buffer.read()
+    return Path(arguments["source"])
+
+
+def delivery(arguments: dict[str, Any]) -> Delivery | None:
+    """Where the result goes; None for standard output."""
+    from bnfold.job import Delivery
+
+    if arguments["output"] == STREAM:
+        if arguments["as_json"]:
+            raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
+        return None
+    return Delivery(
+        Path(arguments["output"]), arguments["external_data"], arguments["in_place"], arguments["keep_failed"]
+    )
+
+
+def names(text: str) -> list[str]:
+    """The names in a list separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def options(arguments: dict[str, Any]) -> Options:
+    """What to do with the model."""
+    from bnfold.pipeline import Options
+    from bnfold.semantics import Policy
+
+    given = {
+        name: arguments[name]
+        for name in (
+            "fold",
+            "target_opset",
+            "freeze_overridable",
+            "max_growth",
+            "all_affines",
+            "decompose",
+            "decompose_form",
+        )
+        if name in arguments
+    }
+    return Options(
+        policy=Policy(arguments["legacy_mode"], arguments["force_inference"], arguments["saved_var"]),
+        only=frozenset(arguments.get("only", ())),
+        excluded=frozenset(arguments.get("excluded", ())),
+        decompose_ops=frozenset(names(arguments.get("decompose_ops", "BatchNormalization"))),
+        **given,
+    )
+
+
+def checks(arguments: dict[str, Any]) -> Checks:
+    """How to verify the result."""
+    from bnfold.job import Checks
+
+    return Checks(
+        depth="none" if arguments.get("no_verify") else arguments["depth"],
+        inputs=dict(arguments["inputs"]),
+        data=Path(arguments["data"]) if arguments["data"] else None,
+        samples=arguments["samples"],
+        seed=arguments["seed"],
+        witness=arguments["witness"],
+    )

@@ -1,0 +1,88 @@
+"""Folders of models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from bnfold.batch import find, names_many
+from bnfold.cli import main
+from bnfold.errors import BadInput
+from tests.conftest import MODELS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    source = tmp_path / "in"
+    (source / "deeper").mkdir(parents=True)
+    shutil.copy(MODELS / "bn9.onnx", source / "one.onnx")
+    shutil.copy(MODELS / "mlp.onnx", source / "deeper" / "two.onnx")
+    (source / "broken.onnx").write_bytes(b"no model")
+    (source / "notes.txt").write_text("not a model either")
+    return source
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_folder_is_processed_whole_and_a_broken_model_does_not_stop_the_rest(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run("optimize", folder, out, "--jobs", 2)
+    assert result.exit_code == 1
+    assert "1 failed, 2 verified" in result.stderr
+    written = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.onnx"))
+    assert written == ["deeper/two.onnx", "one.onnx"]
+    assert all(
+        node.op_type != "BatchNormalization" for path in out.rglob("*.onnx") for node in onnx.load(path).graph.node
+    )
+
+
+def test_finished_models_are_skipped_until_something_changes(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (folder / "broken.onnx").unlink()
+    assert run("fold", folder, out, "--no-verify").exit_code == 0
+    first = (out / "one.onnx").stat().st_mtime_ns
+    again = run("fold", folder, out, "--no-verify")
+    assert "2 skipped" in again.stderr
+    assert (out / "one.onnx").stat().st_mtime_ns == first
+    assert "2 unchecked" in run("fold", folder, out, "--no-verify", "--force").stderr
+    assert "2 unchecked" in run("fold", folder, out, "--no-verify", "--except", "Conv").stderr
+    shutil.copy(MODELS / "bn15.onnx", folder / "one.onnx")
+    assert "1 unchecked, 1 skipped" in run("fold", folder, out, "--no-verify", "--except", "Conv").stderr
+
+
+def test_one_summary_report(folder: Path, tmp_path: Path) -> None:
+    report = tmp_path / "all.json"
+    run("optimize", folder, tmp_path / "out", "--no-verify", "--report", report)
+    document = json.loads(report.read_text())
+    assert document["counts"] == {"failed": 1, "unchecked": 2}
+    assert [Path(model["input"]).name for model in document["models"]] == ["broken.onnx", "two.onnx", "one.onnx"]
+
+
+def test_a_pattern_selects_and_keeps_folders(folder: Path, tmp_path: Path) -> None:
+    assert names_many(f"{folder}/**/*.onnx")
+    tasks = find(f"{folder}/**/t*.onnx", tmp_path / "out")
+    assert [task.output for task in tasks] == [tmp_path / "out" / "deeper" / "two.onnx"]
+
+
+def test_outputs_inside_the_input_folder_are_not_taken_for_inputs(folder: Path) -> None:
+    out = folder / "optimised"
+    run("fold", folder, out, "--no-verify")
+    assert {task.source.parent for task in find(str(folder), out)} == {folder, folder / "deeper"}
+
+
+def test_a_folder_without_models(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no \.onnx files"):
+        find(str(tmp_path), tmp_path / "out")
+
+
+def test_an_output_that_is_a_file(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    with pytest.raises(BadInput, match="is a file"):
+        find(str(folder), tmp_path / "out")
