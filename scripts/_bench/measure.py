@@ -64,7 +64,7 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=os.environ | tool.environment,
+            env=_environment() | tool.environment,
             cwd=folder,
             start_new_session=True,
         )
@@ -78,6 +78,11 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
             errors.seek(0)
             raise DidNotFinishError(_reason(process.returncode, wall, timeout, errors.read()))
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but with bytecode kept: what pip installs is compiled, and a checkout has to be too after its first run."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _reason(code: int, wall: float, timeout: float, errors: bytes) -> str:
