@@ -28,6 +28,7 @@ class Outcome:
     model: ir.Model
     report: Upgraded
     results: Mapping[str, Array]
+    feeds: Mapping[str, Array]
 
     @property
     def ops(self) -> list[str]:
@@ -114,11 +115,11 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
             assert not _complaint(onnx.load(path))
         _assert_stable(path, target, policy)
         results: Mapping[str, Array] = {}
+        drawn = {**draw(before, seed), **(feeds or {})}
         if compare:
-            drawn = {**draw(before, seed), **(feeds or {})}
             results = reference.evaluate(model, drawn)
             assert_equal(reference.evaluate(before, drawn, policy=referee), results)
-        return Outcome(model, report, results)
+        return Outcome(model, report, results, drawn)
 
     return run
 
