@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Inline, Tensor, numpy_type
+from bnfold.ir.tensor import FLOATS, TP, Array, Exact, InMemory, Inline, Tensor, numpy_type
 
 if TYPE_CHECKING:
     from bnfold.ir.node import Node
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 LIMIT = 1 << 28
 """Elements beyond which a chain is not evaluated: a weight of 1 GB that is computed at run time stays computed."""
-
-
-class InMemory(Tensor):
-    """An evaluated constant; often a broadcast view that takes no memory of its own."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, dtype: int, array: Array) -> None:
-        super().__init__(dtype, array.shape)
-        self.array = array
-
-    def numpy(self) -> Array:
-        return self.array
 
 
 def constant(value: Value | None) -> Tensor | None:

@@ -32,9 +32,12 @@ class Graph:
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.types: dict[str, onnx.TypeProto] = {}
-        self.touched_tensors: dict[str, Value] = {}
+        # What `Model.sync` has to write: values with a new tensor, initializers that are gone, names of values that
+        # are gone, and of renamed values the names that the messages still have.
+        self.touched_tensors: dict[Value, None] = {}
+        self.dropped_tensors: list[onnx.TensorProto] = []
         self.dropped_names: set[str] = set()
-        self.renamed: dict[str, str] = {}
+        self.renamed: dict[Value, str] = {}
         self.order_changed = False
         self._nodes: list[Node] = []
         self._inserted: dict[Node | None, list[Node]] = {}
@@ -61,14 +64,16 @@ class Graph:
     def _rebuild(self) -> None:
         nodes: list[Node] = []
         for node in [*self._nodes, None]:
-            nodes.extend(new for new in self._inserted.get(node, ()) if not new.removed)
-            if node is not None and not node.removed:
-                nodes.append(node)
+            nodes.extend(new for new in self._inserted.pop(node, ()) if not new.removed)
             if node is not None:
-                nodes.extend(new for new in self._following.get(node, ()) if not new.removed)
+                if not node.removed:
+                    nodes.append(node)
+                nodes.extend(new for new in self._following.pop(node, ()) if not new.removed)
+        if self._inserted or self._following:
+            raise ValueError("a node was inserted beside one that is not in this graph")
         for node in nodes:
             node.anchor, node.pending = None, False
-        self._nodes, self._inserted, self._following, self._stale = nodes, {}, {}, False
+        self._nodes, self._stale = nodes, False
 
     def lookup(self, name: str) -> Value:
         """The value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
@@ -143,8 +148,7 @@ class Graph:
             node.set_input(index, None)
         for subgraphs in node.subgraphs.values():
             for subgraph in subgraphs:
-                for inner in subgraph.nodes:
-                    subgraph.remove(inner)
+                subgraph.dissolve()
         for value in node.outputs:
             if value is not None and value.producer is node:
                 value.producer = None
@@ -152,31 +156,44 @@ class Graph:
         node.removed = True
         self._stale = self.order_changed = True
 
+    def dissolve(self) -> None:
+        """Let go of all that is captured from outside, because the node that holds this graph is dropped."""
+        for value in self.outputs:
+            value.output_slots -= 1
+            if not value.uses:
+                self.model.released[value] = None
+        self.outputs = []
+        for inner in reversed(self.nodes):
+            self.remove(inner)
+
     def rename(self, value: Value, name: str) -> None:
-        """Give a value another name, for everybody who makes or reads it; its type annotation follows."""
+        """Give a value that a node makes another name, for everybody who reads it; its type annotation follows.
+
+        Raises ValueError for a value of the graph's interface, or an initializer: their names are for others to use.
+        """
+        if value.producer is None or value.is_output:
+            raise ValueError(f"{value.name!r} cannot be renamed: it is not an inner value of the graph")
         self.model.names.update((value.name, name))
-        self.renamed[value.name] = name
+        self.renamed.setdefault(value, value.name)
         if value.name in self.types:
             self.types[name] = self.types.pop(value.name)
         del self.values[value.name]
         value.name = name
         self.values[name] = value
-        self.model.note_name(name)
-        if value.producer is not None:
-            value.producer.proto.output[value.slot] = name
+        value.producer.proto.output[value.slot] = name
         for node, slot in value.uses:
             node.proto.input[slot] = name
 
     def orphan(self, value: Value) -> None:
         """Note that a value lost its producer, so that its type annotation goes too; its name is not given again."""
         self.model.names.add(value.name)
-        self.dropped_names.add(value.name)
+        self.dropped_names.add(self.renamed.get(value, value.name))
         if self.values.get(value.name) is value:
             del self.values[value.name]
 
     def adopt(self, value: Value) -> None:
         """Take a value (back) into this scope."""
-        self.dropped_names.discard(value.name)
+        self.dropped_names.discard(self.renamed.get(value, value.name))
         self.values[value.name] = value
 
     def add_constant(self, hint: str, content: Tensor | np.ndarray[Any, Any]) -> Value:
@@ -194,10 +211,12 @@ class Graph:
         return value
 
     def remove_initializer(self, value: Value) -> None:
-        """Drop an initializer that nobody reads; one that is an input as well stays an input."""
+        """Drop an initializer that nobody reads; one that is an input as well stays an input, without a default."""
+        if value.tensor_proto is None:
+            raise ValueError(f"{value.name!r} is no initializer")
+        self.dropped_tensors.append(value.tensor_proto)
         value.forget_tensor()
-        self.touched_tensors.pop(value.name, None)
-        self.dropped_names.add(value.name)
+        self.touched_tensors.pop(value, None)
         if not value.is_input:
             self.orphan(value)
 

@@ -75,7 +75,10 @@ def _index_interface(graph: Graph) -> None:
             raise MalformedModel(f"the initializer {name!r} is stored twice")
         value.tensor_proto = tensor
     for sparse in proto.sparse_initializer:
-        define_once(graph, sparse.values.name)
+        name = sparse.values.name
+        known = graph.values.get(name) or graph.define(name)
+        if known.is_initializer:
+            raise MalformedModel(f"the initializer {name!r} is stored twice")
     _index_types(graph, proto.input)
     _index_types(graph, proto.value_info)
     _index_types(graph, proto.output)
@@ -101,8 +104,13 @@ def _index_subgraphs(node: Node) -> None:
         if not protos:
             continue
         graph = node.graph
-        base = f"{graph.path}/{node.label}.{attribute.name}".lstrip("/")
+        base = f"{graph.path}/{_unique_label(node)}.{attribute.name}".lstrip("/")
         node.subgraphs[attribute.name] = [
             index_graph(graph.model, proto, node, base if len(protos) == 1 else f"{base}[{position}]")
             for position, proto in enumerate(protos)
         ]
+
+
+def _unique_label(node: Node) -> str:
+    """Of the names a node has, that of its first output: two nodes may be called the same, but not make the same."""
+    return next((value.name for value in node.outputs if value is not None), node.label)

@@ -12,7 +12,7 @@ from bnfold.errors import Unsupported
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.source import Source
-from bnfold.ir.tensor import Inline, Scaled, Stored, Tensor, make_proto
+from bnfold.ir.tensor import Inline, Scaled, Stored, Tensor
 from bnfold.ir.value import Value
 
 THRESHOLD = 4096
@@ -82,7 +82,7 @@ class Model:
         self._names = None
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
-            index_graph(self, function, None, f"{function.domain}::{function.name}") for function in self.proto.functions
+            index_graph(self, function, None, _function_path(function)) for function in self.proto.functions
         ]
 
     @property
@@ -167,14 +167,10 @@ class Model:
 
     def sync(self) -> None:
         """Bring the skeleton in line with the edits: node order, tensors, dropped values."""
+        from bnfold.ir.sync import write
+
         for graph in list(self.graphs()):
-            _write_tensors(self, graph)
-            if graph.order_changed:
-                _write_order(graph)
-            if graph.renamed:
-                _write_names(graph)
-            if graph.dropped_names:
-                _write_drops(graph)
+            write(self, graph)
 
     def tidy(self) -> list[str]:
         """Drop what edits have left without a reader: nodes none of whose outputs is read, and initializers.
@@ -217,66 +213,7 @@ class Model:
         return copy
 
 
-def _write_tensors(model: Model, graph: Graph) -> None:
-    for value in graph.touched_tensors.values():
-        tensor, target = value.tensor, tensor_message(value)
-        if tensor is None or target is None:
-            continue
-        if tensor.nbytes < THRESHOLD:
-            written = make_proto(value.name, tensor)
-            written.doc_string = target.doc_string
-            target.CopyFrom(written)
-            continue
-        doc_string = target.doc_string
-        target.Clear()
-        target.name, target.data_type, target.doc_string = value.name, tensor.dtype, doc_string
-        target.dims.extend(tensor.dims)
-        target.raw_data = model.payloads.add(tensor)
-        if isinstance(tensor, Stored):
-            tensor.name = value.name
-    graph.touched_tensors = {}
-
-
-def tensor_message(value: Value) -> onnx.TensorProto | None:
-    """Where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
-    if value.tensor_proto is not None:
-        return value.tensor_proto
-    node = value.producer
-    if node is None or not node.is_op("Constant"):
-        return None
-    return next((attribute.t for attribute in node.proto.attribute if attribute.name == "value"), None)
-
-
-def _write_order(graph: Graph) -> None:
-    order = {id(node.proto): position for position, node in enumerate(graph.nodes)}
-    messages = graph.proto.node
-    messages.sort(key=lambda message: order.get(id(message), len(order)))
-    del messages[len(order) :]
-    graph.order_changed = False
-
-
-def _write_names(graph: Graph) -> None:
-    for message in getattr(graph.proto, "value_info", ()):
-        while message.name in graph.renamed:
-            message.name = graph.renamed.pop(message.name)
-    graph.renamed = {}
-
-
-def _write_drops(graph: Graph) -> None:
-    gone = graph.dropped_names
-    for field in ("initializer", "value_info"):
-        messages = getattr(graph.proto, field, None)
-        if messages is None:
-            continue
-        live = list(messages)  # holds the message objects, so that their ids stay theirs
-        kept = {id(message) for message in live if not _is_gone(graph, field, message.name, gone)}
-        if len(kept) < len(live):
-            messages.sort(key=lambda message: id(message) not in kept)
-            del messages[len(kept) :]
-    graph.dropped_names = set()
-
-
-def _is_gone(graph: Graph, field: str, name: str, gone: set[str]) -> bool:
-    if field == "value_info":
-        return name in gone
-    return name in gone and (name not in graph.values or graph.values[name].tensor_proto is None)
+def _function_path(function: onnx.FunctionProto) -> str:
+    """Functions of one name may differ in their overload, a field that came with IR version 10."""
+    overload = getattr(function, "overload", "")
+    return f"{function.domain}::{function.name}" + (f":{overload}" if overload else "")

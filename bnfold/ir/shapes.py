@@ -30,7 +30,9 @@ def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:
             for info in infos:
                 known = target.types.get(info.name)
                 if info.HasField("type") and (known is None or _says_less(known, info.type)):
-                    target.types[info.name] = info.type
+                    # A copy, so that it does not keep the whole inferred model in memory.
+                    target.types[info.name] = onnx.TypeProto()
+                    target.types[info.name].CopyFrom(info.type)
         for node, message in zip(target.nodes, source.node, strict=True):
             for name, children in node.subgraphs.items():
                 attribute = next(attribute for attribute in message.attribute if attribute.name == name)

@@ -126,6 +126,19 @@ class Inline(Tensor):
         return array
 
 
+class InMemory(Tensor):
+    """An array; often a broadcast view that takes no memory of its own."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, dtype: int, array: Array) -> None:
+        super().__init__(dtype, array.shape)
+        self.array = array
+
+    def numpy(self) -> Array:
+        return self.array
+
+
 class Stored(Tensor):
     """A tensor whose payload is a span of the model file or of an external data file."""
 

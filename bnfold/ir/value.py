@@ -88,7 +88,7 @@ class Value:
     @tensor.setter
     def tensor(self, tensor: Tensor) -> None:
         self._tensor = tensor
-        self.graph.touched_tensors[self.name] = self
+        self.graph.touched_tensors[self] = None
 
     def forget_tensor(self) -> None:
         """No longer an initializer."""
@@ -107,6 +107,8 @@ class Value:
     @property
     def dtype(self) -> int | None:
         """The ONNX element type, where it is known."""
+        if self._tensor is not None:
+            return self._tensor.dtype
         if self.tensor_proto is not None:
             return self.tensor_proto.data_type
         if (kind := self.type) is None or not kind.HasField("tensor_type"):

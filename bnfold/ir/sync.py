@@ -1,0 +1,93 @@
+"""Bring the messages of a graph in line with the edits made to its index.
+
+Messages are told apart by identity, never by name: names are taken over by other values, and may be doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from bnfold.ir.tensor import Stored, Tensor, make_proto
+
+if TYPE_CHECKING:
+    from bnfold.ir.graph import Graph
+    from bnfold.ir.model import Model
+    from bnfold.ir.value import Value
+
+_CONTENT = (
+    "dims", "data_type", "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data",
+    "external_data", "data_location", "segment",
+)  # fmt: skip
+
+
+def write(model: Model, graph: Graph) -> None:
+    """New tensors, the order of nodes, dropped initializers, and the names of type annotations."""
+    for value in graph.touched_tensors:
+        message = _message(value)
+        if message is not None and value.pending_tensor is not None:
+            _fill(model, message, value.pending_tensor)
+    if graph.order_changed:
+        _keep(graph.proto.node, [node.proto for node in graph.nodes])
+    if graph.dropped_tensors and isinstance(graph.proto, onnx.GraphProto):
+        _drop(graph.proto.initializer, graph.dropped_tensors)
+    if graph.renamed or graph.dropped_names:
+        _write_types(graph)
+    graph.touched_tensors, graph.dropped_tensors, graph.order_changed = {}, [], False
+    graph.renamed, graph.dropped_names = {}, set()
+
+
+def _message(value: Value) -> onnx.TensorProto | None:
+    """Where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
+    if value.tensor_proto is not None:
+        return value.tensor_proto
+    node = value.producer
+    if node is None or not node.is_op("Constant"):
+        return None
+    if "value" not in node.attrs:
+        for name in node.attrs:
+            node.del_attr(name)
+        node.set_attr("value", onnx.TensorProto())
+    return node.attrs["value"].t
+
+
+def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
+    """Replace what a tensor holds; its name, its text and its metadata stay."""
+    from bnfold.ir.model import THRESHOLD
+
+    name = message.name
+    for field in _CONTENT:
+        message.ClearField(field)
+    if tensor.nbytes < THRESHOLD:
+        message.MergeFrom(make_proto(name, tensor))
+        return
+    message.data_type = tensor.dtype
+    message.dims.extend(tensor.dims)
+    message.raw_data = model.payloads.add(tensor)
+    if isinstance(tensor, Stored):
+        tensor.name = name
+
+
+def _keep(messages: Any, wanted: list[Any]) -> None:
+    """Let a repeated field hold the ``wanted`` ones of its messages, in that order."""
+    order = {id(message): position for position, message in enumerate(wanted)}
+    messages.sort(key=lambda message: order.get(id(message), len(order)))
+    del messages[len(order) :]
+
+
+def _drop(messages: Any, unwanted: Collection[Any]) -> None:
+    gone = {id(message) for message in unwanted}
+    _keep(messages, [message for message in messages if id(message) not in gone])
+
+
+def _write_types(graph: Graph) -> None:
+    """One step for all: a name may have passed from a value that is gone to one that is renamed."""
+    infos = getattr(graph.proto, "value_info", None)
+    if infos is None:
+        return
+    _drop(infos, [info for info in infos if info.name in graph.dropped_names])
+    names = {old: value.name for value, old in graph.renamed.items()}
+    for info in infos:
+        info.name = names.get(info.name, info.name)
