@@ -24,7 +24,10 @@ def slow_conv(x: Array, w: Array, b: Array, strides: list[int], pads: list[int],
         first = o // (w.shape[0] // groups) * per_group
         total = np.longdouble(b[o])
         for i, *tap in product(*map(range, w.shape[1:])):
-            spot = [p * s + k * d - pads[a] for a, (p, s, k, d) in enumerate(zip(place, strides, tap, dilations, strict=True))]
+            spot = [
+                p * s + k * d - pads[a]
+                for a, (p, s, k, d) in enumerate(zip(place, strides, tap, dilations, strict=True))
+            ]
             if all(0 <= q < m for q, m in zip(spot, x.shape[2:], strict=True)):
                 total += np.longdouble(w[(o, i, *tap)]) * x[(n, first + i, *spot)]
         y[(n, o, *place)] = total
@@ -69,7 +72,9 @@ def test_auto_pad(mode: str, pads: list[int]) -> None:
 
 def slow_transpose(x: Array, w: Array, groups: int, strides: list[int], dilations: list[int]) -> Array:
     """Every input element adds its kernel to the output; nothing is cut off."""
-    size = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations, strict=True)]
+    size = [
+        (n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations, strict=True)
+    ]
     y = np.zeros((x.shape[0], w.shape[1] * groups, *size), np.longdouble)
     for n, c, *place in product(*map(range, x.shape)):
         first = c // (x.shape[1] // groups) * w.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,19 @@ ATTRS: dict[str, Any] = {"epsilon": EPSILON, "momentum": MOMENTUM}
 
 def parameters(seed: int, *shape: int) -> list[Array]:
     """Scale (of both signs), B, mean, variance."""
-    return [floats(seed, *shape), floats(seed + 1, *shape), floats(seed + 2, *shape), np.abs(floats(seed + 3, *shape)) + 0.1]
+    return [
+        floats(seed, *shape),
+        floats(seed + 1, *shape),
+        floats(seed + 2, *shape),
+        np.abs(floats(seed + 3, *shape)) + 0.1,
+    ]
 
 
 def formula(x: Array, scale: Array, b: Array, mean: Array, var: Array) -> Array:
     """The affine form y = s·x + t, in long double."""
     x, scale, b, mean, var = (value.astype(np.longdouble) for value in (x, scale, b, mean, var))
     s = scale / np.sqrt(var + np.longdouble(EPSILON))
-    return s * x + (b - mean * s)
+    return np.asarray(s * x + (b - mean * s))
 
 
 def per_channel(value: Array, rank: int) -> Array:
@@ -61,8 +67,9 @@ def test_default_epsilon_is_the_float32() -> None:
     np.testing.assert_allclose(y, x.astype(np.float64) / np.sqrt(float(np.float32(1e-5))), rtol=1e-15)
 
 
-def trained(x: Array, scale: Array, b: Array, mean: Array, var: Array, axes: tuple[int, ...]) -> list[Array]:
-    """All five outputs of training in long double; the parameters broadcast onto x."""
+def trained(x: Array, p: Sequence[Array], axes: tuple[int, ...]) -> list[Array]:
+    """All five outputs of training in long double; scale and B broadcast onto x."""
+    scale, b, mean, var = p
     wide = x.astype(np.longdouble)
     count = np.prod([x.shape[axis] for axis in axes])
     current = wide.sum(axes, keepdims=True) / count
@@ -78,7 +85,7 @@ def trained(x: Array, scale: Array, b: Array, mean: Array, var: Array, axes: tup
 @pytest.mark.parametrize("opset", [1, 6, 7, 8, 9, 13])
 def test_training_with_five_outputs(opset: int) -> None:
     x, p = floats(1, 3, 4, 2, 5), parameters(2, 4)
-    expected = trained(x, *(per_channel(v, 4) for v in p[:2]), *p[2:], axes=(0, 2, 3))
+    expected = trained(x, [*(per_channel(v, 4) for v in p[:2]), *p[2:]], (0, 2, 3))
     for actual, wanted in zip(compute_all("BatchNormalization", opset, [x, *p], FIVE, **ATTRS), expected, strict=True):
         close(actual, wanted)
 
@@ -86,7 +93,7 @@ def test_training_with_five_outputs(opset: int) -> None:
 @pytest.mark.parametrize("opset", [14, 15])
 def test_training_with_three_outputs(opset: int) -> None:
     x, p = floats(1, 3, 4, 2, 5), parameters(2, 4)
-    expected = trained(x, *(per_channel(v, 4) for v in p[:2]), *p[2:], axes=(0, 2, 3))[:3]
+    expected = trained(x, [*(per_channel(v, 4) for v in p[:2]), *p[2:]], (0, 2, 3))[:3]
     actual = compute_all("BatchNormalization", opset, [x, *p], FIVE[:3], training_mode=1, **ATTRS)
     for one, wanted in zip(actual, expected, strict=True):
         close(one, wanted)
@@ -118,7 +125,7 @@ def test_spatial_0_with_a_parameter_for_every_channel_is_an_exporters_mistake() 
 
 def test_training_of_every_activation() -> None:
     x, p = floats(1, 3, 4, 2, 5), parameters(2, 4, 2, 5)
-    expected = trained(x, *p, axes=(0,))
+    expected = trained(x, p, (0,))
     actual = compute_all("BatchNormalization", 7, [x, *p], FIVE, spatial=0, **ATTRS)
     for one, wanted in zip(actual, expected, strict=True):
         close(one, wanted)
@@ -130,7 +137,7 @@ def inference(x: Array, p: list[Array]) -> Array:
 
 def training(x: Array, p: list[Array]) -> Array:
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-    return trained(x, *(per_channel(v, x.ndim) for v in p[:2]), *p[2:], axes=axes)[0]
+    return trained(x, [*(per_channel(v, x.ndim) for v in p[:2]), *p[2:]], axes)[0]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +181,7 @@ def test_named_but_unwanted_outputs_are_training_up_to_version_9() -> None:
         (6, FIVE, {"is_test": 1}, "not defined"),
     ],
 )
-def test_what_no_version_allows(opset: int, outputs: tuple[str, ...], said: dict[str, int], reason: str) -> None:
+def test_what_no_version_allows(opset: int, outputs: tuple[str, ...], said: dict[str, Any], reason: str) -> None:
     with pytest.raises(reference.Unsupported, match=reason) as error:
         compute_all("BatchNormalization", opset, [floats(1, 3, 4, 5), *parameters(2, 4)], outputs, **said)
     assert error.value.op == "BatchNormalization"

@@ -11,7 +11,9 @@ import pytest
 from tests.reference.models import Array, compute, compute_all, floats
 
 
-def windows(x: Array, kernel: list[int], strides: list[int], pads: list[int], dilations: list[int], size: list[int]) -> Any:
+def windows(
+    x: Array, kernel: list[int], strides: list[int], pads: list[int], dilations: list[int], size: list[int]
+) -> Any:
     """(output place, flat indices within the plane of the elements inside x, how many taps lie on x or its padding)."""
     rank = len(kernel)
     for place in product(*map(range, size)):
@@ -20,7 +22,9 @@ def windows(x: Array, kernel: list[int], strides: list[int], pads: list[int], di
             for tap in product(*map(range, kernel))
         ]
         inside = [t for t in taps if all(0 <= q < n for q, n in zip(t, x.shape[2:], strict=True))]
-        padded = [t for t in taps if all(q < n + pads[a + rank] for a, (q, n) in enumerate(zip(t, x.shape[2:], strict=True)))]
+        padded = [
+            t for t in taps if all(q < n + pads[a + rank] for a, (q, n) in enumerate(zip(t, x.shape[2:], strict=True)))
+        ]
         yield place, [np.ravel_multi_index(t, x.shape[2:]) for t in inside], len(padded)
 
 
@@ -47,7 +51,10 @@ def test_average_pool(attrs: dict[str, Any], size: list[int], include_pad: int) 
         np.testing.assert_allclose(y[(..., *place)], expected.astype(float), rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize(("attrs", "size"), [*GEOMETRY, ({"kernel_shape": [3, 2], "strides": [1, 1], "pads": [1, 1, 1, 0], "dilations": [2, 3]}, [5, 4])])
+@pytest.mark.parametrize(
+    ("attrs", "size"),
+    [*GEOMETRY, ({"kernel_shape": [3, 2], "strides": [1, 1], "pads": [1, 1, 1, 0], "dilations": [2, 3]}, [5, 4])],
+)
 @pytest.mark.parametrize("order", [0, 1])
 def test_max_pool_and_its_indices(attrs: dict[str, Any], size: list[int], order: int) -> None:
     x = floats(1, 2, 3, 7, 6)
@@ -83,7 +90,9 @@ def test_lp_pool(p: int) -> None:
 def test_global_pools() -> None:
     x = floats(1, 2, 3, 5, 4)
     wide = x.astype(np.longdouble)
-    np.testing.assert_allclose(compute("GlobalAveragePool", 1, [x])[:, :, 0, 0], wide.mean((2, 3)).astype(float), rtol=1e-14)
+    np.testing.assert_allclose(
+        compute("GlobalAveragePool", 1, [x])[:, :, 0, 0], wide.mean((2, 3)).astype(float), rtol=1e-14
+    )
     np.testing.assert_array_equal(compute("GlobalMaxPool", 1, [x])[:, :, 0, 0], x.max((2, 3)))
     expected = np.sqrt((wide**2).sum((2, 3))).astype(float)
     np.testing.assert_allclose(compute("GlobalLpPool", 2, [x])[:, :, 0, 0], expected, rtol=1e-14)
