@@ -241,6 +241,8 @@ class Scaled(Tensor):
         merged: dict[int, Float64] = dict(base.factors) if isinstance(base, Scaled) else {}
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector
+        if isinstance(base, Inline):
+            base = InMemory(base.dtype, base.numpy())  # a message may be written over while a copy is still scaled from it
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
 
