@@ -108,9 +108,7 @@ def vector(block: Float64, axis: int, size: int) -> Float64:
 def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:
     """One affine along ``axis`` from one for each part of the given sizes."""
     rank = parts[0].rank
-    others = [
-        max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)
-    ]
+    others = [max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)]
 
     def whole(block: Float64, size: int) -> Float64:
         shape = list(others)

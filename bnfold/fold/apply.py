@@ -2,93 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from bnfold import ir
+from bnfold.fold.growth import Budget
 from bnfold.fold.plan import Plan
 from bnfold.fold.step import Become, Bypass, Edit, Residual, SetAttr, SetConstant
 from bnfold.ir.tensor import Exact
 
 
-def apply(plan: Plan) -> list[str]:
+def apply(plan: Plan, budget: Budget) -> list[str]:
     """Edit the graph; the names of values that no longer mean what they did, or are gone."""
-    gone = [value.name for value in plan.relabelled]
-    bypassed = {edit.node for edit in plan.edits if isinstance(edit, Bypass)}
-    for value in plan.relabelled:
-        if value.producer not in bypassed:
-            _relabel(value)
-    source, target = plan.chain.source, plan.chain.target
     links = [link.node for link in plan.chain.links]
-    gone += [value.name for node in links[:-1] for value in node.outputs if value is not None]
+    made = links[:-1] if plan.direction == "up" else links
+    gone = [value.name for value in plan.relabelled]
+    gone += [value.name for node in made for value in node.outputs if value is not None]
+    for edit in plan.edits:
+        if isinstance(edit, Bypass):  # first: what stands at the ends of the chain may change by it
+            _bypass(edit)
+    source, target = plan.chain.source, plan.chain.target
     if plan.direction == "up":
-        gone.append(source.name)
-        producer, slot = source.producer, source.slot
-        assert producer is not None, "a chain that folds upward has a producer"
-        # residuals first: they hang on the value that the producer still makes
-        residuals = [edit for edit in plan.edits if isinstance(edit, Residual)]
-        producer.set_output(slot, target)
-        plan_edits: list[Edit] = [edit for edit in plan.edits if not isinstance(edit, Residual)]
-        for edit in residuals:
-            plan_edits.append(Residual(target if edit.value is source else edit.value, edit.op_type, edit.block, edit.dtype))
+        _take_over(source, target)
+    elif plan.direction == "stay":
+        _keep_as_identity(links.pop(), source)
+        gone.remove(target.name)
     else:
-        gone.append(target.name)
         target.replace_uses(source)
-        plan_edits = list(plan.edits)
     for node in reversed(links):
         node.graph.remove(node)
-    for edit in plan_edits:
-        _EDITORS[type(edit)](edit)
+    for value in plan.relabelled:
+        if value is not source and value.producer is not None:
+            value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
+    _edit(plan.edits, budget)
     return gone
 
 
-def _relabel(value: ir.Value) -> None:
-    """A fresh name for a value whose meaning changes; its type stays."""
-    value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
+def _take_over(source: ir.Value, target: ir.Value) -> None:
+    """What made ``source`` makes ``target`` from now on, name and readers included."""
+    producer, slot = source.producer, source.slot
+    assert producer is not None, "a chain that folds upward has a producer"
+    source.replace_uses(target)
+    producer.set_output(slot, target)
 
 
-def _set_constant(edit: SetConstant) -> None:
-    node, old = edit.node, edit.node.input(edit.slot)
-    if old is not None and old.holds_constant and len(old.uses) == 1 and not old.is_output and old.graph is node.graph:
-        old.tensor = edit.tensor  # no other reader: the name passes on
-        return
-    hint = edit.hint or (old.name if old is not None else f"{node.label}_constant")
-    node.set_input(edit.slot, node.graph.add_constant(hint, edit.tensor))
-
-
-def _set_attr(edit: SetAttr) -> None:
-    edit.node.set_attr(edit.name, edit.value)
-
-
-def _become(edit: Become) -> None:
-    edit.node.op_type = edit.op_type
+def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
+    for name in node.attrs:
+        node.del_attr(name)
+    node.set_inputs([source])
+    node.trim_outputs(1)
+    node.op_type = "Identity"
 
 
 def _bypass(edit: Bypass) -> None:
     source, made = edit.node.inputs[edit.slot], edit.node.outputs[0]
     assert source is not None and made is not None, "an affine node has an input and an output"
-    if made.is_output:
-        raise AssertionError("a graph output is never bypassed")
+    assert not made.is_output, "a graph output is never bypassed"
     made.replace_uses(source)
     edit.node.graph.remove(edit.node)
 
 
-def _residual(edit: Residual) -> None:
-    """Put ``op_type`` with a constant on the edge: the value keeps its name, what the maker makes gets a fresh one."""
-    value, maker, slot = edit.value, edit.value.producer, edit.value.slot
-    assert maker is not None, "a residual stands behind a node"
-    graph = maker.graph
-    inner = graph.fresh(f"{value.name}_{edit.op_type.lower()}_input")
+def _edit(edits: Sequence[Edit], budget: Budget) -> None:
+    """Constants, attributes and operators first; what is put between two nodes hangs on their final edges."""
+    for edit in edits:
+        if isinstance(edit, SetConstant):
+            _set_constant(edit, budget)
+        elif isinstance(edit, SetAttr):
+            edit.node.set_attr(edit.name, edit.value)
+        elif isinstance(edit, Become):
+            edit.node.op_type = edit.op_type
+    placed: dict[object, ir.Value] = {}
+    keys = [(edit, edit.edge) for edit in edits if isinstance(edit, Residual)]
+    for edit, key in keys:
+        if edit.side == "behind":
+            _add_behind(edit)
+        elif key in placed:
+            edit.node.set_input(edit.slot, placed[key])
+        else:
+            placed[key] = _add_before(edit)
+
+
+def _set_constant(edit: SetConstant, budget: Budget) -> None:
+    node, old = edit.node, edit.node.input(edit.slot)
+    copy = budget.copy_of(old, edit.tensor, node.graph) if old is not None else None
+    if copy is not None:
+        node.set_input(edit.slot, copy)
+    elif (
+        old is not None and old.holds_constant and len(old.uses) == 1 and not old.is_output and old.graph is node.graph
+    ):
+        _replace(old, edit.tensor)  # no other reader: the name passes on
+    else:
+        hint = edit.hint or (old.name if old is not None else f"{node.label}_constant")
+        fresh = node.graph.add_constant(hint, edit.tensor)
+        if old is not None:
+            budget.remember(old, edit.tensor, fresh)
+        node.set_input(edit.slot, fresh)
+
+
+def _replace(value: ir.Value, tensor: ir.Tensor) -> None:
+    """Another payload under the same name; an annotation that says other dims goes."""
+    if value.type is not None and value.shape != tensor.dims and not value.is_initializer:
+        del value.graph.types[value.name]
+        value.graph.dropped_names.add(value.name)
+    value.tensor = tensor
+
+
+def _add_behind(edit: Residual) -> None:
+    """The value keeps its name and readers; what the node itself makes gets a fresh one."""
+    value, graph = edit.node.outputs[edit.slot], edit.node.graph
+    assert value is not None, "a residual stands behind an output that is there"
+    inner = graph.fresh(f"{value.name}_unshifted")
     if (kind := value.type) is not None:
         graph.types[inner.name] = kind
-    maker.set_output(slot, inner)
-    held = graph.add_constant(f"{value.name}_{edit.op_type.lower()}", Exact(edit.dtype, edit.block))
-    graph.insert(edit.op_type, (inner, held), (value,), after=maker)
+    edit.node.set_output(edit.slot, inner)
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    graph.insert("Add", (inner, held), (value,), after=edit.node)
 
 
-_EDITORS: dict[type, Callable[[object], None]] = {
-    SetConstant: _set_constant,  # type: ignore[dict-item]
-    SetAttr: _set_attr,  # type: ignore[dict-item]
-    Become: _become,  # type: ignore[dict-item]
-    Bypass: _bypass,  # type: ignore[dict-item]
-    Residual: _residual,  # type: ignore[dict-item]
-}
+def _add_before(edit: Residual) -> ir.Value:
+    value, graph = edit.node.inputs[edit.slot], edit.node.graph
+    assert value is not None, "a residual stands before an input that is there"
+    shifted = graph.fresh(f"{value.name}_shifted")
+    if (kind := value.type) is not None:
+        graph.types[shifted.name] = kind
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    graph.insert("Add", (value, held), (shifted,), before=edit.node)
+    edit.node.set_input(edit.slot, shifted)
+    return shifted

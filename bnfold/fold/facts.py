@@ -22,14 +22,15 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
 
 def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     """As `dims`; None where not even the rank is known."""
-    shape = value.shape
-    if shape is None or None in shape:
-        model = value.graph.model
-        if model not in _inferred:
-            _inferred.add(model)
-            model.infer_shapes()
-            shape = value.shape
-    return shape
+    if value.shape is None or None in value.shape:
+        _learn(value.graph.model)
+    return value.shape
+
+
+def _learn(model: ir.Model) -> None:
+    if model not in _inferred:
+        _inferred.add(model)
+        model.infer_shapes()
 
 
 def rank(value: ir.Value) -> int:
@@ -55,6 +56,39 @@ def weight(node: ir.Node, slot: int) -> ir.Tensor:
     if value.producer is not None and value.producer.is_op("DequantizeLinear"):
         raise Declined(Reason.TYPE, f"the weight of {node.op_type} {node.label!r} is quantized")
     return tensor
+
+
+def float_type(value: ir.Value | None) -> int:
+    """The float type of a value. Raises Declined where it is not known, or is no float type."""
+    if value is None:
+        raise Declined(Reason.UNREADABLE)
+    if value.dtype is None:
+        _learn(value.graph.model)
+    dtype = value.dtype
+    if dtype not in FLOATS:
+        raise Declined(Reason.TYPE, f"the element type of value {value.name!r}")
+    return dtype
+
+
+def integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
+    """Integers from an attribute of older versions or from a constant input; None where there are neither.
+
+    Raises Declined where they are computed.
+    """
+    if attribute and node.has_attr(attribute):
+        return [int(number) for number in node.attr(attribute)]
+    value = node.input(slot)
+    if value is None:
+        return None
+    held = ir.constant(value)
+    if held is None:
+        raise Declined(Reason.NOT_STATIC, f"input {slot} of {node.op_type} {node.label!r} is computed")
+    return [int(number) for number in held.numpy().reshape(-1)]
+
+
+def where(node: ir.Node) -> str:
+    """How a refusal names a node."""
+    return f"{node.op_type} {node.label!r}"
 
 
 def only_output(node: ir.Node) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.fold.step import SetConstant
-from bnfold.ir.tensor import TP, Float64, Scaled, Tensor, round_once
+from bnfold.fold.step import Residual, SetConstant
+from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.reasons import Declined, Reason
 
 _UNIT = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
@@ -13,9 +13,9 @@ _SAFE = 2.0**60
 """A factor within 1/_SAFE … _SAFE moves no ordinary float32 weight out of range; overflow is checked while writing."""
 
 
-def check(edit: SetConstant) -> None:
+def check(edit: SetConstant | Residual) -> None:
     """Raise Declined unless the new tensor is finite and as exact as its type allows."""
-    tensor = edit.tensor
+    tensor = edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block)
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     if isinstance(tensor, Scaled) and tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
         return
@@ -33,7 +33,11 @@ def check(edit: SetConstant) -> None:
 
 def _is_ordinary(tensor: Scaled) -> bool:
     return all(
-        bool(np.isfinite(vector).all() and ((size := np.abs(vector)) <= _SAFE).all() and (size[size > 0] >= 1 / _SAFE).all())
+        bool(
+            np.isfinite(vector).all()
+            and ((size := np.abs(vector)) <= _SAFE).all()
+            and (size[size > 0] >= 1 / _SAFE).all()
+        )
         for _, vector in tensor.factors
     )
 
@@ -55,5 +59,3 @@ def _keeps(exact: Float64, rounded: Float64, axis: int | None, unit: float) -> b
     error = np.sqrt(((rounded - exact) ** 2).sum(axis=others))
     size = np.sqrt((exact**2).sum(axis=others))
     return bool((error <= unit * size).all())
-
-

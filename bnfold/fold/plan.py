@@ -5,13 +5,14 @@ Searching is pure. It ends in a frozen `Plan`, which `apply` executes and cannot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
 from bnfold.fold import guard
 from bnfold.fold.affine import Affine
+from bnfold.fold.growth import Budget
 from bnfold.fold.ops import handler
 from bnfold.fold.recognise import Chain
 from bnfold.fold.step import Bypass, Draft, Edit, Residual, SetConstant, Step
@@ -20,105 +21,150 @@ from bnfold.reasons import Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
+MAX_NODES = 256
+"""Nodes in one plan, over all its arms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to do with one chain; bound to the graph as it was when the plan was made."""
+    """What to do with one chain; bound to the graph as it was when the plan was made.
+
+    ``direction`` is ``stay`` for an identity between values that both must keep their names.
+    """
 
     chain: Chain
-    direction: Literal["up", "down"]
-    edits: tuple[Edit, ...]
-    relabelled: tuple[ir.Value, ...]
-    nodes: tuple[ir.Node, ...]
-    absorbers: tuple[ir.Node, ...]
+    direction: Literal["up", "down", "stay"]
+    edits: tuple[Edit, ...] = ()
+    relabelled: tuple[ir.Value, ...] = ()
+    nodes: tuple[ir.Node, ...] = ()
+    absorbers: tuple[ir.Node, ...] = ()
+
+    @property
+    def residuals(self) -> int:
+        """Operations that the plan adds."""
+        return len({edit.edge for edit in self.edits if isinstance(edit, Residual)})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan may cost. ``growth`` is the bytes that copies of shared weights may add."""
+    """What a plan may cost and use.
+
+    Attributes:
+        growth: Bytes that copies of shared weights may add, over the whole run.
+        only: Operators that may take part; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+    """
 
     growth: int = 0
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
 
 
-def search(chain: Chain, limits: Limits) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One attempt: the rules, what may still be spent, and the draft that grows."""
+
+    limits: Limits
+    budget: Budget
+    draft: Draft = field(default_factory=Draft)
+
+
+def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     """A plan that takes the chain out of the graph. Raises Declined with the refusal that was furthest on its way."""
     if chain.affine.is_identity:
         return _identity(chain)
-    refusals = []
+    plans: list[Plan] = []
+    refusals: list[Declined] = []
     for direction in (upward, downward):
         try:
-            return direction(chain, limits)
+            plan = direction(chain, Search(limits, budget))
         except Declined as refusal:
             refusals.append(refusal)
+            continue
+        if not plan.residuals:
+            return plan
+        plans.append(plan)
+    if plans:
+        return min(plans, key=lambda plan: plan.residuals)
     raise max(refusals, key=lambda refusal: refusal.depth)
 
 
 def _identity(chain: Chain) -> Plan:
-    if chain.target.is_output:
-        return _finish(chain, "up", Draft(), Limits()) if _may_take_name(chain) else _declined_output()
-    return Plan(chain, "down", (), (), (), ())
-
-
-def _may_take_name(chain: Chain) -> bool:
+    """Readers of the output read the input; the name of a graph output goes to what makes the input, if that is free."""
     source = chain.source
-    return not source.is_output and source.producer is not None and len(source.uses) == 1
+    if not chain.target.is_output:
+        return Plan(chain, "down")
+    if source.is_output or source.producer is None or source.graph is not chain.target.graph:
+        return Plan(chain, "stay")
+    return Plan(chain, "up", relabelled=(source,))
 
 
-def _declined_output() -> Plan:
-    raise Declined(Reason.GRAPH_OUTPUT)
-
-
-def upward(chain: Chain, limits: Limits) -> Plan:
+def upward(chain: Chain, search: Search) -> Plan:
     """Let what makes the chain's input make its output instead."""
-    draft = Draft()
-    first = chain.links[0]
-    _up(draft, chain.source, chain.affine, (first.node, first.slot), 0, limits)
-    return _finish(chain, "up", draft, limits)
+    draft, first = search.draft, chain.links[0]
+    _up(search, chain.source, chain.affine, (first.node, first.slot), 0)
+    for value, depth in draft.shared:
+        if any(use not in draft.edges for use in value.uses):
+            raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+    return _finish(chain, "up", search)
 
 
-def downward(chain: Chain, limits: Limits) -> Plan:
+def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
-    draft = Draft()
-    _down(draft, chain.target, chain.affine, 0, limits)
-    return _finish(chain, "down", draft, limits)
+    _down(search, chain.target, chain.affine, 0)
+    return _finish(chain, "down", search)
 
 
-def _up(draft: Draft, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int, limits: Limits) -> None:
+def _readers(value: ir.Value) -> str:
+    return f"value {value.name!r} is read by {len(value.uses)} nodes"
+
+
+def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
-    reader, slot = edge
-    draft.edges.add(edge)
+    draft, (reader, slot) = search.draft, edge
+    draft.edges[edge] = None
+    if affine.is_identity:
+        return
     if value in draft.relabelled:
         if not draft.relabelled[value].same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
-    if value.graph is not reader.graph:
-        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
     tensor = ir.constant(value)
-    if tensor is not None and depth:
+    if tensor is not None:
         draft.edits.append(SetConstant(reader, slot, Exact(tensor.dtype, affine.s * tensor.float64() + affine.t)))
+        draft.absorbers[reader] = None
         return
-    if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    if any(node is not reader for node, _ in value.uses):
-        raise Declined(Reason.SHARED_VALUE, f"value {value.name!r} is read by {len(value.uses)} nodes", depth)
+    _check_free(search, value, reader, depth)
     node = value.producer
     if node is None:
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth)
-    step = _ask(node, value.slot, affine, "up", depth, limits)
+    step = _ask(search, node, value.slot, affine, "up", depth)
     draft.relabelled[value] = affine
     _record(draft, node, step)
     for source, wanted in step.demands:
         operand = node.inputs[source]
         if operand is None:
             raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}", depth)
-        _up(draft, operand, wanted, (node, source), depth + 1, limits)
+        _up(search, operand, wanted, (node, source), depth + 1)
 
 
-def _down(draft: Draft, value: ir.Value, affine: Affine, depth: int, limits: Limits) -> None:
+def _check_free(search: Search, value: ir.Value, reader: ir.Node, depth: int) -> None:
+    """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
+    if value.graph is not reader.graph:
+        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
+    if value.is_output:
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+    if any(node is not reader for node, _ in value.uses) and not search.draft.forks:
+        raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+    if len(value.uses) > 1:
+        search.draft.shared.append((value, depth))
+
+
+def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
     """Plan that every reader of ``value`` gets, in its place, what ``affine`` turns into it."""
+    draft = search.draft
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
     if not value.uses:
@@ -128,24 +174,24 @@ def _down(draft: Draft, value: ir.Value, affine: Affine, depth: int, limits: Lim
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
         if reader in draft.nodes:
             raise Declined(Reason.SHARED_VALUE, f"{reader.op_type} {reader.label!r} reads it twice", depth)
-        step = _ask(reader, slot, affine, "down", depth, limits)
+        step = _ask(search, reader, slot, affine, "down", depth)
         _record(draft, reader, step)
         for output, standing in step.demands:
-            target = reader.outputs[output]
-            if target is None:
+            target = reader.output(output)
+            if target is None or standing.is_identity:
                 continue
             draft.relabelled[target] = standing
-            _down(draft, target, standing, depth + 1, limits)
+            _down(search, target, standing, depth + 1)
 
 
 def _ask(
-    node: ir.Node, slot: int, affine: Affine, direction: Literal["up", "down"], depth: int, limits: Limits
+    search: Search, node: ir.Node, slot: int, affine: Affine, direction: Literal["up", "down"], depth: int
 ) -> Step:
-    if depth > MAX_DEPTH:
+    if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:
         solve = handler(node, direction)
-        if limits.only and node.op_type not in limits.only or node.op_type in limits.excluded:
+        if (search.limits.only and node.op_type not in search.limits.only) or node.op_type in search.limits.excluded:
             raise Declined(Reason.EXCLUDED, node.op_type)
         return solve(node, slot, affine)
     except ReferenceAttribute as error:
@@ -160,32 +206,29 @@ def _record(draft: Draft, node: ir.Node, step: Step) -> None:
     draft.edits.extend(step.edits)
     if not step.demands:
         draft.absorbers[node] = None
+    elif len(step.demands) > 1:
+        draft.forks = True
 
 
-def _finish(chain: Chain, direction: Literal["up", "down"], draft: Draft, limits: Limits) -> Plan:
+def _finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+    draft = search.draft
     for edit in draft.edits:
-        if isinstance(edit, SetConstant):
+        if isinstance(edit, SetConstant | Residual):
             guard.check(edit)
-    _check_cost(chain, draft, limits)
-    relabelled = tuple(value for value in draft.relabelled if value is not chain.source)
-    return Plan(chain, direction, tuple(draft.edits), relabelled, tuple(draft.nodes), tuple(draft.absorbers))
-
-
-def _check_cost(chain: Chain, draft: Draft, limits: Limits) -> None:
-    """Decline unless (BatchNormalizations, activation-sized operations, bytes) strictly falls, in that order."""
-    bypassed = [edit.node for edit in draft.edits if isinstance(edit, Bypass)]
-    residuals = sum(isinstance(edit, Residual) for edit in draft.edits)
-    removed = len(chain.links) + len(bypassed)
-    gone = chain.batchnorms + sum(node.op_type == "BatchNormalization" for node in bypassed)
-    if residuals > removed or (residuals == removed and not gone):
-        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
-    growth = sum(
-        edit.tensor.nbytes for edit in draft.edits if isinstance(edit, SetConstant) and _is_copy(edit)
+    plan = Plan(
+        chain, direction, tuple(draft.edits), tuple(draft.relabelled), tuple(draft.nodes), tuple(draft.absorbers)
     )
-    if growth > limits.growth:
-        raise Declined(Reason.SHARED_WEIGHT, f"{growth} bytes")
+    _check_gain(plan)
+    search.budget.check(plan.edits)
+    return plan
 
 
-def _is_copy(edit: SetConstant) -> bool:
-    value = edit.node.input(edit.slot)
-    return value is not None and len(value.uses) > 1 and edit.tensor.nbytes > 4096
+def _check_gain(plan: Plan) -> None:
+    """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may stand for one of the former."""
+    bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
+    removed = len(plan.chain.links) + len(bypassed)
+    gone = plan.chain.batchnorms + sum(node.op_type == "BatchNormalization" for node in bypassed)
+    if plan.residuals > removed or (plan.residuals == removed and not gone):
+        raise Declined(Reason.NO_GAIN, f"{plan.residuals} operations would stay for {removed} removed")
+    if plan.residuals and plan.chain.source.graph.opset() < 7:
+        raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")

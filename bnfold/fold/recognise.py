@@ -56,7 +56,9 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
     try:
         norm = batchnorm_semantics.read(node, policy)
     except Unreadable as error:
-        raise Declined(Reason.REFERENCE_ATTRIBUTE if node.has_references else Reason.UNREADABLE, error.reason) from error
+        raise Declined(
+            Reason.REFERENCE_ATTRIBUTE if node.has_references else Reason.UNREADABLE, error.reason
+        ) from error
     if norm.mode == "training":
         raise Declined(Reason.TRAINING_MODE)
     s, t = statistics(norm)
@@ -92,6 +94,11 @@ def _parameter(value: ir.Value) -> Float64:
     if value.is_initializer and value.is_input:
         raise Declined(Reason.OVERRIDABLE_PARAMETER, value.name)
     raise Declined(Reason.DYNAMIC_PARAMETERS, value.name)
+
+
+def has_constant(node: ir.Node) -> bool:
+    """Whether an arithmetic node has one operand only that is computed."""
+    return node.op_type == "Neg" or any(ir.constant(value) is not None for value in node.inputs)
 
 
 def arithmetic(node: ir.Node) -> Link:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bnfold.fold.affine import Affine
 from bnfold.ir import Node, Tensor, Value
@@ -46,12 +47,20 @@ class Bypass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residual:
-    """A cheaper affine that stays behind: ``op_type`` (Add or Mul) with a constant, on the edge that ``value`` is."""
+    """A cheaper affine that stays: an Add with a constant ``block``, before an input of ``node`` or behind an output."""
 
-    value: Value
-    op_type: str
+    node: Node
+    slot: int
     block: Float64
     dtype: int
+    side: Literal["before", "behind"] = "behind"
+
+    @property
+    def edge(self) -> object:
+        """Equal for residuals that are one and the same operation: several readers of a value share what they add."""
+        if self.side == "behind":
+            return self.node, self.slot
+        return self.node.inputs[self.slot], self.dtype, self.block.shape, self.block.tobytes()
 
 
 Edit = SetConstant | SetAttr | Become | Bypass | Residual
@@ -77,4 +86,7 @@ class Draft:
     relabelled: dict[Value, Affine] = field(default_factory=dict)
     nodes: dict[Node, None] = field(default_factory=dict)
     absorbers: dict[Node, None] = field(default_factory=dict)
-    edges: set[tuple[Node, int]] = field(default_factory=set)
+    edges: dict[tuple[Node, int], None] = field(default_factory=dict)
+    shared: list[tuple[Value, int]] = field(default_factory=list)
+    """Values with further readers, which have to turn up in the plan too, and the depth at which they were met."""
+    forks: bool = False

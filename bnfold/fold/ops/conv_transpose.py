@@ -7,51 +7,53 @@ import numpy as np
 from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, vector
-from bnfold.fold.ops.conv import new_bias
+from bnfold.fold.ops import weights
+from bnfold.fold.ops.conv import new_bias, shift_before
 from bnfold.fold.step import SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Scaled, Tensor
+from bnfold.ir.tensor import Float64, Tensor
 from bnfold.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each output channel's taps scaled, ``b' = s·b + t``."""
-    kernel, group = facts.weight(node, 1), int(node.attr("group", 1))
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales channels only")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
     channels = kernel.dims[1] * group
     s, t = vector(affine.s, 1, channels), vector(affine.t, 1, channels)
-    return Step(edits=(SetConstant(node, 1, _scale_outputs(kernel, s, group)), *new_bias(node, kernel, s, t)))
+    return weights.joined(_scale_outputs(node, kernel, s, group), Step(new_bias(node, kernel, s, t)))
 
 
-def _scale_outputs(kernel: Tensor, s: Float64, group: int) -> Tensor:
+def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
     if group == 1:
-        return Scaled(kernel, [(1, s)])
+        return weights.scaled(node, 1, 1, s)
     by_group = s.reshape(group, -1)
     if (by_group == by_group[:, :1]).all():
-        return Scaled(kernel, [(0, np.repeat(by_group[:, 0], kernel.dims[0] // group))])
-    factors = np.repeat(by_group, kernel.dims[0] // group, axis=0)
-    return Exact(kernel.dtype, kernel.float64() * factors.reshape(*factors.shape, *(1,) * (len(kernel.dims) - 2)))
+        return weights.scaled(node, 1, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
+    if (by_group == by_group[:1]).all():
+        return weights.scaled(node, 1, 1, by_group[0])
+    return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """``W'[i] = W[i]·s[i]``; a shift reaches every output alike only through a 1×1 kernel without stride or padding."""
     if slot != 0:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"{node.op_type} {node.label!r} uses the value as its weight")
-    kernel, group = facts.weight(node, 1), int(node.attr("group", 1))
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its weight")
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales channels only")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
     inputs = kernel.dims[0]
     s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
-    scaled = SetConstant(node, 1, Scaled(kernel, [(0, s)]))
+    scaled = weights.scaled(node, 1, 0, s)
     if affine.is_scale_only:
-        return Step(edits=(scaled,))
+        return scaled
     if not _is_pointwise(node, kernel):
-        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{node.op_type} {node.label!r}")
+        return weights.joined(scaled, Step((shift_before(node, affine),)))
     taps = kernel.float64().reshape(group, inputs // group, kernel.dims[1])
     moved = np.einsum("gio,gi->go", taps, t.reshape(group, -1)).reshape(-1)
-    return Step(edits=(scaled, *new_bias(node, kernel, np.ones(moved.size), moved)))
+    return weights.joined(scaled, Step(new_bias(node, kernel, np.ones(moved.size), moved)))
 
 
 def _is_pointwise(node: ir.Node, kernel: Tensor) -> bool:

@@ -7,19 +7,19 @@ import numpy as np
 from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, vector
+from bnfold.fold.ops import weights
 from bnfold.fold.step import Edit, SetAttr, SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Scaled, Tensor
+from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """B's N axis takes ``s``; ``C' = s·beta·C + t`` and beta becomes 1."""
-    matrix, axis = facts.weight(node, 1), 0 if node.attr("transB", 0) else 1
+    matrix, axis = weights.shape_of(node, 1), 0 if node.attr("transB", 0) else 1
     if affine.s.shape[0] != 1:
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales columns only")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
     s = vector(affine.s, 1, matrix.dims[axis])
-    scaled = SetConstant(node, 1, Scaled(matrix, [(axis, s)]))
-    return Step(edits=(scaled, *_new_c(node, matrix, s, affine.t)))
+    return weights.joined(weights.scaled(node, 1, axis, s), Step(_new_c(node, matrix, s, affine.t)))
 
 
 def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
@@ -29,7 +29,7 @@ def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit,
     _decline_legacy(node)
     old = facts.weight(node, 2).float64() * float(node.attr("beta", 1.0)) if node.input(2) is not None else np.zeros(())
     if old.ndim > 2:
-        raise Declined(Reason.UNREADABLE, f"C of {node.op_type} {node.label!r} has rank {old.ndim}")
+        raise Declined(Reason.UNREADABLE, f"C of {facts.where(node)} has rank {old.ndim}")
     fresh = old.reshape((1,) * (2 - old.ndim) + old.shape) * s + t
     if fresh.shape[0] == 1:
         fresh = np.broadcast_to(fresh, (1, s.size)).reshape(-1)
@@ -43,20 +43,20 @@ def _decline_legacy(node: ir.Node) -> None:
         return
     held = ir.constant(node.input(2))
     if held is None or not node.attr("broadcast", 0) or len(held.dims) != 1:
-        raise Declined(Reason.LEGACY_BROADCAST, f"{node.op_type} {node.label!r}")
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """On A without transA: B's K axis takes ``s``, ``C' = beta·C + alpha·t·B'`` and beta becomes 1."""
     if slot != 0 or node.attr("transA", 0):
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} does not contract the axis with a constant matrix")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} does not contract the axis with a constant matrix")
     if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales columns only")
-    matrix = facts.weight(node, 1)
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
+    matrix = weights.shape_of(node, 1)
     n_axis, k_axis = (0, 1) if node.attr("transB", 0) else (1, 0)
     s, t = vector(affine.s, 1, matrix.dims[k_axis]), vector(affine.t, 1, matrix.dims[k_axis])
-    scaled = SetConstant(node, 1, Scaled(matrix, [(k_axis, s)]))
+    scaled = weights.scaled(node, 1, k_axis, s)
     if affine.is_scale_only:
-        return Step(edits=(scaled,))
+        return scaled
     moved = float(node.attr("alpha", 1.0)) * np.tensordot(matrix.float64(), t, axes=([k_axis], [0]))
-    return Step(edits=(scaled, *_new_c(node, matrix, np.ones(matrix.dims[n_axis]), moved.reshape(1, -1))))
+    return weights.joined(scaled, Step(_new_c(node, matrix, np.ones(matrix.dims[n_axis]), moved.reshape(1, -1))))

@@ -7,66 +7,64 @@ import numpy as np
 from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, vector
+from bnfold.fold.ops import weights
 from bnfold.fold.step import Become, Edit, Residual, SetConstant, Step
-from bnfold.ir.tensor import Exact, Scaled
+from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """The constant right operand takes ``s`` on its last axis, or the constant left one on its rows."""
-    rank, output = affine.rank, node.outputs[0]
-    right, left = ir.constant(node.input(1)), ir.constant(node.input(0))
-    edits: list[Edit]
-    if right is not None and len(right.dims) >= 2 and left is None:
-        if any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != rank - 1):
-            raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales its last axis only")
-        right = facts.weight(node, 1)
-        edits = [SetConstant(node, 1, Scaled(right, [(len(right.dims) - 1, vector(affine.s, rank - 1, right.dims[-1]))]))]
-        dtype = right.dtype
-    elif left is not None and len(left.dims) >= 2 and right is None and rank >= 2 and _has_columns(node):
-        if any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != rank - 2):
-            raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales its rows only")
-        left = facts.weight(node, 0)
-        edits = [SetConstant(node, 0, Scaled(left, [(len(left.dims) - 2, vector(affine.s, rank - 2, left.dims[-2]))]))]
-        dtype = left.dtype
-    else:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"{node.op_type} {node.label!r}")
-    if not affine.is_scale_only and output is not None:
-        edits += _shift(node, output, affine, dtype)
-    return Step(edits=tuple(edits))
+    slot, matrix = _constant_operand(node)
+    inner = len(matrix.dims) - (1 if slot == 1 else 2)
+    outer = affine.rank - (1 if slot == 1 or _is_vector(node.input(1)) else 2)
+    if outer < 0 or any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != outer):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales its {'last axis' if slot else 'rows'} only")
+    scaled = weights.scaled(node, slot, inner, vector(affine.s, outer, matrix.dims[inner]))
+    return weights.joined(scaled, Step(_shift(node, slot, matrix, affine.t)))
 
 
-def _has_columns(node: ir.Node) -> bool:
-    """Whether the right operand is no mere vector, which would make the rows the last axis."""
-    right = node.input(1)
-    return right is not None and facts.rank(right) >= 2
+def _constant_operand(node: ir.Node) -> tuple[int, Tensor]:
+    """Which operand is a constant matrix (or a stack of them), and that constant."""
+    for slot in (1, 0):
+        held = ir.constant(node.input(slot))
+        if held is not None and len(held.dims) >= 2 and ir.constant(node.input(1 - slot)) is None:
+            return slot, weights.shape_of(node, slot)
+    raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
 
 
-def _shift(node: ir.Node, output: ir.Value, affine: Affine, dtype: int) -> list[Edit]:
+def _is_vector(value: ir.Value | None) -> bool:
+    """Whether the right operand is a mere vector, which makes the rows the last axis."""
+    return value is not None and facts.rank(value) == 1
+
+
+def _shift(node: ir.Node, slot: int, matrix: Tensor, t: Float64) -> tuple[Edit, ...]:
     """The shift as Gemm's C where everything is a matrix, as an Add behind the product elsewhere."""
+    if not t.any():
+        return ()
     if node.graph.opset() < 7:
-        raise Declined(Reason.OPSET, f"a shift behind {node.op_type} {node.label!r} needs opset 7")
-    x, right = node.input(0), ir.constant(node.input(1))
-    is_matrix = right is not None and len(right.dims) == 2 and affine.rank == 2 and x is not None and facts.rank(x) == 2
-    if is_matrix and right is not None and affine.t.shape[0] == 1:
-        t = np.ascontiguousarray(vector(affine.t, 1, right.dims[1]))
-        return [Become(node, "Gemm"), SetConstant(node, 2, Exact(dtype, t), hint=f"{node.label}_bias")]
-    return [Residual(output, "Add", affine.t, dtype)]
+        raise Declined(Reason.OPSET, f"a shift behind {facts.where(node)} needs opset 7")
+    x = node.input(1 - slot)
+    if x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
+        block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, matrix.dims[1] if slot else t.shape[1])).reshape(-1)
+        return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint=f"{node.label}_bias"))
+    return (Residual(node, 0, t, matrix.dtype),)
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """On the left operand: the constant right one takes ``s`` on the axis that is summed over."""
-    if slot != 0:
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} reads the value as its right operand")
-    right, output = facts.weight(node, 1), node.outputs[0]
-    if len(right.dims) < 2 or not affine.varies_only_on(affine.rank - 1) or affine.rank < 2:
-        raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} sums over another axis")
-    inner = right.dims[-2]
-    s, t = (vector(block, affine.rank - 1, inner) for block in (affine.s, affine.t))
-    edits: list[Edit] = [SetConstant(node, 1, Scaled(right, [(len(right.dims) - 2, s)]))]
-    if affine.is_scale_only or output is None:
-        return Step(edits=tuple(edits))
-    moved = np.einsum("...kn,k->...n", right.float64(), t)[..., None, :]
+    """The constant operand takes ``s`` on the axis that is summed over, and the shift becomes its product with ``t``."""
+    constant, matrix = _constant_operand(node)
+    axis = affine.rank - (1 if slot == 0 or affine.rank == 1 else 2)
+    if constant == slot or not affine.varies_only_on(axis) or affine.rank < 2:
+        raise Declined(Reason.AXIS, f"{facts.where(node)} sums over another axis")
+    inner = len(matrix.dims) - (2 if constant == 1 else 1)
+    size = matrix.dims[inner]
+    scaled = weights.scaled(node, constant, inner, vector(affine.s, axis, size))
+    if affine.is_scale_only:
+        return scaled
+    product = np.tensordot(matrix.float64(), vector(affine.t, axis, size), axes=([inner], [0]))
+    moved = product[..., None, :] if constant == 1 else product[..., None]
     rank = max(affine.rank, moved.ndim)
-    whole = Affine(np.ones((1,) * rank), moved.reshape((1,) * (rank - moved.ndim) + moved.shape))
-    return Step(edits=(*edits, *_shift(node, output, whole, right.dtype)))
+    return weights.joined(
+        scaled, Step(_shift(node, constant, matrix, moved.reshape((1,) * (rank - moved.ndim) + moved.shape)))
+    )

@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine
 from bnfold.fold.step import Step
+from bnfold.ir.tensor import TP
 from bnfold.reasons import Declined, Reason
 
 
@@ -25,6 +26,27 @@ def dropout_up(node: ir.Node, slot: int, affine: Affine) -> Step:
 def dropout_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     _decline_training(node)
     return down(node, slot, affine)
+
+
+def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it."""
+    _decline_narrower(node, node.output(0), node.input(0))
+    return up(node, slot, affine)
+
+
+def cast_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Towards the result of the cast, if that is at least as wide."""
+    _decline_narrower(node, node.input(0), node.output(0))
+    return down(node, slot, affine)
+
+
+_WIDTH = {TP.FLOAT16: 1, TP.BFLOAT16: 1, TP.FLOAT: 2, TP.DOUBLE: 3}
+
+
+def _decline_narrower(node: ir.Node, here: ir.Value | None, there: ir.Value | None) -> None:
+    old, new = facts.float_type(here), facts.float_type(there)
+    if old != new and _WIDTH[old] >= _WIDTH[new]:
+        raise Declined(Reason.TYPE, f"{facts.where(node)} leads to a narrower type")
 
 
 def _decline_training(node: ir.Node) -> None:

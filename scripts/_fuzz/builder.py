@@ -1,0 +1,121 @@
+"""A graph under construction: every value with its static shape and type, so that only legal nodes are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = npt.NDArray[Any]
+FLOAT_TYPES = (TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A value: its name, element type, and the shape that it has in the run that is compared."""
+
+    name: str
+    dtype: int
+    shape: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass
+class Builder:
+    """Collects nodes, weights and inputs; ``rng`` decides everything."""
+
+    rng: np.random.Generator
+    opset: int = 18
+    dtype: int = TensorProto.DOUBLE
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    weights: list[onnx.TensorProto] = field(default_factory=list)
+    inputs: list[Drawn] = field(default_factory=list)
+    values: list[Drawn] = field(default_factory=list)
+    counter: int = 0
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return options[int(self.rng.integers(len(options)))]
+
+    def fresh(self, hint: str) -> str:
+        self.counter += 1
+        return f"{hint}{self.counter}"
+
+    def weight(self, array: Array, hint: str = "w") -> str:
+        """A constant: an initializer, a Constant node, or one of the two behind an Identity or Transpose."""
+        name, kind = self.fresh(hint), self.rng.random()
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        if kind < 0.8:
+            self.weights.append(tensor)
+        elif kind < 0.9:
+            self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        else:
+            tensor.name = f"{name}_stored"
+            self.weights.append(tensor)
+            self.nodes.append(helper.make_node("Identity", [tensor.name], [name]))
+        return name
+
+    def integers(self, numbers: Sequence[int]) -> str:
+        """A constant list of int64."""
+        return self.weight(np.array(numbers, np.int64), "i")
+
+    def numbers(self, shape: Sequence[int], low: float = -2.0, high: float = 2.0) -> Array:
+        """Random numbers in the type of the graph."""
+        drawn = self.rng.uniform(low, high, tuple(shape))
+        return np.asarray(drawn).astype(helper.tensor_dtype_to_np_dtype(self.dtype))
+
+    def node(self, op_type: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> list[Drawn]:
+        """Append a node; its outputs with the shapes that onnx's inference gives them."""
+        names = [self.fresh("v") for _ in range(outputs)]
+        node = helper.make_node(op_type, list(inputs), names, name=self.fresh(op_type.lower()), **attributes)
+        made = [Drawn(name, *described) for name, described in zip(names, self._infer(node), strict=True)]
+        self.nodes.append(node)
+        self.values.extend(made)
+        return made
+
+    def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
+        known = {value.name: value for value in [*self.inputs, *self.values]}
+        stored = {tensor.name: tensor for tensor in self.weights}
+        for other in self.nodes:
+            if other.op_type == "Constant":
+                stored[other.output[0]] = other.attribute[0].t
+            elif other.op_type == "Identity" and other.input[0] in stored:
+                stored[other.output[0]] = stored[other.input[0]]
+        types, data = {}, {}
+        for name in filter(None, node.input):
+            if name in known:
+                types[name] = helper.make_tensor_type_proto(known[name].dtype, known[name].shape)
+            else:
+                types[name] = helper.make_tensor_type_proto(stored[name].data_type, stored[name].dims)
+                data[name] = stored[name]
+        schema = onnx.defs.get_schema(node.op_type, self.opset)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, node, types, data, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10
+        )
+        return [
+            (found[name].tensor_type.elem_type, tuple(dim.dim_value for dim in found[name].tensor_type.shape.dim))
+            for name in node.output
+        ]
+
+    def model(self, outputs: Sequence[Drawn]) -> onnx.ModelProto:
+        """The graph, some of whose input dims are symbolic or unknown."""
+        infos = []
+        for value in self.inputs:
+            dims: list[int | str | None] = list(value.shape)
+            for axis in range(len(dims)):
+                if axis != 1 and self.chance(0.2):
+                    dims[axis] = self.pick([f"d{axis}_{value.name}", None])
+            infos.append(helper.make_tensor_value_info(value.name, value.dtype, dims))
+        ends = [helper.make_tensor_value_info(value.name, value.dtype, [None] * value.rank) for value in outputs]
+        graph = helper.make_graph(self.nodes, "drawn", infos, ends, self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
