@@ -13,6 +13,7 @@ import onnx
 from onnx import defs, helper, shape_inference
 
 from bnfold import ir
+from bnfold.upgrade.ranks import type_by_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,6 +90,8 @@ class Types:
                 _learn(node.outputs[0], kind)
         elif not node.domain:
             self._ask_onnx(node, outputs)
+            if outputs and outputs[0].shape is None and (kind := type_by_weights(node)) is not None:
+                _learn(outputs[0], kind)
 
     def _ask_onnx(self, node: ir.Node, outputs: list[ir.Value]) -> None:
         schema = _schema(node.op_type, self._target)
@@ -108,15 +111,18 @@ class Types:
                 _learn(value, inferred[value.name])
 
     def _copy_branches(self, node: ir.Node) -> None:
-        """The outputs of an If are typed as its branches', where those agree."""
-        if not node.is_op("If"):
-            return
-        for slot, value in enumerate(node.outputs):
-            ends = [graph.outputs[slot] for graphs in node.subgraphs.values() for graph in graphs]
+        """The outputs of an If are its branches', where those agree; what a Loop carries has its body's type."""
+        carried = {"If": len(node.outputs), "Loop": len(node.inputs) - 2}.get(node.op_type, 0)
+        for slot, value in enumerate(node.outputs[:carried]):
+            ends = [graph.outputs[slot + (node.op_type == "Loop")] for graph in _bodies(node)]
             shapes = {self.shape(end) for end in ends}
             kind = ends[0].type if ends else None
             if value is not None and len(shapes) == 1 and kind is not None:
                 _learn(value, kind)
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    return [graph for graphs in node.subgraphs.values() for graph in graphs]
 
 
 @cache

@@ -53,3 +53,15 @@ def test_networks_deeper_than_python_recurses() -> None:
     body = " ".join(f"a{i + 1} = Abs (a{i})" for i in range(3000))
     model = load(f"a0 = Neg (x) {body} y = Neg (a3000)")
     assert Types(15).shape(model.graph.values["y"]) == ("n", 3, 4)
+
+
+def test_loops_carry_what_their_bodies_make() -> None:
+    body = """n = Constant <value_int = 3> () k = Constant <value_int = 1> () c = Cast <to = 9> (k)
+              y, scan = Loop (n, c, x) <
+                  body = b (int64 i, bool go, float[2, 3] a) => (bool on, float[2, 3] d, float[3] e)
+              { on = Identity (go) d = Relu (a) e = ReduceSum <keepdims = 0> (a) }>"""
+    model = load(body, "float[2, 3] x")
+    del model.graph.types["y"]
+    types = Types(15)
+    assert types.shape(model.graph.values["y"]) == (2, 3)
+    assert types.shape(model.graph.values["scan"]) is None

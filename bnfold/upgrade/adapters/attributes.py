@@ -105,7 +105,8 @@ def direction(site: Site) -> None:
 def clip_bounds(site: Site) -> None:
     """Clip 1 → 6: an absent bound was none; from 6 on it is the largest float, which would also clip infinities."""
     site.node.del_attr("consumed_inputs")
-    keep_default(min=-np.inf, max=np.inf)(site)
+    if len(site.node.inputs) == 1:
+        keep_default(min=-np.inf, max=np.inf)(site)
 
 
 def pad_pads(site: Site) -> None:

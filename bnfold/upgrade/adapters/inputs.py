@@ -91,8 +91,9 @@ def pad_values(site: Site) -> None:
 
 def clip_bounds(site: Site) -> None:
     """Clip 6 → 11: ``min`` and ``max``. The old defaults are float32's limits, the new ones those of the type."""
-    low, high = site.take("min"), site.take("max")
-    data = site.input(0)
+    low, high, data = site.take("min"), site.take("max"), site.input(0)
+    if len(site.node.inputs) > 1:
+        return  # written in the later form already
     if (low is None or high is None) and site.shared.types.dtype(data) == onnx.TensorProto.DOUBLE:
         limit = float(np.finfo(np.float32).max)
         low, high = (-limit if low is None else low), (limit if high is None else high)

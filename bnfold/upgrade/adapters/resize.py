@@ -47,6 +47,8 @@ def upsample_to_resize(site: Site) -> None:
 
 def coordinates(site: Site) -> None:
     """Resize 10 → 11: what was fixed then is written out; axes that grow and axes that shrink need one Resize each."""
+    if len(site.node.inputs) > 2:
+        return  # written in the later form already
     data, scales = site.input(0), site.input(1)
     grow, shrink = _directions(site, scales) if site.node.attr("mode", "nearest") == "nearest" else (scales, None)
     if grow is not None and shrink is not None:

@@ -66,14 +66,19 @@ def test_inference_of_any_rank(upgraded: Upgraded, opset: int, shape: tuple[int 
     upgraded(model(opset, shape=shape, params=(1 if len(shape) == 1 else 3,), **attrs))
 
 
-@pytest.mark.parametrize("named", [(), (1,), (2,), (3,), (4,), (1, 2), (3, 4), (1, 2, 3, 4)])
-@pytest.mark.parametrize("opset", [1, 6, 7, 9])
+@pytest.mark.parametrize(
+    ("opset", "named"),
+    [
+        (opset, named)
+        for opset in (1, 6, 7, 9)
+        for named in ((), (1,), (2,), (3,), (4,), (1, 2), (3, 4), (1, 2, 3, 4))
+        if named or opset < 7  # from version 7 on one output is inference
+    ],
+)
 def test_training_makes_exactly_the_outputs_that_are_read(
     upgraded: Upgraded, opset: int, named: tuple[int, ...]
 ) -> None:
     attrs: dict[str, Any] = {"is_test": 0} if opset < 7 else {}
-    if not named and opset >= 7:
-        pytest.skip("one output is inference from version 7 on")
     outputs = [FIVE[index] if index in (0, *named) else "" for index in range(5)]
     outcome = upgraded(model(opset, outputs=outputs, momentum=0.25, **attrs))
     expected = ["ReduceMean"] * ((3 in named) + 2 * (4 in named)) + ["Sub", "Mul"] * (4 in named)

@@ -1,0 +1,80 @@
+"""The rank of what a node makes, told by its weights and attributes where its data's type is unknown.
+
+Behind a plugin nothing is known of the data; but what a convolution makes has the rank of its kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx import TypeProto, helper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bnfold import ir
+
+Dims = list[int | str | None]
+
+
+def type_by_weights(node: ir.Node) -> TypeProto | None:
+    """Type of the first output with as many dims as certain; None if nothing tells its rank."""
+    tell = _TELLTALES.get(node.op_type)
+    if tell is None or node.domain or node.has_references:
+        return None
+    dims = tell(node)
+    if dims is None:
+        return None
+    dtype = next((value.dtype for value in node.inputs[:2] if value is not None and value.dtype is not None), None)
+    if node.op_type == "Reshape":
+        dtype = None if (data := node.input(0)) is None else data.dtype
+    kind: TypeProto = helper.make_tensor_type_proto(dtype or 0, dims)
+    return kind
+
+
+def _shape(node: ir.Node, index: int) -> tuple[int | str | None, ...] | None:
+    value = node.input(index)
+    return None if value is None else value.shape
+
+
+def _convolution(node: ir.Node) -> Dims | None:
+    kernel = _shape(node, 1)
+    return None if kernel is None else [None, kernel[0], *[None] * (len(kernel) - 2)]
+
+
+def _transposed(node: ir.Node) -> Dims | None:
+    kernel = _shape(node, 1)
+    if kernel is None:
+        return None
+    channels = kernel[1] * int(node.attr("group", 1)) if isinstance(kernel[1], int) else None
+    return [None, channels, *[None] * (len(kernel) - 2)]
+
+
+def _product(node: ir.Node) -> Dims | None:
+    weight = _shape(node, 1)
+    columns = None if weight is None or len(weight) != 2 else weight[0 if node.attr("transB", 0) else 1]
+    return [None, columns]
+
+
+def _pool(node: ir.Node) -> Dims | None:
+    window = node.attr("kernel_shape")
+    return [None] * (len(window) + 2) if window else None
+
+
+def _reshape(node: ir.Node) -> Dims | None:
+    target = _shape(node, 1)
+    if target is None or len(target) != 1 or not isinstance(target[0], int):
+        return None
+    return [None] * target[0]
+
+
+_TELLTALES: dict[str, Callable[[ir.Node], Dims | None]] = {
+    "Conv": _convolution,
+    "ConvTranspose": _transposed,
+    "Gemm": _product,
+    "Flatten": lambda _node: [None, None],
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "LpPool": _pool,
+    "Reshape": _reshape,
+}
