@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.verify.compare import Difference, difference, tolerance
+from bnfold.verify.compare import ROUNDS, Difference, difference, tolerance
 from bnfold.verify.floats import float_type, is_float
 from bnfold.verify.inputs import Feeds
 from bnfold.verify.interface import type_name
@@ -19,8 +19,8 @@ from bnfold.verify.verdict import OutputRow
 
 Evaluate = Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
 
-DRAWS = 1
-"""Evaluations with disturbed weights. One is enough here: its mean square is taken over whole tensors."""
+FEW = 100_000
+"""New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
 
 BLIND = 1e-3
 """Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output that
@@ -62,11 +62,22 @@ class Pair:
         self.watched, self.uncut = jumps(before, after)
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
         self._sources = draws
-        self._draws = draws.of(self._acting, DRAWS)
+        self._rounds: list[list[ir.Model]] = []
 
-    def plain_draws(self) -> list[ir.Model]:
+    @property
+    def groups(self) -> int:
+        """How often the new weights are disturbed."""
+        return 2 if self._sources.elements < FEW else 1
+
+    def round(self, number: int) -> list[ir.Model]:
+        """Disturbed copies of the rewritten model; the same number gives the same copies."""
+        while len(self._rounds) <= number:
+            self._rounds.append(self._sources.of(self._acting, self.groups, len(self._rounds)))
+        return self._rounds[number]
+
+    def plain_round(self) -> list[ir.Model]:
         """Disturbed copies of the rewritten model as it is, jumping operators not held."""
-        return self._sources.of(self.after, DRAWS) if self._stand_ins else self._draws
+        return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
         """What the original computes: outputs and watched values."""
@@ -77,19 +88,22 @@ class Pair:
         names = [*self.watched, *self.outputs]
         given = {**feeds, **{stand_in: expected[name] for name, stand_in in self._stand_ins.items()}}
         actual = self._evaluate(self._acting, given, names)
-        draws = [self._evaluate(model, given, names) for model in self._draws]
-        return [
-            self._compared(name, sample, expected[name], actual[name], [draw[name] for draw in draws]) for name in names
-        ]
+        rounds: list[list[dict[str, Array]]] = []
+        while True:
+            rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
+            compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
+            if len(rounds) == ROUNDS or not any(item.difference.is_in_doubt for item in compared):
+                return compared
 
-    def _compared(self, name: str, sample: int, expected: Array, actual: Array, draws: list[Array]) -> Compared:
+    def _compared(
+        self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Mapping[str, Array]]]
+    ) -> Compared:
         value = self.before.graph.values[name]
-        twin = self.after.graph.values[name]
-        dtype = value.dtype or twin.dtype
+        dtype = value.dtype or self.after.graph.values[name].dtype
+        draws = [[draw[name] for draw in group] for group in rounds]
         measured = compare_values(expected, actual, draws, dtype, by_channel=False)
-        return Compared(
-            name, sample, measured, dtype, np.shape(expected), name in self.outputs, _response(actual, draws)
-        )
+        response = _response(actual, draws[0])
+        return Compared(name, sample, measured, dtype, np.shape(expected), name in self.outputs, response)
 
 
 def _response(actual: Any, draws: Sequence[Any]) -> float | None:
@@ -109,7 +123,7 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
 
 
 def compare_values(
-    expected: Any, actual: Any, draws: Sequence[Any], dtype: int | None, *, by_channel: bool
+    expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
 ) -> Difference:
     """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
     if isinstance(expected, list) or isinstance(actual, list):
@@ -119,7 +133,7 @@ def compare_values(
     floats = expected.dtype.kind == "f" and actual.dtype.kind == "f" and (dtype is None or is_float(dtype))
     if not floats or expected.shape != actual.shape:
         return difference(expected, actual, kind, None)
-    usable = [draw for draw in draws if np.shape(draw) == actual.shape]
+    usable = [[draw for draw in draws if np.shape(draw) == actual.shape] for draws in rounds]
     return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
 
 

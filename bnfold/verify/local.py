@@ -11,19 +11,18 @@ from dataclasses import dataclass
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.verify.compare import Difference
+from bnfold.verify.compare import ROUNDS, Difference
 from bnfold.verify.extract import Region, extract
 from bnfold.verify.full import compare_values
 from bnfold.verify.inputs import CannotFeed, Feeds, random_value
+from bnfold.verify.region_shapes import region_shapes
 from bnfold.verify.rounding import Array, Draws
-from bnfold.verify.small import Shapes, declared_shapes, small_shapes
 from bnfold.verify.verdict import LocalRow
 
-DRAWS = 2
-"""Evaluations with disturbed weights. Their mean square is taken over channels, which may have few elements."""
+Results = dict[str, Array]
 
-LARGEST_FEED = 1 << 23
-"""Elements of activations that a region may be fed; with more, even a region is no small matter."""
+GROUPS = 3
+"""Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,11 @@ class Bench:
         old, new = (self._region(graphs, cut) for graphs in self._graphs)
         if isinstance(old, Skip) or isinstance(new, Skip):
             return next(side for side in (old, new) if isinstance(side, Skip))
-        models = [old.model, new.model, *self._draws.of_region(new.model, DRAWS)]
         inputs = {**new.inputs, **old.inputs}
-        found: Difference | Skip = Skip("nothing tells the rank of its inputs")
-        for shapes in _attempts(inputs, old.nodes):
-            latest = self._attempt(cut, models, inputs, shapes)
+        found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
+        for shapes in region_shapes(inputs, old.nodes):
+            feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
+            latest = self._attempt(cut, old.model, new.model, feeds)
             if isinstance(latest, Difference) and latest.excess <= 1:
                 return latest
             found = latest if isinstance(found, Skip) else found
@@ -87,30 +86,43 @@ class Bench:
         stops = [value for value in found if value is not None and ir.constant(value) is None]
         return extract([graph.values[name] for name in cut.outputs], stops)
 
-    def _attempt(
-        self, cut: ir.Cut, models: Sequence[ir.Model], inputs: Mapping[str, ir.Value], shapes: Shapes
-    ) -> Difference | Skip:
-        feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
+    def _attempt(self, cut: ir.Cut, old: ir.Model, new: ir.Model, feeds: Feeds) -> Difference | Skip:
         try:
-            expected = self._run(models[0], cut, feeds)
+            expected = self._run(old, cut, feeds)
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         try:
-            results = [self._run(model, cut, feeds) for model in models[1:]]
+            actual = self._run(new, cut, feeds)
         except reference.Misfit as error:
-            return Difference(
-                excess=float("inf"), same_pattern=False, fault=f"is not computed, the region does not run: {error}"
-            )
+            fault = f"is not computed, the region does not run: {error}"
+            return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
-        differences = []
-        for name in cut.outputs:
-            value = self._graphs[0][cut.graph].values[name]
-            draws = [result[name] for result in results[1:]]
-            differences.append(compare_values(expected[name], results[0][name], draws, value.dtype, by_channel=True))
-        return max(differences, key=lambda difference: difference.excess)
+        rounds: list[list[Results]] = []
+        while True:
+            disturbed = self._draws.of_region(new, GROUPS, len(rounds))
+            rounds.append([self._run(model, cut, feeds) for model in disturbed])
+            found = self._worst(cut, expected, actual, rounds)
+            if len(rounds) == ROUNDS or not found.is_in_doubt:
+                return found
 
-    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> dict[str, Array]:
+    def _worst(
+        self, cut: ir.Cut, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]
+    ) -> Difference:
+        values = self._graphs[0][cut.graph].values
+        found = [
+            compare_values(
+                expected[name],
+                actual[name],
+                [[draw[name] for draw in draws] for draws in rounds],
+                values[name].dtype,
+                by_channel=True,
+            )
+            for name in cut.outputs
+        ]
+        return max(found, key=lambda difference: difference.excess)
+
+    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         return reference.evaluate(region, own, cut.outputs, policy=self._policy)
 
@@ -122,26 +134,6 @@ def check_cuts(bench: Bench, cuts: Sequence[ir.Cut]) -> Iterator[LocalRow]:
             yield bench.check(cut)
         except BnfoldError as error:
             yield LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=str(error))
-
-
-def _attempts(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Shapes]:
-    """Small, pairwise different dims first; where the region does not take those, or differs on them, the declared ones.
-
-    A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes
-    alone is not held against it.
-    """
-    small, declared = small_shapes(inputs, nodes), declared_shapes(inputs)
-    if small is not None:
-        yield small
-    if declared is not None and declared != small and sum(map(_elements, declared.values())) <= LARGEST_FEED:
-        yield declared
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for dim in shape:
-        count *= dim
-    return count
 
 
 def _by_path(model: ir.Model) -> dict[str, ir.Graph]:

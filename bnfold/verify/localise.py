@@ -32,14 +32,14 @@ def localise(request: Request, pair: Pair, feeds: Feeds) -> Location | None:
     try:
         expected = _observe(request, request.before, feeds, common, pair.outputs)
         actual = _observe(request, request.after, feeds, common, pair.outputs)
-        draws = [_observe(request, model, feeds, common, pair.outputs) for model in pair.plain_draws()]
+        draws = [_observe(request, model, feeds, common, pair.outputs) for model in pair.plain_round()]
     except (BnfoldError, MemoryError):
         return None
     for name, value in actual.items():
         if name not in expected:
             continue
         dtype = request.before.graph.values[name].dtype
-        found = compare_values(expected[name], value, [draw[name] for draw in draws], dtype, by_channel=False)
+        found = compare_values(expected[name], value, [[draw[name] for draw in draws]], dtype, by_channel=False)
         if found.excess > 1:
             return Location(name, _rewrite(request, name), found.relative)
     return None

@@ -7,7 +7,7 @@ and at any depth, without knowing what the operators mean.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,33 +50,46 @@ class Draws:
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self.fresh = new_weights(before, after)
         self._everywhere = frozenset(name for names in self.fresh.values() for name in names)
+        self.elements = sum(
+            tensor.size
+            for graph in after.graphs()
+            for name in self.fresh.get(graph.path, ())
+            if (tensor := stored(graph.values[name])) is not None
+        )
 
-    def of(self, model: ir.Model, count: int) -> list[ir.Model]:
-        """``count`` disturbed copies of (a copy of) the rewritten model; none if it has no new weight."""
-        return self._copies(model, count, self.fresh)
+    def of(self, model: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
+        """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights disturbed.
 
-    def of_region(self, region: ir.Model, count: int) -> list[ir.Model]:
+        Another round disturbs the same shares in other directions.
+        """
+        return _copies(model, groups, self.fresh, round_number)
+
+    def of_region(self, region: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
         """The same for a region, whose main graph holds weights that came from any graph of the model."""
-        return self._copies(region, count, {**self.fresh, "": self._everywhere})
-
-    @staticmethod
-    def _copies(model: ir.Model, count: int, weights: Mapping[str, Collection[str]]) -> list[ir.Model]:
-        found = {
-            graph.path: [name for name in graph.values if name in weights[graph.path]]
-            for graph in model.graphs()
-            if graph.path in weights
-        }
-        return [_disturbed(model, found, seed) for seed in range(count)] if any(found.values()) else []
+        return _copies(region, groups, {**self.fresh, "": self._everywhere}, round_number)
 
 
-def _disturbed(model: ir.Model, weights: Mapping[str, Sequence[str]], seed: int) -> ir.Model:
-    """A copy of ``model`` whose ``weights`` are disturbed; all other tensors are shared."""
+def _copies(model: ir.Model, groups: int, weights: Mapping[str, Collection[str]], round_number: int) -> list[ir.Model]:
+    found = [
+        (graph.path, name)
+        for graph in model.graphs()
+        if graph.path in weights
+        for name in sorted(graph.values)
+        if name in weights[graph.path]
+    ]
+    shares = [found[share::groups] for share in range(groups)]
+    return [_disturbed(model, frozenset(share), round_number) for share in shares if share]
+
+
+def _disturbed(model: ir.Model, weights: Collection[tuple[str, str]], seed: int) -> ir.Model:
+    """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
     copy = model.clone()
-    for graph in copy.graphs():
-        for name in weights.get(graph.path, ()):
-            tensor = stored(graph.values[name])
-            if tensor is not None:
-                graph.values[name].tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
+    graphs = {graph.path: graph for graph in copy.graphs()}
+    for path, name in sorted(weights):
+        value = graphs[path].values[name]
+        tensor = stored(value)
+        if tensor is not None:
+            value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
     return copy
 
 

@@ -9,7 +9,7 @@ from bnfold import reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verify.cost import estimate, memory_there_is
 from bnfold.verify.data import Recorded, load_data
-from bnfold.verify.full import DRAWS, Pair
+from bnfold.verify.full import Pair
 from bnfold.verify.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verify.request import Request
 from bnfold.verify.rounding import Array
@@ -46,12 +46,12 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     """
     if request.data is not None:
         runs = load_data(request.data, request.before)
-        _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
+        _check_cost(request, pair, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
         return Samples([_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)], None)
     misfit: Unsupported | None = None
     for shapes in _candidates(request):
         try:
-            _check_cost(request, shapes, request.samples)
+            _check_cost(request, pair, shapes, request.samples)
             return Samples(
                 [_drawn(request, pair, shapes, index) for index in range(request.samples)],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
@@ -91,11 +91,11 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
     return f"no input shape tried fits the original ({misfit}); give one with {hints}"
 
 
-def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+def _check_cost(request: Request, pair: Pair, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
     if request.depth == "full":
         return
     cost = estimate(request.before, shapes)
-    seconds = cost.seconds * (2 + DRAWS) * samples
+    seconds = cost.seconds * (2 + pair.groups) * samples
     if seconds > request.clock.left:
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
     if cost.memory > memory_there_is():
