@@ -1,37 +1,72 @@
-"""The external data file of a saved model: its layout, its name, and what becomes of the one it replaces."""
+"""The external data file of a saved model: what goes into it, where, under which name, and what it replaces."""
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
-import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.lower import lower
-from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.model import TOKEN_LENGTH, Payloads
+from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.tensor import Scaled, Stored, Tensor
 
 PAGE = 4096
-"""Tensors of a page or more start on a page, so that a runtime can map them."""
+"""Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""
+LINE = 64
+
+Choice = Callable[[Tensor, bool], bool]
+"""(tensor, is it in an attribute) -> does it go to the data file."""
 
 
-def layout(skeleton: bytes, payloads: Payloads, *, everything: bool) -> dict[bytes, tuple[int, int]]:
-    """token -> (offset, length) for each payload that goes to the data file.
+def chooser(external_data: str, size_threshold: int, *, everything: bool) -> Choice:
+    """Which tensors go to the data file.
 
     Tensors inside attributes (Constant nodes) stay in the model unless their bytes came from outside, because few
     runtimes look for them elsewhere; ``everything`` moves them too, where nothing else fits protobuf's limit.
     """
+
+    def choose(tensor: Tensor, in_attribute: bool) -> bool:
+        if not tensor.nbytes:
+            return False
+        large = tensor.nbytes >= size_threshold
+        origin = _origin(tensor)
+        if external_data not in ("auto", "keep"):
+            return large and (not in_attribute or (origin is not None and origin.is_external))
+        if origin is not None and origin.is_external:
+            return True
+        if external_data == "keep" and origin is not None:
+            return False
+        return large and (everything or not in_attribute)
+
+    return choose
+
+
+def _origin(tensor: Tensor) -> Stored | None:
+    """The stored tensor that this one is, or is computed from."""
+    base = tensor.base if isinstance(tensor, Scaled) else tensor
+    return base if isinstance(base, Stored) else None
+
+
+def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, tuple[int, int]]:
+    """Token -> (offset, length) for each payload that goes to the data file; the same bytes get one place."""
     places: dict[bytes, tuple[int, int]] = {}
+    shared: dict[object, tuple[int, int]] = {}
     end = 0
 
     def allot(token: bytes, in_attribute: bool) -> bytes:
         nonlocal end
         tensor = payloads.held(token)
-        if everything or not in_attribute or _was_outside(tensor):
-            start = -(-end // PAGE) * PAGE
-            places[token] = (start, tensor.nbytes)
-            end = start + tensor.nbytes
+        if choose(tensor, in_attribute):
+            identity = tensor.span if isinstance(tensor, Stored) else id(tensor)
+            if identity not in shared:
+                step = PAGE if tensor.nbytes >= PAGE else LINE
+                shared[identity] = (-(-end // step) * step, tensor.nbytes)
+                end = sum(shared[identity])
+            places[token] = shared[identity]
         return b""
 
     lower(skeleton, payloads.nonce, TOKEN_LENGTH, allot)
@@ -40,41 +75,68 @@ def layout(skeleton: bytes, payloads: Payloads, *, everything: bool) -> dict[byt
 
 def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None) -> None:
     """Write the payloads at their offsets into a new file."""
-    with open(path, "xb") as out:
+    written: set[int] = set()
+    with path.open("xb") as out:
         for token, (start, _) in places.items():
+            if start in written:
+                continue
+            written.add(start)
             out.seek(start)
             write_payload(payloads.held(token), out, as_stored=False, progress=progress)
 
 
-def _was_outside(tensor: Tensor) -> bool:
-    base = tensor.base if isinstance(tensor, Scaled) else tensor
-    return isinstance(base, Stored) and base.is_external
+def default_name(target: Path) -> str:
+    """What the data file of a model is called, if nothing else has that name."""
+    return f"{target.name}.data"
 
 
-def free_name(target: Path, written: Path) -> Path:
-    """``OUT.data`` if nothing has that name, else with a short hash of the content."""
-    plain = target.with_name(f"{target.name}.data")
-    if not os.path.lexists(plain):
-        return plain
-    with open(written, "rb") as stream:
+def check_name(name: str, target: Path) -> None:
+    """Raise OutputError for a name that is not one of a file beside the model."""
+    if name in ("", ".", "..", target.name) or "/" in name or "\\" in name or "\0" in name:
+        raise OutputError(f"{name!r} cannot name the data file: that is a file beside {target.name}, other than it")
+
+
+def settle(written: Path, wanted: Path) -> tuple[Path, bool]:
+    """Give a finished data file its name: ``wanted`` if nothing has it, else one with a short hash of the content.
+
+    Returns the name and whether there is a new file: one that has the name and the very same content is used again.
+    A name is taken before the file gets it, so that two runs at once never share one.
+    """
+    for candidate in _names(written, wanted):
+        try:
+            candidate.open("xb").close()
+        except FileExistsError:
+            if _same_content(written, candidate):
+                written.unlink()
+                return candidate, False
+        else:
+            written.replace(candidate)
+            return candidate, True
+    raise OutputError(f"{wanted}: no name is free for the data file")
+
+
+def _names(written: Path, wanted: Path) -> Iterator[Path]:
+    yield wanted
+    with written.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     for length in range(8, len(digest) + 1):
-        candidate = target.with_name(f"{target.name}.{digest[:length]}.data")
-        if not os.path.lexists(candidate):
-            return candidate
-    return target.with_name(f"{target.name}.{digest}.{os.getpid()}.data")
+        yield wanted.with_name(f"{wanted.stem}.{digest[:length]}{wanted.suffix}")
 
 
-def obsolete(target: Path, new: Path | None) -> list[Path]:
-    """The data files in bnfold's own naming that the model at ``target``, about to be replaced, refers to."""
-    if not target.is_file():
+def _same_content(written: Path, other: Path) -> bool:
+    return other.is_file() and not other.is_symlink() and filecmp.cmp(written, other, shallow=False)
+
+
+def obsolete(target: Path, name: str) -> list[Path]:
+    """The data files, by a name of ours, that the model at ``target``, about to be replaced, refers to."""
+    families = [Path(known) for known in {name, default_name(target)}]
+    ours = re.compile("|".join(rf"{re.escape(one.stem)}(\.[0-9a-f]{{8,}})?{re.escape(one.suffix)}" for one in families))
+    if not target.is_file() or not any(ours.fullmatch(path.name) for path in target.parent.iterdir()):
         return []
-    from bnfold.errors import BnfoldError
     from bnfold.ir.load import load
 
     try:
         used = load(target).external_files()
     except BnfoldError:
         return []  # what stands there is no model of ours
-    ours = re.compile(re.escape(target.name) + r"(\.[0-9a-f]{8,})?\.data")
-    return [path for path in used if path != new and ours.fullmatch(path.name) and path.parent == target.resolve().parent]
+    return [path for path in used if ours.fullmatch(path.name) and path.parent == target.resolve().parent]

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 class Graph:
     """``values`` holds this scope only; `lookup` also finds what a subgraph captures from outside."""
 
-    def __init__(self, model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> None:
+    def __init__(
+        self, model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str
+    ) -> None:
         self.model = model
         self.proto = proto
         self.parent = parent

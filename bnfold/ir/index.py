@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 the type is not said
 
 
-def index_graph(
-    model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str
-) -> Graph:
+def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> Graph:
     """The index of one graph and of everything nested in it. Raises MalformedModel where a name has two makers."""
     graph = Graph(model, proto, parent, path)
     _index_interface(graph)
@@ -31,7 +29,7 @@ def index_graph(
     for node in graph.nodes:
         _index_reads(node)
         _index_subgraphs(node)
-    for name in (proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]):
+    for name in proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]:
         value = graph.lookup(name)
         value.output_slots += 1
         graph.outputs.append(value)

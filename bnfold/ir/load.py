@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.external import ExternalFiles
@@ -19,7 +19,9 @@ from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.tensor import TP, Span, Stored
 
 
-def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: str | os.PathLike[str] | None = None) -> Model:
+def load(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: str | os.PathLike[str] | None = None
+) -> Model:
     """A model from a path, encoded bytes or a ModelProto.
 
     External data is looked for beside the file, or in ``base_dir``, and nowhere else. A file is held open as long as
@@ -39,7 +41,7 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: s
 
 def _encoded(proto: onnx.ModelProto) -> bytes:
     try:
-        return proto.SerializeToString()
+        return bytes(proto.SerializeToString())
     except (ValueError, EncodeError) as error:
         raise BadInput(
             "the ModelProto cannot be encoded, most likely because it is beyond protobuf's 2 GB: save it with external "
@@ -56,8 +58,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         with _no_garbage_collection():
             skeleton = _lift(source, payloads)
             proto = onnx.ModelProto.FromString(skeleton)
-            if not proto.HasField("graph") and not proto.functions:
-                raise MalformedModel("it holds no graph")
+            _check_holds_graph(proto)
             # The key that every reference to external data has; to look into all the tensors of a model takes longer.
             has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
             del skeleton
@@ -70,6 +71,11 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         raise ExternalDataError(f"{label}: {error}") from error
     model.has_external_data = has_external
     return model
+
+
+def _check_holds_graph(proto: onnx.ModelProto) -> None:
+    if not proto.HasField("graph") and not proto.functions:
+        raise MalformedModel("it holds no graph")
 
 
 def _lift(source: Source, payloads: Payloads) -> bytes:

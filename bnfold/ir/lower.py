@@ -1,4 +1,4 @@
-"""From the skeleton back to the encoded model: a list of segments, with the lengths of what encloses them recomputed."""
+"""From the skeleton back to the encoded model: a list of segments, the lengths of what encloses them recomputed."""
 
 from __future__ import annotations
 

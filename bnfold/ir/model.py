@@ -158,7 +158,8 @@ class Model:
     def external_files(self) -> list[Path]:
         """The external data files that payloads lie in."""
         own = self.path.resolve() if self.path else None
-        return sorted({source.path for source in self.payloads.sources() if source.path and source.path.resolve() != own})
+        paths = {source.path for source in self.payloads.sources() if source.path is not None}
+        return sorted(path for path in paths if path.resolve() != own)
 
     def check_sources(self) -> None:
         """Raise BadInput if a file that payloads lie in was changed since it was indexed."""

@@ -19,7 +19,10 @@ AP = onnx.AttributeProto
 class Node:
     """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
 
-    __slots__ = ("_op_type", "anchor", "domain", "follows", "graph", "inputs", "outputs", "pending", "proto", "removed", "subgraphs")
+    __slots__ = (
+        *("_op_type", "domain", "graph", "inputs", "outputs", "proto", "subgraphs"),
+        *("anchor", "follows", "pending", "removed"),
+    )
 
     def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
         self.graph = graph
@@ -70,6 +73,13 @@ class Node:
 
     # -- attributes
 
+    def find(self, name: str) -> onnx.AttributeProto | None:
+        """The message of one attribute."""
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                return attribute
+        return None
+
     @property
     def attrs(self) -> dict[str, onnx.AttributeProto]:
         """The attribute messages by name."""
@@ -78,7 +88,7 @@ class Node:
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
 
-        Raises ReferenceAttribute for a reference to an attribute of the enclosing function: its value is not known here.
+        Raises ReferenceAttribute for a reference to an attribute of the enclosing function: only a caller knows it.
         """
         for attribute in self.proto.attribute:
             if attribute.name == name:
@@ -173,9 +183,28 @@ def attribute_value(attribute: onnx.AttributeProto) -> Any:
     return None
 
 
-_SCALARS: dict[int, str] = {AP.FLOAT: "f", AP.INT: "i", AP.TENSOR: "t", AP.GRAPH: "g", AP.SPARSE_TENSOR: "sparse_tensor", AP.TYPE_PROTO: "tp"}
-_LISTS: dict[int, str] = {AP.FLOATS: "floats", AP.INTS: "ints", AP.TENSORS: "tensors", AP.GRAPHS: "graphs", AP.SPARSE_TENSORS: "sparse_tensors", AP.TYPE_PROTOS: "type_protos"}
-_BY_FIELD = {"f": AP.FLOAT, "i": AP.INT, "s": AP.STRING, "t": AP.TENSOR, "g": AP.GRAPH, "strings": AP.STRINGS, **{field: kind for kind, field in _LISTS.items()}}
+_SCALARS: dict[int, str] = {
+    AP.FLOAT: "f",
+    AP.INT: "i",
+    AP.TENSOR: "t",
+    AP.GRAPH: "g",
+    AP.SPARSE_TENSOR: "sparse_tensor",
+    AP.TYPE_PROTO: "tp",
+}
+_LISTS: dict[int, str] = {
+    AP.FLOATS: "floats",
+    AP.INTS: "ints",
+    AP.TENSORS: "tensors",
+    AP.GRAPHS: "graphs",
+    AP.SPARSE_TENSORS: "sparse_tensors",
+    AP.TYPE_PROTOS: "type_protos",
+}
+_BY_FIELD = {
+    **{field: kind for kind, field in _SCALARS.items()},
+    "s": AP.STRING,
+    "strings": AP.STRINGS,
+    **{field: kind for kind, field in _LISTS.items()},
+}
 
 
 def _kind_by_field(attribute: onnx.AttributeProto) -> int:

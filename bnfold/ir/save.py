@@ -1,23 +1,30 @@
-"""Write a model: the skeleton with every token replaced by its payload, streamed, beside its place, then renamed."""
+"""Write a model: the skeleton with every token replaced by its payload, streamed, beside its place, then renamed.
+
+Nothing is flushed to the disk itself (`os.fsync`), as with a plain copy: a killed process leaves the old state or the
+new one, a power failure may not, and waiting for the disk would cost more than all the rest.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
+
+import onnx
 
 from bnfold.errors import OutputError
 from bnfold.ir import datafile, wire
 from bnfold.ir.lower import Reference, Segment, lower
+from bnfold.ir.model import THRESHOLD, TOKEN_LENGTH, Model
+from bnfold.ir.source import Source
 from bnfold.ir.stream import Progress, write_payload
-from bnfold.ir.model import TOKEN_LENGTH, Model
-from bnfold.ir.tensor import Stored, Tensor
+from bnfold.ir.tensor import Inline, Stored, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
 BUFFER = 1 << 20
@@ -25,23 +32,34 @@ BUFFER = 1 << 20
 
 @dataclass
 class Staged:
-    """A model written beside its place. `commit` puts it there by one rename, `discard` leaves no trace."""
+    """A model written beside its place. `commit` puts it there by one rename, `discard` leaves no trace.
+
+    ``path`` is the model file, readable as it stands; ``data_path`` its data file, under its final name already.
+    """
 
     target: Path
     path: Path
     data_path: Path | None = None
+    owns_data: bool = True
+    sources: Collection[Source] = ()
     obsolete: list[Path] = field(default_factory=list)
     done: bool = False
 
     def commit(self) -> None:
         """Rename into place; data files of the model that stood there are removed afterwards."""
         try:
+            if self.data_path is not None and not self.data_path.is_file():
+                raise FileNotFoundError(0, f"the data file {self.data_path.name} was removed by somebody else")
             if self.target.exists():
-                shutil.copymode(self.target, self.path)
-            os.replace(self.path, self.target)
+                for path in (self.path, self.data_path) if self.owns_data and self.data_path else (self.path,):
+                    shutil.copymode(self.target, path)
+            if os.name == "nt":  # where a file that is open cannot be replaced or removed
+                for source in self.sources:
+                    source.release()
+            self.path.replace(self.target)
         except OSError as error:
             self.discard()
-            raise OutputError(f"{self.target}: cannot be written: {error.strerror or error}") from error
+            raise _cannot_write(self.target, error) from error
         self.done = True
         for path in self.obsolete:
             with suppress(OSError):
@@ -52,108 +70,164 @@ class Staged:
         if self.done:
             return
         self.done = True
-        for path in (self.path, self.data_path):
+        for path in (self.path, self.data_path if self.owns_data else None):
             if path is not None:
                 with suppress(OSError):
                     path.unlink()
 
-    def __enter__(self) -> Staged:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.discard()
 
 
-def save(model: Model, path: str | os.PathLike[str], *, external_data: str = "auto") -> None:
+def save(
+    model: Model, path: str | os.PathLike[str], *, external_data: str = "auto", size_threshold: int = THRESHOLD
+) -> None:
     """Write the model to ``path``; see `stage`."""
-    with stage(model, path, external_data=external_data) as staged:
+    with stage(model, path, external_data=external_data, size_threshold=size_threshold) as staged:
         staged.commit()
 
 
 def encode(model: Model) -> bytes:
     """The whole model as bytes, weights inside; for streams. Raises OutputError beyond protobuf's 2 GB."""
-    segments = _inline_segments(model)
+    segments = _segments(model, _skeleton(model), {}, "")
     if _length(segments) > PROTOBUF_LIMIT:
         raise OutputError("the model is beyond protobuf's 2 GB and cannot go to a stream; write it to a file")
     out = BytesIO()
     _write_segments(model, segments, out, None)
+    model.check_sources()
     return out.getvalue()
 
 
 def stage(
-    model: Model, path: str | os.PathLike[str], *, external_data: str = "auto", progress: Progress | None = None
+    model: Model,
+    path: str | os.PathLike[str],
+    *,
+    external_data: str = "auto",
+    size_threshold: int = THRESHOLD,
+    progress: Progress | None = None,
 ) -> Staged:
-    """Write the model under a temporary name in the directory of ``path``.
+    """Write the model under a temporary name in the directory of ``path``; a link there is followed.
 
-    ``external_data``: ``none`` keeps weights inside, ``keep`` leaves them where the input had them, ``auto`` does so
-    too but moves them out when protobuf's 2 GB limit demands it. ``progress`` is told the bytes of every piece written.
-    Raises OutputError (cannot be written) and RangeViolation (a folded weight overflows); nothing is left behind.
+    Args:
+        model: Any model; it stays as it is.
+        path: Where `Staged.commit` will put it, replacing a file that stands there.
+        external_data: ``none``: weights inside. ``keep``: where the input had them. ``auto``: beside the model if the
+            input had some there, or if protobuf's 2 GB limit demands it. Anything else is the name of the data file
+            that weights go to.
+        size_threshold: Weights of fewer bytes stay in the model, unless they were outside and are kept there.
+        progress: Is told the bytes of every piece written.
+
+    Raises:
+        OutputError: It cannot be written; nothing is left behind, and what stood there is untouched.
+        RangeViolation: A folded weight overflows; likewise.
+        BadInput: A file that weights lie in was changed meanwhile; likewise.
     """
-    target = Path(path)
-    outside = external_data != "none" and model.has_external_data
-    segments = [] if outside else _inline_segments(model)
-    too_large = not outside and _length(segments) > PROTOBUF_LIMIT
-    if too_large and external_data != "auto":
-        raise OutputError(f"{target}: the model is beyond protobuf's 2 GB and needs external data")
-    staged = Staged(target, _temporary(target))
+    target = _target(path)
+    name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
+    datafile.check_name(name, target)
+    staged = Staged(target, _temporary(target), sources=model.payloads.sources())
     try:
-        if outside or too_large:
-            segments = _stage_data(model, staged, progress, everything=too_large)
-        with open(staged.path, "xb", buffering=BUFFER) as out:
+        staged.obsolete = datafile.obsolete(target, name)
+        segments = _place(model, staged, target.with_name(name), external_data, size_threshold, progress)
+        with staged.path.open("xb", buffering=BUFFER) as out:
             _write_segments(model, segments, out, progress)
         model.check_sources()
     except OSError as error:
         staged.discard()
-        raise OutputError(f"{target}: cannot be written: {error.strerror or error}") from error
+        raise _cannot_write(target, error) from error
     except BaseException:
         staged.discard()
         raise
     return staged
 
 
+def _target(path: str | os.PathLike[str]) -> Path:
+    """The file to be replaced. Raises OutputError for what is no file."""
+    try:
+        target = Path(path).resolve()
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{path}: is {'a directory' if target.is_dir() else 'no regular file'}")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _cannot_write(Path(path), error) from error
+    return target
+
+
+def _cannot_write(target: Path, error: Exception) -> OutputError:
+    return OutputError(f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
 def _temporary(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    return target.with_name(f".bnfold-{secrets.token_hex(6)}.tmp")
 
 
 def _length(segments: Iterable[Segment]) -> int:
     return sum(segment.length if isinstance(segment, Reference) else len(segment) for segment in segments)
 
 
-def _skeleton(model: Model) -> bytes:
+def _place(
+    model: Model, staged: Staged, wanted: Path, external_data: str, size_threshold: int, progress: Progress | None
+) -> list[Segment]:
+    """Write the data file, if there is to be one; the segments of the model."""
+    if external_data == "none" or (external_data in ("auto", "keep") and not model.has_external_data):
+        segments = _segments(model, _skeleton(model), {}, "")
+        if _length(segments) <= PROTOBUF_LIMIT:
+            return segments
+        if external_data != "auto":
+            raise OutputError(f"{staged.target}: the model is beyond protobuf's 2 GB and needs external data")
+    skeleton = _skeleton(model, size_threshold)
+    for everything in (False, True):
+        choose = datafile.chooser(external_data, size_threshold, everything=everything)
+        places = datafile.layout(skeleton, model.payloads, choose)
+        if _length(_segments(model, skeleton, places, wanted.name)) <= PROTOBUF_LIMIT:
+            break
+    else:
+        raise OutputError(f"{staged.target}: what has to stay in the model file is beyond protobuf's 2 GB")
+    if places:
+        staged.data_path = _temporary(staged.target)
+        datafile.write(staged.data_path, places, model.payloads, progress)
+        staged.data_path, staged.owns_data = datafile.settle(staged.data_path, wanted)
+        staged.obsolete = [path for path in staged.obsolete if path != staged.data_path]
+        wanted = staged.data_path
+    return _segments(model, skeleton, places, wanted.name)
+
+
+def _skeleton(model: Model, size_threshold: int = THRESHOLD) -> bytes:
+    """The encoded skeleton, with tokens for weights of ``size_threshold`` bytes even where the model holds them."""
     model.sync()
-    return model.proto.SerializeToString()
+    if size_threshold >= THRESHOLD:
+        return bytes(model.proto.SerializeToString())
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    for message in proto.graph.initializer:
+        tensor = model.tensor(message)
+        if isinstance(tensor, Inline) and tensor.nbytes >= max(size_threshold, 1):
+            held = onnx.TensorProto()
+            held.CopyFrom(message)
+            for content in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+                message.ClearField(content)
+            message.raw_data = model.payloads.add(Inline(held))
+    return bytes(proto.SerializeToString())
 
 
-def _inline_place(tensor: Tensor) -> tuple[int, int]:
+def _segments(model: Model, skeleton: bytes, places: dict[bytes, tuple[int, int]], data_name: str) -> list[Segment]:
+    """The pieces of the model file, given where payloads lie in the data file."""
+
+    def put(token: bytes, _: bool) -> tuple[int, int] | bytes:
+        if token in places:
+            return wire.external_fields(data_name, *places[token])
+        return _inline_form(model.payloads.held(token))
+
+    return lower(skeleton, model.payloads.nonce, TOKEN_LENGTH, put)
+
+
+def _inline_form(tensor: Tensor) -> tuple[int, int]:
+    """(field number, length) of the payload inside the model."""
     if isinstance(tensor, Stored):
         return tensor.span.field, tensor.span.length
     return wire.RAW_DATA, tensor.nbytes
-
-
-def _inline_segments(model: Model) -> list[Segment]:
-    payloads = model.payloads
-    return lower(
-        _skeleton(model), payloads.nonce, TOKEN_LENGTH, lambda token, _: _inline_place(payloads.held(token))
-    )
-
-
-def _stage_data(model: Model, staged: Staged, progress: Progress | None, *, everything: bool) -> list[Segment]:
-    """Write the data file under a name not in use; the segments of the model that refers to it."""
-    skeleton, payloads = _skeleton(model), model.payloads
-    places = datafile.layout(skeleton, payloads, everything=everything)
-    staged.data_path = _temporary(staged.target)
-    datafile.write(staged.data_path, places, payloads, progress)
-    final = datafile.free_name(staged.target, staged.data_path)
-    os.rename(staged.data_path, final)
-    staged.data_path = final
-    staged.obsolete = datafile.obsolete(staged.target, final)
-
-    def refer(token: bytes, _: bool) -> tuple[int, int] | bytes:
-        if token not in places:
-            return _inline_place(payloads.held(token))
-        return wire.external_fields(final.name, *places[token])
-
-    return lower(skeleton, payloads.nonce, TOKEN_LENGTH, refer)
 
 
 def _write_segments(model: Model, segments: Iterable[Segment], out: IO[bytes], progress: Progress | None) -> None:

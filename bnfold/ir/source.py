@@ -1,4 +1,7 @@
-"""Where bytes lie: a file read piece by piece, or a buffer. Never mapped: a mapped file that shrinks kills the process."""
+"""Where bytes lie: a buffer, or a file read piece by piece.
+
+Never mapped into memory: a mapped file that shrinks kills the process.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,9 @@ class Source:
     def check_unchanged(self) -> None:
         """Raise BadInput if the bytes are no longer those that were indexed."""
 
+    def release(self) -> None:
+        """Let go of the file, where there is one, so that it can be replaced on every platform."""
+
 
 class BufferSource(Source):
     """Bytes in memory."""
@@ -62,7 +68,8 @@ class FileSource(Source):
         try:
             self._first = os.fstat(descriptor)
             if not stat.S_ISREG(self._first.st_mode):
-                raise BadInput(f"{path}: is {'a directory' if stat.S_ISDIR(self._first.st_mode) else 'no regular file'}")
+                what = "a directory" if stat.S_ISDIR(self._first.st_mode) else "no regular file"
+                raise BadInput(f"{path}: is {what}")
             self.size = self._first.st_size
             if hold:
                 self._held, descriptor = descriptor, -1
@@ -125,7 +132,7 @@ class FileSource(Source):
             raise BadInput(f"{self.path}: the file was changed while it was being processed; run again")
 
     def release(self) -> None:
-        """Hold the file open no longer; it is opened again for every read from now on."""
+        """As `Source.release`; from now on the file is opened for every read."""
         held, self._held = self._held, None
         if held is not None:
             os.close(held)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from bnfold.ir.value import Value
 
 _CONTENT = (
-    "dims", "data_type", "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data",
-    "external_data", "data_location", "segment",
-)  # fmt: skip
+    *("dims", "data_type", "segment", "raw_data", "external_data", "data_location"),
+    *("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"),
+)
 
 
 def write(model: Model, graph: Graph) -> None:

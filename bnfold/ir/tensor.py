@@ -116,6 +116,14 @@ class Inline(Tensor):
     def numpy(self) -> Array:
         from onnx import numpy_helper
 
+        raw = self.proto.raw_data
+        if (
+            raw
+            and self.dtype in RAW_TYPES
+            and len(raw) == raw_length(self.dtype, self.size)
+            and min(self.dims, default=0) >= 0
+        ):
+            return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
         misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}"
         if any(dim < 0 for dim in self.dims):
             raise MalformedModel(misfit)
@@ -242,7 +250,8 @@ class Scaled(Tensor):
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector
         if isinstance(base, Inline):
-            base = InMemory(base.dtype, base.numpy())  # a message may be written over while a copy is still scaled from it
+            # Not the message, which may be written over while a copy is still scaled from it.
+            base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
 

@@ -1,0 +1,191 @@
+"""Operators that constants are computed with.
+
+Rearranging ones keep the element type; arithmetic stays in float64 (`Exact`), to be rounded only when it is written.
+An operator is evaluated only in the versions whose meaning is the one written here. Each evaluator takes a node and its
+operands; any failure, like the result None, means that the node does not make a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, numpy_type, round_once
+
+if TYPE_CHECKING:
+    from bnfold.ir.node import Node
+
+LIMIT = 1 << 26
+"""Elements beyond which nothing is evaluated: a weight of that size that is computed at run time stays computed."""
+
+Operands = list[Tensor | None]
+Evaluator = Callable[["Node", Operands], Tensor | None]
+
+
+def _need(operands: Operands, index: int) -> Tensor:
+    operand = operands[index] if index < len(operands) else None
+    if operand is None:
+        raise ValueError("operand missing")
+    return operand
+
+
+def _small(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims of a result, unless it would be too large."""
+    if math.prod(dims) > LIMIT:
+        raise ValueError("too large")
+    return dims
+
+
+def _integers(operand: Tensor) -> list[int]:
+    return [int(number) for number in operand.numpy().reshape(-1)]
+
+
+def _rearranged(source: Tensor, move: Callable[[Array], Array]) -> Tensor:
+    if isinstance(source, Exact):
+        return Exact(source.dtype, move(source.values))
+    return InMemory(source.dtype, move(source.numpy()))
+
+
+def _rounds_harmlessly(values: Float64, dtype: int) -> bool:
+    """Whether the element type holds the values as the normal numbers they are.
+
+    The model rounds after every step; where that makes an infinity, or nothing of a small number, float64 would go on
+    with something else.
+    """
+    info = ml_dtypes.finfo(numpy_type(dtype))
+    sizes = np.abs(values[values != 0])
+    return bool(np.isfinite(values).all() and (sizes <= float(info.max)).all() and (sizes >= float(info.tiny)).all())
+
+
+def _exact(dtype: int, values: Array) -> Tensor | None:
+    values = np.asarray(values, dtype=np.float64)
+    return Exact(dtype, values) if _rounds_harmlessly(values, dtype) else None
+
+
+def _axes(node: Node, operands: Operands) -> tuple[int, ...]:
+    if len(operands) > 1 and operands[1] is not None:
+        return tuple(_integers(operands[1]))
+    return tuple(node.attr("axes") or ())
+
+
+def _identity(_: Node, operands: Operands) -> Tensor:
+    return _need(operands, 0)
+
+
+def _cast(node: Node, operands: Operands) -> Tensor | None:
+    source, to = _need(operands, 0), node.attr("to")
+    if isinstance(to, str):  # version 1 names the type
+        to = TP.DataType.Value(to)
+    if source.dtype in FLOATS and to in FLOATS:
+        # The model rounds here; what it computes with is the rounded value.
+        return InMemory(to, round_once(source.numpy().astype(np.float64), to))
+    return None
+
+
+def _reshape(node: Node, operands: Operands) -> Tensor:
+    source = _need(operands, 0)
+    target = list(node.attr("shape")) if node.has_attr("shape") else _integers(_need(operands, 1))
+    if any(size < -1 for size in target):
+        raise ValueError("no such size")
+    if not node.attr("allowzero", 0):
+        target = [source.dims[axis] if size == 0 else size for axis, size in enumerate(target)]
+    return _rearranged(source, lambda array: array.reshape(target))
+
+
+def _flatten(node: Node, operands: Operands) -> Tensor:
+    source, axis = _need(operands, 0), int(node.attr("axis", 1))
+    rank = len(source.dims)
+    if not -rank <= axis <= rank:
+        raise ValueError("no such axis")
+    axis += rank if axis < 0 else 0
+    shape = (math.prod(source.dims[:axis]), math.prod(source.dims[axis:]))
+    return _rearranged(source, lambda array: array.reshape(shape))
+
+
+def _squeeze(node: Node, operands: Operands) -> Tensor:
+    axes = _axes(node, operands) or None  # none given: all of size 1
+    return _rearranged(_need(operands, 0), lambda array: np.squeeze(array, axis=axes))
+
+
+def _unsqueeze(node: Node, operands: Operands) -> Tensor:
+    axes = _axes(node, operands)
+    if not axes:
+        raise ValueError("axes missing")
+    return _rearranged(_need(operands, 0), lambda array: np.expand_dims(array, axes))
+
+
+def _transpose(node: Node, operands: Operands) -> Tensor:
+    return _rearranged(_need(operands, 0), lambda array: np.transpose(array, node.attr("perm")))
+
+
+def _constant_of_shape(node: Node, operands: Operands) -> Tensor:
+    dims = _small(tuple(_integers(_need(operands, 0))))
+    fill: onnx.TensorProto | None = node.attr("value")
+    if fill is None:
+        return InMemory(TP.FLOAT, np.broadcast_to(np.float32(0), dims))
+    (scalar,) = Inline(fill).numpy().reshape(-1)
+    return InMemory(fill.data_type, np.broadcast_to(scalar, dims))
+
+
+def _expand(_: Node, operands: Operands) -> Tensor:
+    source = _need(operands, 0)
+    dims = _small(np.broadcast_shapes(source.dims, tuple(_integers(_need(operands, 1)))))
+    return _rearranged(source, lambda array: np.broadcast_to(array, dims))
+
+
+def _arithmetic(function: Callable[..., Any]) -> Evaluator:
+    def evaluate(node: Node, operands: Operands) -> Tensor | None:
+        sources = [_need(operands, index) for index in range(len(operands))]
+        dims = {source.dims for source in sources}
+        if node.graph.opset() < 7 and (len(dims) > 1 or node.has_attr("broadcast")):
+            return None  # broadcasting meant something else
+        types = {source.dtype for source in sources}
+        if not types <= FLOATS or (len(types) > 1 and node.op_type != "Pow"):
+            return None
+        _small(np.broadcast_shapes(*dims))
+        with np.errstate(all="ignore"):
+            return _exact(sources[0].dtype, function(*(source.float64() for source in sources)))
+
+    return evaluate
+
+
+def _dequantize(node: Node, operands: Operands) -> Tensor | None:
+    source, scale = _need(operands, 0), _need(operands, 1)
+    if node.attr("block_size", 0) or node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
+        return None
+    zero = _need(operands, 2).float64() if len(operands) > 2 and operands[2] is not None else np.zeros(())
+    factor = scale.float64()
+    shape = [1] * len(source.dims)
+    if factor.size > 1:
+        shape[int(node.attr("axis", 1))] = -1
+    elif zero.size > 1:
+        return None
+    values = source.float64() - (zero.reshape(shape) if zero.size > 1 else zero.reshape(()))
+    return _exact(scale.dtype, values * (factor.reshape(shape) if factor.size > 1 else factor.reshape(())))
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    "Identity": _identity,
+    "Cast": _cast,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "DequantizeLinear": _dequantize,
+    "Add": _arithmetic(np.add),
+    "Sub": _arithmetic(np.subtract),
+    "Mul": _arithmetic(np.multiply),
+    "Div": _arithmetic(np.divide),
+    "Pow": _arithmetic(np.power),
+    "Neg": _arithmetic(np.negative),
+    "Sqrt": _arithmetic(np.sqrt),
+    "Reciprocal": _arithmetic(np.reciprocal),
+}
