@@ -82,7 +82,9 @@ class Case:
     def proto(self) -> onnx.ModelProto:
         values = self.values()
         nodes = [
-            helper.make_node(self.op_type, ["x", *self.parameters], ["y", *self.outputs], name="norm", **self.attributes)
+            helper.make_node(
+                self.op_type, ["x", *self.parameters], ["y", *self.outputs], name="norm", **self.attributes
+            )
         ]
         if self.annotation is None:
             nodes.insert(0, helper.make_node("Reshape", ["given", "dims"], ["x"], name="hide"))

@@ -56,7 +56,9 @@ def batchnorms(draw: st.DrawFn) -> tuple[Case, int]:
     rank = draw(st.integers(1, 5))
     dims = tuple(draw(st.permutations(SIZES))[:rank])
     training = draw(st.booleans())
-    attributes: dict[str, object] = draw(st.fixed_dictionaries({}, optional={"epsilon": st.sampled_from([1e-5, 1e-2, 0.0])}))
+    attributes: dict[str, object] = draw(
+        st.fixed_dictionaries({}, optional={"epsilon": st.sampled_from([1e-5, 1e-2, 0.0])})
+    )
     if training:
         attributes["momentum"] = draw(st.sampled_from([0.9, 0.3, 0.0]))
     annotation = draw(annotations(dims, opset))

@@ -1,0 +1,71 @@
+"""Real models: after decomposing everything none of their normalisations is left, and every changed part is verified."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bnfold import decompose, ir, upgrade
+from bnfold.errors import BnfoldError
+from bnfold.reasons import Reason
+from bnfold.report import Report
+from bnfold.semantics import Policy
+from bnfold.verify import verify
+from tests.decompose.cases import OPERATORS
+
+# Files that no runtime loads either: sizes that contradict each other, types that the operator does not take.
+BROKEN = {Reason.UNREADABLE, Reason.TYPE, Reason.TYPE_UNKNOWN}
+
+
+def upgraded(path: Path) -> ir.Model | None:
+    model = ir.load(path)
+    try:
+        upgrade.run(model)
+    except BnfoldError:
+        return None
+    return model
+
+
+def paths(corpus: Path) -> list[Path]:
+    with (corpus / "INDEX.tsv").open(encoding="utf-8") as rows:
+        names = [row[0] for row in csv.reader(rows, delimiter="\t")]
+    return [path for name in names if (path := corpus / name).suffix == ".onnx" and path.is_file()]
+
+
+@pytest.mark.slow
+def test_nothing_is_left(corpus: Path) -> None:
+    left: dict[str, list[str]] = {}
+    done = 0
+    for path in paths(corpus):
+        model = upgraded(path)
+        if model is None:
+            continue
+        decompose.run(model, {}, Report(), policy=Policy(), operators=OPERATORS)
+        done += 1
+        reasons = [why for _, _, why in decompose.left(model, OPERATORS)]
+        if reasons:
+            left[path.name] = reasons
+    assert done > 100
+    broken = tuple(reason.value for reason in BROKEN)
+    assert {name: whys for name, whys in left.items() if not all(why.startswith(broken) for why in whys)} == {}
+    assert len(left) <= 4, left
+
+
+@pytest.mark.slow
+def test_every_changed_part_is_verified(corpus: Path) -> None:
+    failed: dict[str, str] = {}
+    for path in paths(corpus):
+        before, after = upgraded(path), upgraded(path)
+        if before is None or after is None:
+            continue
+        report = Report()
+        decompose.run(after, {}, report, policy=Policy(), operators=OPERATORS)
+        after.tidy()
+        if not report.cuts:
+            continue
+        verdict = verify(before, after, cuts=report.cuts, depth="local", witness="none")
+        if verdict.status == "failed":
+            failed[path.name] = verdict.reason
+    assert failed == {}
