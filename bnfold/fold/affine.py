@@ -28,7 +28,7 @@ class Affine:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes along which ``s`` or ``t`` varies; 1 on the others."""
-        return tuple(np.broadcast_shapes(self.s.shape, self.t.shape))
+        return tuple(b if a == 1 else a for a, b in zip(self.s.shape, self.t.shape, strict=True))
 
     def varies_only_on(self, *axes: int) -> bool:
         """Whether every axis along which it varies is one of ``axes``."""
@@ -81,7 +81,7 @@ def squeeze_constant(block: Float64) -> Float64:
     """Cut every axis to size 1 along which the block does not vary."""
     for axis, size in enumerate(block.shape):
         if size > 1:
-            head = block.take([0], axis)
+            head = block[(slice(None),) * axis + (slice(0, 1),)]
             if (block == head).all():
                 block = head
     return block
@@ -101,7 +101,9 @@ def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
 
 def vector(block: Float64, axis: int, size: int) -> Float64:
     """The values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
-    flat = np.moveaxis(block, axis, 0).reshape(block.shape[axis], -1)[:, 0]
+    if block.shape[axis] != block.size:
+        raise ValueError(f"a block of shape {block.shape} is no vector along axis {axis}")
+    flat = block.reshape(-1)
     return np.broadcast_to(flat, (size,)) if flat.size == 1 else flat
 
 

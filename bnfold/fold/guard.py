@@ -10,14 +10,15 @@ from bnfold.reasons import Declined, Reason
 
 _UNIT = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
 _SAFE = 2.0**60
-"""A factor within 1/_SAFE … _SAFE moves no ordinary float32 weight out of range; overflow is checked while writing."""
+"""Within 1/_SAFE … _SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
+checked once more while writing."""
 
 
 def check(edit: SetConstant | Residual) -> None:
     """Raise Declined unless the new tensor is finite and as exact as its type allows."""
     tensor = edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block)
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
-    if isinstance(tensor, Scaled) and tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
+    if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
         return
     exact = tensor.float64()
     if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
@@ -31,15 +32,17 @@ def check(edit: SetConstant | Residual) -> None:
             raise Declined(Reason.RANGE, f"{where} underflows")
 
 
-def _is_ordinary(tensor: Scaled) -> bool:
-    return all(
-        bool(
-            np.isfinite(vector).all()
-            and ((size := np.abs(vector)) <= _SAFE).all()
-            and (size[size > 0] >= 1 / _SAFE).all()
-        )
-        for _, vector in tensor.factors
-    )
+def _is_ordinary(tensor: Tensor) -> bool:
+    """A test that reads no weight; what fails it is looked at closely."""
+    if isinstance(tensor, Scaled):
+        return all(_in_range(vector) for _, vector in tensor.factors)
+    return isinstance(tensor, Exact) and _in_range(tensor.values)
+
+
+def _in_range(values: Float64) -> bool:
+    size = np.abs(values)
+    smallest = size.min(initial=1.0, where=size > 0)
+    return bool(size.max(initial=0.0) <= _SAFE and smallest >= 1 / _SAFE)  # false for NaN as well
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

@@ -130,22 +130,27 @@ def parameters(node: ir.Node) -> Parameters:
     return inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]
 
 
+_KNOWN = frozenset({"is_test", "spatial", "consumed_inputs", "training_mode"})
+_LEGAL = {
+    1: frozenset({"is_test", "spatial", "consumed_inputs"}),
+    6: frozenset({"is_test", "spatial"}),
+    7: frozenset({"spatial"}),
+    9: frozenset(),
+    14: frozenset({"training_mode"}),
+    15: frozenset({"training_mode"}),
+}
+
+
 def _misplaced(node: ir.Node, version: int) -> list[Repair]:
     """A repair for each attribute of another version: it is honoured by meaning."""
-    legal = {
-        1: {"is_test", "spatial", "consumed_inputs"},
-        6: {"is_test", "spatial"},
-        7: {"spatial"},
-        9: set(),
-    }.get(version, {"training_mode"})
-    known = {"is_test", "spatial", "consumed_inputs", "training_mode"}
+    found = {attribute.name for attribute in node.proto.attribute} & _KNOWN
     return [
         Repair(
             "misplaced-attribute",
             node.label,
             f"BatchNormalization-{version} has no attribute {name}: read by its meaning at other versions",
         )
-        for name in sorted((known - legal) & set(node.attrs))
+        for name in sorted(found - _LEGAL[version])
     ]
 
 

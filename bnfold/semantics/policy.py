@@ -66,7 +66,7 @@ def literal(node: ir.Node, name: str) -> int | float | None:
     Raises:
         Unreadable: The attribute is a parameter of the enclosing function, or not a number.
     """
-    attribute = node.attrs.get(name)
+    attribute = node.find(name)
     if attribute is None:
         return None
     if attribute.ref_attr_name:
