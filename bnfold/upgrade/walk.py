@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.semantics import Unreadable
 from bnfold.upgrade import habits, lower, table
-from bnfold.upgrade.adapters import batchnorm, normalization
+from bnfold.upgrade.adapters import batchnorm, broadcast, normalization
 from bnfold.upgrade.adapters.prestandard import PRESTANDARD
 from bnfold.upgrade.site import Inexpressible, Shared, Site
 from bnfold.upgrade.versions import version_at
@@ -82,6 +82,8 @@ class Walk:
             self._lower(node, opset)
         elif not table.is_compatible(node.op_type, version, self.shared.target):
             self._adapt(node, successor, version, None)
+        elif node.op_type == "PRelu":
+            self._adapt(node, successor, version, broadcast.stray_slope)
 
     def _adapt(
         self, node: ir.Node, successor: ir.Node | None, version: int | None, adapter: Callable[[Site], None] | None

@@ -33,6 +33,18 @@ def slope(site: Site) -> None:
         site.node.set_input(1, site.reshape(values, [_static(shape[0], values), *[1] * inner], "slope"))
 
 
+def stray_slope(site: Site) -> None:
+    """PRelu from 7 on with a slope that only fits the channels: MXNet went on writing version 6 (onnx/models#91)."""
+    values = site.input(1)
+    shape, data = site.shape(values), site.shape(site.input(0))
+    if shape is None or data is None or len(shape) != 1 or len(data) < 3:
+        return
+    fits_channels, fits_last = shape[0] == data[1], shape[0] in (1, data[-1]) or not isinstance(data[-1], int)
+    if fits_channels and not fits_last:
+        slope(site)
+        site.repair("channel-slope", f"the slope's {shape[0]} elements fit the channels only: read as one for each")
+
+
 def _aligned(site: Site, left: ir.Value, right: ir.Value, axis: int | None) -> list[int] | None:
     """Dims that make numpy's broadcasting of ``right`` mean the same; None if the ones it has already do."""
     shape = site.shape(right)

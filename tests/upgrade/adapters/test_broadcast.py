@@ -1,8 +1,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 
 Upgraded = Callable[..., Any]
@@ -115,6 +117,20 @@ def test_an_axis_without_room_is_an_error(upgraded: Upgraded, text: Text) -> Non
 @pytest.mark.parametrize("opset", [1, 6])
 def test_a_slope_belongs_to_the_channels(upgraded: Upgraded, text: Text, opset: int, shape: str, slope: str) -> None:
     upgraded(text(opset, f"float[{shape}] x, float[{slope}] s", "y = PRelu (x, s)"))
+
+
+def test_a_slope_that_only_fits_the_channels_after_version_7(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(8, "float[2, 3, 4, 5] x, float[3] s", "y = PRelu (x, s)"), compare=False)
+    meant = upgraded(text(6, "float[2, 3, 4, 5] x, float[3] s", "y = PRelu (x, s)"))
+    assert outcome.repairs == ["channel-slope"]
+    np.testing.assert_array_equal(reference.evaluate(outcome.model, meant.feeds)["y"], meant.results["y"])
+
+
+@pytest.mark.parametrize(("shape", "slope"), [("2, 3, 4, 3", "3"), ("2, 3, 4, w", "3"), ("2, 3, 4, 5", "5")])
+def test_a_slope_that_fits_the_last_axis_stays_there(upgraded: Upgraded, text: Text, shape: str, slope: str) -> None:
+    outcome = upgraded(text(8, f"float[{shape}] x, float[{slope}] s", "y = PRelu (x, s)"), compare=False)
+    assert outcome.ops == ["PRelu"]
+    assert not outcome.repairs
 
 
 @pytest.mark.parametrize("shape", ["4, 5", "5", "1, 5"])
