@@ -63,6 +63,9 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
         raise Declined(Reason.TRAINING_MODE)
     s, t = statistics(norm)
     x = norm.x
+    channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
+    if not norm.per_activation and isinstance(channels, int) and channels != s.size:
+        raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channels")
     if norm.per_activation:
         inner = facts.dims(x)[1:]
         if not all(isinstance(dim, int) for dim in inner):
@@ -78,6 +81,8 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
 def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:
     """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
     scale, bias, mean, var = (_parameter(value) for value in (norm.scale, norm.bias, norm.mean, norm.var))
+    if not scale.size == bias.size == mean.size == var.size:
+        raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
     spread = var + norm.epsilon
     with np.errstate(all="ignore"):
         s = scale / np.sqrt(spread)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
-from _fuzz.operators import TABLE, batchnorm
+from _fuzz.operators import TABLE, Draw, batchnorm, conv, conv_transpose, gemm, matmul, normaliser
 
 LARGEST = 6000
 """Elements of a value beyond which nothing more is built on it: evaluation has to stay quick."""
@@ -15,17 +17,24 @@ PRIMES = (2, 3, 4, 5, 6, 7)
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The model of a seed, and its inputs. Dims are pairwise different as far as there are enough of them."""
+    """The model of a seed, and its inputs.
+
+    Most often dims are pairwise different, so that no axis passes for another; sometimes they coincide, so that whoever
+    goes by sizes is found out.
+    """
     rng = np.random.default_rng(seed)
     dtype = TensorProto.DOUBLE if rng.random() < 0.8 else TensorProto.FLOAT
     b = Builder(rng, opset=int(rng.choice([13, 15, 17, 18, 19, 21])), dtype=dtype)
     for _ in range(int(rng.integers(1, 3))):
-        shape = tuple(int(size) for size in rng.permutation(PRIMES)[: int(rng.choice([2, 3, 4, 4, 4, 5]))])
+        sizes = rng.choice(PRIMES, 5, replace=bool(rng.random() < 0.3))
+        shape = tuple(int(size) for size in sizes[: int(rng.choice([2, 3, 4, 4, 4, 5]))])
         b.inputs.append(Drawn(b.fresh("x"), dtype, shape))
         b.values.append(b.inputs[-1])
-    weights = np.array([weight for _, weight in TABLE])
-    for _ in range(int(rng.integers(3, 11))):
-        _grow(b, weights / weights.sum())
+    if rng.random() < 0.5:
+        _sandwich(b)
+    else:
+        for _ in range(int(rng.integers(3, 11))):
+            _grow(b, ANY)
     if not any(node.op_type == "BatchNormalization" for node in b.nodes):
         batchnorm(b, b.values[-1])
     return b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs}
@@ -36,13 +45,30 @@ def feed(rng: np.random.Generator, value: Drawn) -> Array:
     return rng.standard_normal(value.shape).astype(helper.tensor_dtype_to_np_dtype(value.dtype))
 
 
-def _grow(b: Builder, weights: Array) -> None:
+ANY: tuple[Draw, ...] = tuple(entry for entry, weight in TABLE for _ in range(int(10 * weight)))
+ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
+CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, *ABSORBERS))
+
+
+def _sandwich(b: Builder) -> None:
+    """A BatchNormalization, something that could absorb it, and carriers between them, in either order."""
+    between = [CARRIERS] * int(b.rng.integers(1, 4))
+    ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm,)]
+    for options in (ends[0], *between, ends[1]) if b.chance(0.5) else (ends[1], *between, ends[0]):
+        for _ in range(4):
+            before = len(b.nodes)
+            _grow(b, options, branch=0.05)
+            if len(b.nodes) > before:
+                break
+
+
+def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:
     """Try to put one more node behind a value, mostly behind the newest: chains are what affines move along."""
-    at = -1 if b.chance(0.75) else int(b.rng.integers(len(b.values)))
+    at = int(b.rng.integers(len(b.values))) if b.chance(branch) else -1
     value = b.values[at]
     if np.prod(value.shape) > LARGEST or 0 in value.shape or value.rank == 0:
         value = b.inputs[0]
-    entry, _ = TABLE[int(b.rng.choice(len(TABLE), p=weights))]
+    entry = b.pick(options)
     kept = len(b.nodes), len(b.weights)
     try:
         entry(b, value)
