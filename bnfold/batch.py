@@ -60,12 +60,13 @@ def names_many(source: str) -> bool:
     return Path(source).is_dir() or (any(mark in source for mark in MAGIC) and not Path(source).exists())
 
 
-def find(source: str, output: Path) -> list[Task]:
+def find(source: str, output: str | os.PathLike[str]) -> list[Task]:
     """The models below a folder or matching a pattern (``**`` crosses folders), each with its place below ``output``.
 
     Raises:
         BadInput: There are none, or ``output`` is a file.
     """
+    output = Path(output)
     if Path(source).is_dir():
         root = Path(source)
         found = sorted(root.rglob("*.onnx"))

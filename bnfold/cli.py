@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +36,7 @@ class Main(click.Group):
 
 
 def _names_model(argument: str) -> bool:
-    return argument.endswith(".onnx") or Path(argument).is_file()
+    return argument.endswith(".onnx") or os.path.isfile(argument)  # noqa: PTH113 - pathlib would slow --help
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -199,7 +199,7 @@ def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> in
 
     with terminal.progress(enabled=not arguments["quiet"]) as progress:
         results = batch.run(
-            batch.find(arguments["source"], Path(arguments["output"])),
+            batch.find(arguments["source"], arguments["output"]),
             batch.Settings(options, checks, arguments["external_data"], arguments["force"]),
             jobs=arguments["jobs"],
             progress=progress,
@@ -207,7 +207,7 @@ def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> in
     if arguments["as_json"]:
         _print_json(batch.to_json(results))
     if arguments["report"]:
-        _write_report(Path(arguments["report"]), batch.to_json(results))
+        _write_report(arguments["report"], batch.to_json(results))
     terminal.batch_summary(results)
     unverified = arguments["require_verified"] and any(result.status in ("unverified", "skipped") for result in results)
     return 1 if any(result.status == "failed" for result in results) else 3 if unverified else 0
@@ -241,16 +241,17 @@ def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:
     if arguments["as_json"]:
         _print_json(document)
     if arguments["report"]:
-        _write_report(Path(arguments["report"]), document)
+        _write_report(arguments["report"], document)
 
 
-def _write_report(path: Path, document: dict[str, Any]) -> None:
+def _write_report(path: str, document: dict[str, Any]) -> None:
     import json
+    from pathlib import Path
 
     from bnfold.errors import OutputError
 
     try:
-        path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path}: the report cannot be written: {error.strerror or error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -150,7 +149,7 @@ output_options = stack(
     click.option("--require-verified", is_flag=True, help="Exit with code 3 where the result could not be verified."),
     click.option(
         "--keep-failed",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=False),
         help="Where to put a result that failed verification.",
     ),
     click.option("--jobs", type=click.IntRange(1), help="Worker processes for a folder.  [default: one a core]"),

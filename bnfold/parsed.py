@@ -31,7 +31,10 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
             raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
         return None
     return Delivery(
-        Path(arguments["output"]), arguments["external_data"], arguments["in_place"], arguments["keep_failed"]
+        Path(arguments["output"]),
+        arguments["external_data"],
+        arguments["in_place"],
+        Path(arguments["keep_failed"]) if arguments["keep_failed"] else None,
     )
 
 
