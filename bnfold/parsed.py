@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,11 +18,15 @@ def source(arguments: dict[str, Any]) -> Source:
     """The model's path, or its bytes from standard input."""
     if arguments["source"] == STREAM:
         return sys.stdin.buffer.read()
+    from pathlib import Path
+
     return Path(arguments["source"])
 
 
 def delivery(arguments: dict[str, Any]) -> Delivery | None:
     """Where the result goes; None for standard output."""
+    from pathlib import Path
+
     from bnfold.job import Delivery
 
     if arguments["output"] == STREAM:
@@ -72,6 +75,8 @@ def options(arguments: dict[str, Any]) -> Options:
 
 def checks(arguments: dict[str, Any]) -> Checks:
     """How to verify the result."""
+    from pathlib import Path
+
     from bnfold.job import Checks
 
     return Checks(
