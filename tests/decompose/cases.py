@@ -11,13 +11,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import decompose, ir, reference, upgrade
+from bnfold import ir, reference
+from bnfold.decompose import OPERATORS as NORMALISATIONS
+from bnfold.decompose import Form
+from bnfold.decompose import run as decompose
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
 from bnfold.upgrade import imports
+from bnfold.upgrade import run as upgrade
 
 Array = np.ndarray[Any, Any]
-OPERATORS = frozenset(decompose.OPERATORS)
+OPERATORS = frozenset(NORMALISATIONS)
 PARAMETERS = ("scale", "bias", "mean", "var")
 SIZES = (4, 3, 5, 2, 6)
 STATISTICS = ("running_mean", "running_var", "saved_mean", "saved_var")
@@ -60,7 +64,7 @@ class Case:
         return self.types[{"x": 0, "y": 0, "scale": 1, "bias": 1}.get(name, 2)]
 
     def values(self) -> dict[str, Array]:
-        """x and the parameters: scales of both signs, means off zero."""
+        """Activation and parameters: scales of both signs, means off zero."""
         draw = np.random.default_rng(self.seed)
         shape = self.shape or ((self.dims[1] if len(self.dims) > 1 else 1),)
         raw = {
@@ -127,7 +131,7 @@ class Done:
 
 def decomposed(
     source: onnx.ModelProto,
-    form: decompose.Form = "mul_add",
+    form: Form = "mul_add",
     *,
     target: int | None = None,
     policy: Policy | None = None,
@@ -137,10 +141,10 @@ def decomposed(
     if target is None:
         imports.strip_initializer_inputs(model)
     else:
-        upgrade.run(model, target, policy=policy)
+        upgrade(model, target, policy=policy)
     nodes = [node for node in model.nodes() if node.is_op("BatchNormalization")]
     events = {node: BatchNormEvent(node.label, node.graph.path, 15, "inference") for node in nodes}
-    decompose.run(model, events, report, policy=policy or Policy(), form=form, operators=OPERATORS)
+    decompose(model, events, report, policy=policy or Policy(), form=form, operators=OPERATORS)
     model.tidy()
     model.sync()
     onnx.checker.check_model(model.proto)

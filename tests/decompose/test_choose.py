@@ -10,7 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from bnfold import decompose, ir
+from bnfold import ir
+from bnfold.decompose import left
+from bnfold.decompose import run as decompose
 from bnfold.reasons import Reason
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
@@ -36,7 +38,7 @@ def parameters_of(sizes: Sequence[int]) -> Callable[[onnx.GraphProto], None]:
 
 
 def from_elsewhere(graph: onnx.GraphProto) -> None:
-    """x comes from an operator that nobody knows."""
+    """Of an operator that nobody knows."""
     graph.input[0].name = "raw"
     graph.node.insert(0, helper.make_node("Mystery", ["raw"], ["x"], domain="custom"))
     del graph.output[:]
@@ -100,12 +102,12 @@ def test_refusals(source: onnx.ModelProto, reason: Reason) -> None:
     node = next(node for node in model.nodes() if node.is_op(*OPERATORS))
     event = BatchNormEvent("norm", "", 15, "inference")
     before = model.proto.SerializeToString(deterministic=True)
-    decompose.run(model, {node: event}, report, policy=Policy(), operators=OPERATORS)
+    decompose(model, {node: event}, report, policy=Policy(), operators=OPERATORS)
     model.tidy()
     model.sync()
     assert (event.reason, event.verdict, event.into) == (reason, "kept", ())
     assert model.proto.SerializeToString(deterministic=True) == before
     assert not report.cuts
-    ((label, path, why),) = decompose.left(model, OPERATORS)
+    ((label, path, why),) = left(model, OPERATORS)
     assert (label, path) == ("norm", "")
     assert why.startswith(reason.value)

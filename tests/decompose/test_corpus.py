@@ -1,4 +1,4 @@
-"""Real models: after decomposing everything none of their normalisations is left, and every changed part is verified."""
+"""Real models: none of their normalisations is left after decomposing, and every changed part is verified."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bnfold import decompose, ir, upgrade
-from bnfold.errors import BnfoldError
+from bnfold import ir
+from bnfold.decompose import run as decompose
+from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.reasons import Reason
 from bnfold.report import Report
 from bnfold.semantics import Policy
+from bnfold.upgrade import run as upgrade
 from bnfold.verify import verify
 from tests.decompose.cases import OPERATORS
 
@@ -22,7 +24,7 @@ BROKEN = {Reason.UNREADABLE, Reason.TYPE, Reason.TYPE_UNKNOWN}
 def upgraded(path: Path) -> ir.Model | None:
     model = ir.load(path)
     try:
-        upgrade.run(model)
+        upgrade(model)
     except BnfoldError:
         return None
     return model
@@ -36,36 +38,42 @@ def paths(corpus: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_nothing_is_left(corpus: Path) -> None:
-    left: dict[str, list[str]] = {}
+    remaining: dict[str, list[str]] = {}
     done = 0
     for path in paths(corpus):
         model = upgraded(path)
         if model is None:
             continue
-        decompose.run(model, {}, Report(), policy=Policy(), operators=OPERATORS)
+        decompose(model, {}, Report(), policy=Policy(), operators=OPERATORS)
         done += 1
-        reasons = [why for _, _, why in decompose.left(model, OPERATORS)]
+        reasons = [why for _, _, why in left(model, OPERATORS)]
         if reasons:
-            left[path.name] = reasons
+            remaining[path.name] = reasons
     assert done > 100
     broken = tuple(reason.value for reason in BROKEN)
-    assert {name: whys for name, whys in left.items() if not all(why.startswith(broken) for why in whys)} == {}
-    assert len(left) <= 4, left
+    assert [whys for whys in remaining.values() if not all(why.startswith(broken) for why in whys)] == []
+    assert len(remaining) <= 4, remaining
 
 
 @pytest.mark.slow
 def test_every_changed_part_is_verified(corpus: Path) -> None:
     failed: dict[str, str] = {}
+    verified = 0
     for path in paths(corpus):
         before, after = upgraded(path), upgraded(path)
         if before is None or after is None:
             continue
         report = Report()
-        decompose.run(after, {}, report, policy=Policy(), operators=OPERATORS)
+        decompose(after, {}, report, policy=Policy(), operators=OPERATORS)
         after.tidy()
         if not report.cuts:
             continue
-        verdict = verify(before, after, cuts=report.cuts, depth="local", witness="none")
+        try:
+            verdict = verify(before, after, cuts=report.cuts, depth="local", witness="none")
+        except MalformedModel:
+            continue  # the file's own weights are not there
+        verified += verdict.status == "verified"
         if verdict.status == "failed":
             failed[path.name] = verdict.reason
     assert failed == {}
+    assert verified > 100

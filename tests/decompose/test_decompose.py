@@ -9,9 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from bnfold import decompose, ir, upgrade
+from bnfold import ir
+from bnfold.decompose import Form, left
+from bnfold.decompose import run as decompose
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
+from bnfold.upgrade import run as upgrade
 from tests.conftest import MODELS
 from tests.decompose.cases import OPERATORS, PARAMETERS, STATISTICS, Case, decomposed, evaluated
 
@@ -39,21 +42,21 @@ def test_a_cut_ends_at_outputs_that_are_used() -> None:
 def test_a_reason_of_folding_is_forgotten_when_it_is_decomposed() -> None:
     model = ir.load(CASE.proto())
     event = BatchNormEvent("norm", "", 15, "inference", reason=None, detail="of folding")
-    decompose.run(model, {model.graph.nodes[0]: event}, Report(), policy=Policy())
+    decompose(model, {model.graph.nodes[0]: event}, Report(), policy=Policy())
     assert (event.verdict, event.reason, event.detail) == ("decomposed", None, "")
 
 
 def test_only_the_operators_asked_for() -> None:
     model = ir.load(INSTANCE.proto())
-    decompose.run(model, {}, Report(), policy=Policy(), operators=ONLY_BATCH)
+    decompose(model, {}, Report(), policy=Policy(), operators=ONLY_BATCH)
     assert [node.op_type for node in model.graph.nodes] == ["InstanceNormalization"]
-    assert decompose.left(model, ONLY_BATCH) == []
-    assert decompose.left(model, OPERATORS) == [("norm", "", "decomposing it was not asked for")]
+    assert left(model, ONLY_BATCH) == []
+    assert left(model, OPERATORS) == [("norm", "", "decomposing it was not asked for")]
 
 
 def test_an_instance_normalization_that_stays_is_noted() -> None:
     model, report = ir.load(Case("InstanceNormalization", opset=6).proto()), Report()
-    decompose.run(model, {}, report, policy=Policy(), operators=OPERATORS)
+    decompose(model, {}, report, policy=Policy(), operators=OPERATORS)
     (note,) = report.notes
     assert note.startswith("InstanceNormalization 'norm' left as it was: the operator's broadcasting")
 
@@ -63,15 +66,15 @@ def test_operators_of_other_domains_are_not_ours() -> None:
     model.graph.node[0].domain = "custom"
     model.opset_import.append(helper.make_opsetid("custom", 1))
     loaded = ir.load(model)
-    decompose.run(loaded, {}, Report(), policy=Policy())
+    decompose(loaded, {}, Report(), policy=Policy())
     assert loaded.graph.nodes[0].op_type == "BatchNormalization"
-    assert decompose.left(loaded, OPERATORS) == []
+    assert left(loaded, OPERATORS) == []
 
 
 def test_what_cannot_be_decomposed_at_all_is_left_with_a_word() -> None:
     model = CASE.proto()
     model.graph.node[0].op_type = "GroupNormalization"
-    found = decompose.left(ir.load(model), frozenset({"GroupNormalization"}))
+    found = left(ir.load(model), frozenset({"GroupNormalization"}))
     assert found == [("norm", "", "no decomposition of this operator is known")]
 
 
@@ -103,7 +106,7 @@ def test_constants_are_shared_between_nodes() -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     model = ir.load(CASE.proto())
-    decompose.run(model, {}, Report(), policy=Policy(), progress=lambda done, total: told.append((done, total)))
+    decompose(model, {}, Report(), policy=Policy(), progress=lambda done, total: told.append((done, total)))
     assert told == [(0, 1)]
 
 
@@ -120,13 +123,13 @@ def draw(model: ir.Model) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 @pytest.mark.parametrize("form", ["mul_add", "depthwise_conv"])
-def test_models_in_every_scope(path: Path, form: decompose.Form) -> None:
+def test_models_in_every_scope(path: Path, form: Form) -> None:
     """Main graphs, branches, loop bodies and functions: nothing is left, and outputs keep names and values."""
     before, after = ir.load(path), ir.load(path)
-    upgrade.run(after)
-    decompose.run(after, {}, Report(), policy=Policy(), form=form, operators=OPERATORS)
+    upgrade(after)
+    decompose(after, {}, Report(), policy=Policy(), form=form, operators=OPERATORS)
     after.tidy()
-    assert decompose.left(after, OPERATORS) == []
+    assert left(after, OPERATORS) == []
     feeds = draw(before)
     expected, actual = evaluated(before, feeds), evaluated(after, feeds)
     assert expected.keys() == actual.keys()
@@ -138,7 +141,7 @@ def test_models_in_every_scope(path: Path, form: decompose.Form) -> None:
 def test_twice_is_once() -> None:
     done = decomposed(CASE.proto())
     before = done.model.proto.SerializeToString(deterministic=True)
-    decompose.run(done.model, {}, Report(), policy=Policy(), operators=OPERATORS)
+    decompose(done.model, {}, Report(), policy=Policy(), operators=OPERATORS)
     done.model.sync()
     assert done.model.proto.SerializeToString(deterministic=True) == before
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import decompose
+from bnfold.decompose import Form, left
 from bnfold.ir import load
 from bnfold.reasons import Reason
 from tests.decompose.cases import OPERATORS, PARAMETERS, Done, decomposed, evaluated
@@ -115,7 +115,7 @@ def test_ranks_that_differ_between_calls_are_found_out_at_run_time() -> None:
 
 
 @pytest.mark.parametrize("form", ["mul_add", "sub_mul_add"])
-def test_attributes_on_which_all_calls_agree_are_what_the_calls_say(form: decompose.Form) -> None:
+def test_attributes_on_which_all_calls_agree_are_what_the_calls_say(form: Form) -> None:
     block = function(
         [*held(), node(epsilon="eps", training_mode="training")],
         ["eps", "training"],
@@ -153,8 +153,8 @@ def test_a_momentum_of_every_call_s_own() -> None:
 def test_attributes_with_a_default() -> None:
     block = function([*held(), node(epsilon="eps")])
     block.attribute_proto.append(helper.make_attribute("eps", 0.5))
-    for calls in ([{}, {}], [{}, {"eps": 2.0}]):
-        source = model([block], calls, [IMAGE, IMAGE])
+    for second in (0.5, 2.0):
+        source = model([block], [{}, {"eps": second}], [IMAGE, IMAGE])
         done = decomposed(source)
         assert "BatchNormalization" not in body(done)
         same(source, done)
@@ -231,7 +231,7 @@ def test_what_calls_leave_open(
     done = decomposed(source)
     assert done.event is not None
     assert done.event.reason is reason
-    ((_, path, _),) = decompose.left(done.model, OPERATORS)
+    ((_, path, _),) = left(done.model, OPERATORS)
     assert path == "local::block"
     assert done.model.proto.functions[0].SerializeToString(deterministic=True) == block.SerializeToString(
         deterministic=True
@@ -243,5 +243,5 @@ def test_functions_that_call_each_other_are_no_trap() -> None:
     there = helper.make_node("there", ["h"], ["y"], domain="local")
     back = helper.make_node("block", ["x"], ["y"], domain="local")
     source = model([function([*held(), node(output="h"), there]), function([back], name="there")], [{}], [IMAGE])
-    found = decompose.left(load(source), OPERATORS)
+    found = left(load(source), OPERATORS)
     assert [label for label, _, _ in found] == ["norm"]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from bnfold import decompose
+from bnfold.decompose import Form, left
 from tests.decompose.cases import (
     OPERATORS,
     PARAMETERS,
@@ -42,7 +42,7 @@ def types(draw: st.DrawFn, opset: int, target: int) -> tuple[int, int, int]:
 
 
 @st.composite
-def annotations(draw: st.DrawFn, dims: tuple[int, ...], opset: int) -> tuple[int | str | None, ...] | None:
+def known_dims(draw: st.DrawFn, dims: tuple[int, ...], opset: int) -> tuple[int | str | None, ...] | None:
     if opset >= 5 and draw(st.integers(0, 4)) == 0:
         return None
     unknown = draw(st.sets(st.integers(0, len(dims) - 1)))
@@ -61,7 +61,7 @@ def batchnorms(draw: st.DrawFn) -> tuple[Case, int]:
     )
     if training:
         attributes["momentum"] = draw(st.sampled_from([0.9, 0.3, 0.0]))
-    annotation = draw(annotations(dims, opset))
+    annotation = draw(known_dims(dims, opset))
     if rank == 1 or (training and target < 14):
         annotation = dims  # the number of channels of rank 1 is 1; statistics in an unknown rank need opset 14
     if opset >= 14:
@@ -95,7 +95,7 @@ def instancenorms(draw: st.DrawFn) -> tuple[Case, int]:
         op_type="InstanceNormalization",
         opset=opset,
         dims=dims,
-        annotation=draw(annotations(dims, opset)) if target >= 14 else dims,
+        annotation=draw(known_dims(dims, opset)) if target >= 14 else dims,
         types=(dtype, dtype, dtype),
         inputs=draw(st.frozensets(st.sampled_from(PARAMETERS[:2]))),
         attributes=draw(st.fixed_dictionaries({}, optional={"epsilon": st.sampled_from([1e-5, 1e-2])})),
@@ -103,11 +103,11 @@ def instancenorms(draw: st.DrawFn) -> tuple[Case, int]:
     ), target
 
 
-def check(case: Case, target: int, form: decompose.Form = "mul_add") -> Done:
+def check(case: Case, target: int, form: Form = "mul_add") -> Done:
     """Decompose, compare with the referee in exact arithmetic and in storage precision, and with a runtime."""
     before = case.proto()
     done = decomposed(before, form, target=target)
-    assert decompose.left(done.model, OPERATORS) == []
+    assert left(done.model, OPERATORS) == []
     assert done.event is None or done.event.verdict == "decomposed"
     expected = evaluated(before, case.feeds())
     terms = size_of_terms(case, expected)
@@ -147,7 +147,7 @@ SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[Heal
 
 @SETTINGS
 @given(batchnorms(), st.sampled_from(["mul_add", "sub_mul_add", "depthwise_conv"]))
-def test_batch_normalization(drawn: tuple[Case, int], form: decompose.Form) -> None:
+def test_batch_normalization(drawn: tuple[Case, int], form: Form) -> None:
     check(*drawn, form)
 
 

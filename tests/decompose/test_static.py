@@ -1,4 +1,4 @@
-"""Constant parameters: the operators that come out, the shapes and names of their constants, the type they compute in."""
+"""Constant parameters: which operators come out, dims and names of their constants, the type they compute in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import decompose
+from bnfold.decompose import Form
 from tests.decompose.cases import Case, Done, decomposed, evaluated, unit
 
 FLOAT, DOUBLE, HALF, BRAIN = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16
@@ -39,7 +39,7 @@ def spread(done: Done) -> dict[str, tuple[int, ...]]:
         ("depthwise_conv", ["Conv"], {"scale": (3, 1, 1), "bias": (3,)}),
     ],
 )
-def test_forms(form: decompose.Form, ops: list[str], constants: dict[str, tuple[int, ...]]) -> None:
+def test_forms(form: Form, ops: list[str], constants: dict[str, tuple[int, ...]]) -> None:
     done = decomposed(CASE.proto(), form)
     assert done.ops == ops
     assert spread(done) == constants  # under the names of the parameters whose places they take; the others are gone
@@ -134,7 +134,7 @@ def test_constants_of_another_type_need_no_cast() -> None:
 
 @pytest.mark.parametrize("form", ["mul_add", "sub_mul_add", "depthwise_conv"])
 @pytest.mark.parametrize("dtype", [HALF, BRAIN])
-def test_where_sixteen_bits_would_cancel_it_computes_in_float32(dtype: int, form: decompose.Form) -> None:
+def test_where_sixteen_bits_would_cancel_it_computes_in_float32(dtype: int, form: Form) -> None:
     """mean/deviation = 1000: rounding ``mean·s`` to 16 bits would err by as many roundings of y."""
     case = replace(CASE, types=(dtype, FLOAT, FLOAT))
     model = with_values(case, mean=np.full(3, 30.2), var=np.full(3, 0.0009))
@@ -193,7 +193,7 @@ def test_what_is_not_finite_stays_where_it_is(values: dict[str, list[float]]) ->
 
 @pytest.mark.parametrize("dims", [(0, 3, 5), (4, 0, 5), (4, 3, 0), (0, 3), (0,)])
 @pytest.mark.parametrize("form", ["mul_add", "sub_mul_add"])
-def test_empty_activations(dims: tuple[int, ...], form: decompose.Form) -> None:
+def test_empty_activations(dims: tuple[int, ...], form: Form) -> None:
     for annotation in (dims, None):
         case = replace(CASE, dims=dims, annotation=annotation)
         done = decomposed(case.proto(), form)
