@@ -23,7 +23,7 @@ BUDGET_SECONDS = 120.0
 Source = ir.Model | str | PathLike[str]
 
 
-def verify(
+def verify(  # noqa: PLR0913 - one optional keyword an option, as the command line has them
     before: Source,
     after: Source,
     *,

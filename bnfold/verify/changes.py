@@ -1,7 +1,8 @@
 """What differs between two models outside the cuts: nothing may hide where no rewrite said it happened.
 
-A node counts as unchanged if its twin, the maker of the same values in the other model, has the same operator *version*,
-attributes, inputs and weights. Every other node becomes a cut of its own, bounded by the nearest values that both have.
+A node counts as unchanged if its twin, the maker of the same values in the other model, has the same operator
+*version*, attributes, inputs and weights. Every other node becomes a cut of its own, bounded by the nearest values that
+both have.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def since_version(domain: str, op_type: str, opset: int) -> int:
 
 
 def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
-    """The smallest cut with the output ``name``: back to values that both models have, without those that depend on others."""
+    """The smallest cut with the output ``name``: back to values of both models, without those that depend on others."""
     leaves: dict[str, None] = {}
     for side, stop in zip((twin, graph), stops, strict=True):
         leaves.update(dict.fromkeys(leaf.name for leaf in walk([side.values[name]], stop)[1] if leaf in stop))

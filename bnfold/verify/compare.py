@@ -1,13 +1,13 @@
 """The arithmetic of acceptance: how far two results are apart, and how far rounding alone can have moved them.
 
 Both results are float64 evaluations, so their own error is about 1e-16 and what is left is the weights: those that a
-rewrite made were rounded once, each by at most half a unit in the last place. What that can do to a result is *measured*:
-the new weights are moved to a neighbouring number, up or down at random, the result is evaluated again (`rounding`), and
-half of what it moved is the effect of half a unit.
-For a linear region the mean square of such a draw is the sum of the squares of every single weight's effect; it estimates
-the standard deviation of |dy| <= u * (|W'| * |x| + |b'|), which is that sum's worst case. A difference is accepted up to
-`ROUNDING_FACTOR` of these deviations: true rounding errors are smaller than half a unit (about .58 of it in mean square),
-and the largest of a million of them lies near five deviations.
+rewrite made were rounded once, each by at most half a unit in the last place. What that can do to a result is
+*measured*: the new weights are moved to a neighbouring number, up or down at random, the result is evaluated again
+(`rounding`), and half of what it moved is the effect of half a unit.
+For a linear region the mean square of such a draw is the sum of the squares of every single weight's effect, the
+standard deviation of what |dy| <= u * (|W'| * |x| + |b'|) bounds in the worst case. A difference is accepted up to
+`ROUNDING_FACTOR` of these deviations: true rounding errors are smaller than half a unit (about .58 of it in mean
+square), and the largest of a million of them lies near five deviations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXACT = 1e-12
 """Float64's own arithmetic, relative to the scale of the whole tensor."""
 
 _STEP = 0.5
-"""Draws move weights by a whole unit in the last place, so that they stay numbers of their type; rounding by half of it."""
+"""Draws move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
 
 _VISIBLE = 2.0**-4
 """Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
@@ -141,7 +141,7 @@ def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
     for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
         before, after = test(expected), test(actual)
         if not np.array_equal(before, after):
-            return f"{name} in {int(before.sum())} elements became {name} in {int(after.sum())}, at other places or in other number"
+            return f"{name} in {int(before.sum())} elements, {int(after.sum())} after; {int((before != after).sum())} differ"
     return ""
 
 

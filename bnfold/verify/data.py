@@ -62,7 +62,7 @@ def _folder(folder: Path, model: ir.Model) -> Recorded:
 
 
 def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
-    """Arrays of kind_0.pb, kind_1.pb …, under the name each tensor carries, else under the model's name at that place."""
+    """Arrays of kind_0.pb, kind_1.pb …, by the name a tensor carries, or else the model's name at that place."""
     found = {
         int(match[1]): file for file in folder.iterdir() if (match := re.fullmatch(rf"{kind}_(\d+)\.pb", file.name))
     }
@@ -80,7 +80,7 @@ def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
 
 
 def _conform(path: Path, run: Recorded, model: ir.Model) -> Recorded:
-    """The run with every array in the type that the model declares; numpy's float64 and int64 are what one gets by default."""
+    """The run with every array in the type that the model declares, for numpy makes float64 and int64 by default."""
     feeds = dict(run.feeds)
     for value in required(model):
         if value.name not in feeds:

@@ -15,7 +15,7 @@ _T = onnx.TensorProto
 
 @dataclass(frozen=True, slots=True)
 class FloatType:
-    """A binary float: `precision` significant bits (the hidden one included), smallest normal exponent, largest value."""
+    """A binary float: significant bits (the hidden one included), smallest normal exponent, largest value."""
 
     precision: int
     min_exponent: int
@@ -27,7 +27,7 @@ class FloatType:
         return float(2.0**-self.precision)
 
     def spacing(self, values: npt.NDArray[Any]) -> F64:
-        """The distance between neighbouring numbers of this type around each of `values` (one unit in the last place)."""
+        """The distance between neighbouring numbers of this type around each of ``values``: one ulp."""
         _, exponent = np.frexp(np.abs(np.asarray(values, np.float64)))
         spacing: F64 = np.ldexp(1.0, np.maximum(exponent - 1, self.min_exponent) - (self.precision - 1))
         return spacing
@@ -51,4 +51,5 @@ def float_type(dtype: int | None) -> FloatType:
 
 
 def is_float(dtype: int | None) -> bool:
+    """Whether the onnx data type is a float of any width."""
     return dtype in FLOAT_TYPES

@@ -23,12 +23,12 @@ FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
 
 BLIND = 1e-3
-"""Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output that
-moves less than this with one unit would not show it."""
+"""Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output
+that moves less than this with one unit would not show it."""
 
 LARGEST_DIFFERENCE = 1e-4
-"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not believed
-unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
+"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not
+believed unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Compared:
 
 
 class Pair:
-    """Two models made ready for evaluation side by side; ``evaluate`` is `reference.evaluate` with policy and deadline."""
+    """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
 
     def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, evaluate: Evaluate) -> None:
         self.before, self.after = before, after

@@ -15,8 +15,8 @@ def hazards(model: ir.Model) -> list[str]:
             continue
         if _is_behind_moved_matmul(node):
             notes.append(
-                f"onnxruntime at its default optimisation folds BatchNormalization {node.label!r} into the MatMul before it "
-                "without looking at the Transpose or Reshape between them, and may compute something else"
+                f"onnxruntime, optimising as by default, folds BatchNormalization {node.label!r} into the MatMul "
+                "before it without looking at the Transpose or Reshape between them, and may compute something else"
             )
         if _aliases_in_training(node):
             notes.append(

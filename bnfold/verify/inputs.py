@@ -85,7 +85,7 @@ def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int
 
 
 def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int) -> Array:
-    """Parameters fed as inputs get the statistics of trained ones in every sample, so that activations stay in range."""
+    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range."""
     normal = rng.standard_normal(shape)
     purpose = role(value)
     if purpose == "data":
@@ -108,7 +108,7 @@ def _constant_channels(_: ir.Value, normal: Array) -> Array:
 
 
 def _at_mean(value: ir.Value, normal: Array) -> Array:
-    """Every second channel sits at the mean that a BatchNormalization reading the input has stored, the others near it."""
+    """Every second channel sits at the mean stored by a BatchNormalization that reads the input, the others near it."""
     mean = np.zeros(1)
     for node, slot in value.uses:
         stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None

@@ -1,4 +1,4 @@
-"""Shapes for the activations that a region is fed: what weights dictate stays, everything else becomes small and unlike."""
+"""Shapes for the activations that a region is fed: what weights dictate stays, all else becomes small and unlike."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Draws:
         )
 
     def of(self, model: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
-        """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights disturbed.
+        """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights moved.
 
         Another round disturbs the same shares in other directions.
         """

@@ -1,4 +1,4 @@
-"""Which inputs to compare whole models on: recorded ones, or random ones of the first sizes that the original accepts."""
+"""What to compare whole models on: recorded inputs, or random ones of the first sizes that the original accepts."""
 
 from __future__ import annotations
 

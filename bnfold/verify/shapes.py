@@ -1,4 +1,4 @@
-"""Sizes for the dims a model leaves open: what its operators demand, and small, pairwise different numbers elsewhere."""
+"""Sizes for the dims a model leaves open: what its operators demand, else small, pairwise different numbers."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _LOOKAHEAD = 32
 
 @dataclass
 class Sizing:
-    """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free axes of images, ``other`` elsewhere.
+    """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free image axes, ``other`` elsewhere.
 
-    The same symbol gets the same size everywhere; unnamed dims get the next number, so that they are pairwise different.
+    The same symbol gets the same size everywhere; unnamed dims get the next number, so that they differ pairwise.
     """
 
     batch: int

@@ -15,8 +15,8 @@ Status = Literal["verified", "unverified", "failed"]
 class OutputRow:
     """One output of the whole model, worst sample. Errors are relative to ``scale``, the largest finite magnitude.
 
-    ``max_abs``, ``rms``, ``relative`` and ``ulps`` compare the two float64 evaluations; ``ulps`` counts units in the last
-    place of the output's own type, over elements that are not tiny beside the scale. ``allowed`` is the largest
+    ``max_abs``, ``rms``, ``relative`` and ``ulps`` compare the two float64 evaluations; ``ulps`` counts units in the
+    last place of the output's own type, over elements that are not tiny beside the scale. ``allowed`` is the largest
     ``relative`` that rounding the new weights can explain. ``error_before`` and ``error_after`` are what a runtime in
     storage precision makes of the two models, against float64 (None: no runtime ran it).
     """
@@ -38,7 +38,7 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class WitnessRow:
-    """What an independent runtime says. ``agrees``: with the float64 referee on the *original*; None where it cannot run it."""
+    """What an independent runtime says. ``agrees``: with the referee on the *original*; None if it did not run it."""
 
     witness: str
     agrees: bool | None
@@ -49,7 +49,7 @@ class WitnessRow:
 
 @dataclass(frozen=True, slots=True)
 class LocalRow:
-    """One rewrite checked on its own. ``status`` says ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
+    """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
 
     label: str
     graph: str
@@ -73,9 +73,10 @@ class Location:
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 
-    ``unverified``: neither the whole model nor each changed part could be evaluated; ``reason`` says why. ``decided_by``
+    ``unverified``: neither the whole model nor each changed part could be compared; ``reason`` says why. A model that
+    cannot be run whole, with every changed part compared and all else proven unchanged, is ``verified``. ``decided_by``
     names the test: ``interface``, ``float64`` (whole models against the referee), ``storage precision`` (a runtime's
-    error against float64 grew), ``local`` (each changed region on its own) or ``nothing``.
+    error against float64 grew), ``local`` (each changed part on its own) or ``nothing``.
     """
 
     status: Status
@@ -92,6 +93,7 @@ class Verdict:
 
     @property
     def verified(self) -> bool:
+        """Whether the status is ``verified``."""
         return self.status == "verified"
 
     def to_json(self) -> dict[str, Any]:

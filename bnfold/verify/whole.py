@@ -1,4 +1,4 @@
-"""Examine whole models: feed both, compare in float64, and have a runtime say how much each errs in storage precision."""
+"""Examine whole models: feed both, compare in float64, and have a runtime say how each errs in storage precision."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ class Testimony:
 
     @property
     def ran(self) -> bool:
+        """Whether there are results."""
         return not self.error
 
 
@@ -39,7 +40,7 @@ class Witness:
     def testify(
         self, model: ir.Model | Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float
     ) -> Testimony:
-        """Run ``model`` on ``samples``. A model that exists only in memory is written to a folder that is gone afterwards."""
+        """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards."""
         if isinstance(model, Path):
             return self._ask(model, samples, limit_seconds)
         with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:

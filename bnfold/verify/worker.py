@@ -20,7 +20,7 @@ Sample = dict[str, Array]
 
 
 def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> bytes:
-    """One message: ``head`` and lists of named arrays. Strings travel in the JSON, unknown element types do not travel."""
+    """One message: ``head`` and lists of named arrays; strings travel in the JSON."""
     table, payload = [], []
     for sample in samples:
         row = []
@@ -70,7 +70,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sam
 
 
 def run_openvino(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
-    """The model in OpenVINO on the CPU, held to float32: its default may be a shorter type where the processor has one."""
+    """The model in OpenVINO on the CPU, held to float32: by default it may take a shorter type."""
     import openvino
 
     core = openvino.Core()

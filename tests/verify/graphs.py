@@ -31,7 +31,7 @@ def numbers(seed: int) -> np.random.Generator:
 
 
 def statistics(rng: np.random.Generator, channels: int) -> Weights:
-    """Parameters of a BatchNormalization as a file stores them (float32): scales of both signs, means away from zero."""
+    """Parameters of a BatchNormalization in float32: scales of both signs, means away from zero."""
     signs = np.where(np.arange(channels) % 2, -1.0, 1.0)
     values = {
         "scale": signs * rng.uniform(0.5, 1.5, channels),
