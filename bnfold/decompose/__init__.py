@@ -57,6 +57,7 @@ def run(
         if cut.outputs:
             builder.deliver(chosen.emit(builder))
             report.add_cuts([cut])
+            report.repairs.extend(repair for repair in chosen.spec.repairs if repair not in report.repairs)
         else:
             node.graph.remove(node)
         if event is not None:

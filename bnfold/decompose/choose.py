@@ -22,6 +22,11 @@ _BROADCASTS, _ALLOWS_ZERO = 7, 14
 class Recipe(Protocol):
     """How one node is written out."""
 
+    @property
+    def spec(self) -> spec.Spec:
+        """What the node was read as."""
+        ...
+
     def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
         """Add the new nodes; for each used output of the old node the value that is to take its place."""
         ...

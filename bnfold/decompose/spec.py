@@ -12,7 +12,7 @@ from bnfold.errors import ReferenceAttribute
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason
-from bnfold.semantics import Form, Policy, Unreadable
+from bnfold.semantics import Form, Policy, Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.semantics import instancenorm as instancenorm_semantics
 from bnfold.semantics.policy import literal
@@ -28,6 +28,7 @@ class Spec:
         epsilon: The number; or the name under which the enclosing function is given it.
         momentum: Likewise.
         form: Mode and outputs of a BatchNormalization; None for an InstanceNormalization.
+        repairs: What had to be decided rather than read.
     """
 
     node: ir.Node
@@ -37,6 +38,7 @@ class Spec:
     epsilon: float | str
     momentum: float | str = 0.0
     form: Form | None = None
+    repairs: tuple[Repair, ...] = ()
 
     @property
     def x(self) -> ir.Value:
@@ -62,6 +64,7 @@ def batchnorm(node: ir.Node, facts: Facts, policy: Policy) -> Spec:
         epsilon=_number(node, "epsilon", batchnorm_semantics.DEFAULT_EPSILON, facts),
         momentum=_number(node, "momentum", batchnorm_semantics.DEFAULT_MOMENTUM, facts),
         form=form,
+        repairs=form.repairs,
     )
 
 
@@ -82,6 +85,7 @@ def instancenorm(node: ir.Node, facts: Facts) -> Spec:
         dtypes={"x": dtype, "scale": facts.dtype(scale) or dtype, "bias": facts.dtype(bias) or dtype},
         layout=layout,
         epsilon=_number(node, "epsilon", instancenorm_semantics.DEFAULT_EPSILON, facts),
+        repairs=instancenorm_semantics.strays(node),
     )
 
 

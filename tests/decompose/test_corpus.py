@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bnfold import ir
+from bnfold.decompose import left
 from bnfold.decompose import run as decompose
 from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.reasons import Reason

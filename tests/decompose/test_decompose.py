@@ -150,3 +150,19 @@ def test_a_saved_model_is_complete(tmp_path: Path) -> None:
     done = decomposed(Case(annotation=None, inputs=frozenset(PARAMETERS)).proto())
     ir.save(done.model, tmp_path / "out.onnx")
     onnx.checker.check_model(str(tmp_path / "out.onnx"), full_check=True)
+
+
+def test_name_doc_string_and_metadata_go_to_what_makes_the_output() -> None:
+    model = CASE.proto()
+    model.graph.node[0].doc_string = "stem"
+    model.graph.node[0].metadata_props.add(key="scope", value="a/b")
+    last = decomposed(model).model.proto.graph.node[-1]
+    assert (last.name, last.doc_string) == ("norm", "stem")
+    assert [(entry.key, entry.value) for entry in last.metadata_props] == [("scope", "a/b")]
+
+
+def test_what_had_to_be_decided_is_reported_where_no_upgrade_did() -> None:
+    """spatial=0 over one parameter a channel: an exporter's slip, read as spatial=1."""
+    case = Case(opset=7, attributes={"spatial": 0})
+    done = decomposed(case.proto())
+    assert [repair.kind for repair in done.report.repairs] == ["nonspatial-channel-parameters"]
