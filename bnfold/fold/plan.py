@@ -139,7 +139,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
     _check_free(search, value, reader, depth)
     node = value.producer
     if node is None:
-        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth)
+        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
     step = _ask(search, node, value.slot, affine, "up", depth)
     draft.relabelled[value] = affine
     _record(draft, node, step)
@@ -166,9 +166,9 @@ def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
     """Plan that every reader of ``value`` gets, in its place, what ``affine`` turns into it."""
     draft = search.draft
     if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
     if not value.uses:
-        raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth)
+        raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth - 1)
     for reader, slot in value.uses:
         if reader.graph is not value.graph:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
