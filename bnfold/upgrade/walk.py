@@ -57,7 +57,9 @@ class Walk:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
         nodes = list(root.nodes)
-        for node, successor in zip(nodes, [*nodes[1:], None], strict=True):
+        followers = dict(zip(nodes, [*nodes[1:], None], strict=True))
+        for node in _makers_first(nodes):
+            successor = followers[node]
             for subgraphs in node.subgraphs.values():
                 for subgraph in subgraphs:
                     self.graph(subgraph)
@@ -138,6 +140,28 @@ class Walk:
     def _pass(self, node: ir.Node) -> None:
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
+    """The nodes as they stand, but none before what makes its inputs: some files are not sorted, and run all the same.
+
+    Shapes are inferred from nodes that have reached the target, so those in front have to be there first.
+    """
+    place = {node: index for index, node in enumerate(nodes)}
+    ordered: dict[ir.Node, None] = {}
+    entered: set[ir.Node] = set()
+    for node in nodes:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            makers = [value.producer for value in top.inputs if value is not None and value.producer in place]
+            waiting = [maker for maker in makers if maker not in entered]
+            entered.add(top)
+            if waiting:
+                stack.extend(waiting)
+            else:
+                ordered[stack.pop()] = None
+    return list(ordered)
 
 
 def _step_through(site: Site, version: int) -> None:

@@ -140,3 +140,25 @@ def test_cuts_bound_what_changed_its_form(upgraded: Upgraded, text: Text) -> Non
     body = "p = Relu (x) q = Softmax (p) y = Unsqueeze <axes = [0]> (q)"
     (cut,) = upgraded(text(9, "float[2, 3, 4] x", body)).report.cuts
     assert cut == ir.Cut("", ("p",), ("q",), "upgrade Softmax")
+
+
+def test_files_that_are_not_sorted(text: Text) -> None:
+    """What stands in front of its maker is looked at after it: shapes follow from nodes in the target's form only."""
+    body = """y = Add <broadcast = 1, axis = 1> (q, s)
+              q = Squeeze <axes = [0]> (p)
+              p = Transpose <perm = [1, 0, 2, 3, 4]> (x)"""
+    sorted_body = " ".join(reversed(body.splitlines()))
+    inputs = "float[4, 1, 3, 1, 2] x, float[3] s"
+    models = [ir.load(onnx.parser.parse_model(text(6, inputs, written))) for written in (body, sorted_body)]
+    for model in models:
+        upgrade(model)
+    assert [node.op_type for node in models[0].graph.nodes] == ["Reshape", "Add", "Squeeze", "Transpose"]
+    assert [node.op_type for node in models[1].graph.nodes] == ["Transpose", "Squeeze", "Reshape", "Add"]
+    dims = [model.graph.values["y"].producer.inputs[1].producer.inputs[1].tensor.numpy() for model in models]  # type: ignore[union-attr]
+    np.testing.assert_array_equal(dims[0], [3, 1, 1])
+    np.testing.assert_array_equal(dims[0], dims[1])
+
+
+def test_a_cycle_does_not_hang(text: Text) -> None:
+    model = ir.load(onnx.parser.parse_model(text(9, "float[2] x", "a = Add (b, x) b = Relu (a) y = Abs (b)")))
+    assert upgrade(model).after == 15
