@@ -24,7 +24,21 @@ def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     """As `dims`; None where not even the rank is known."""
     if value.shape is None or None in value.shape:
         _learn(value.graph.model)
-    return value.shape
+    return _alike(value).shape
+
+
+_SHAPE_KEEPING = (
+    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "Relu", "LeakyRelu", "PRelu",
+    "Clip", "Sigmoid", "Tanh", "Elu", "Abs", "Neg", "Identity", "Dropout", "Cast", "Softmax",
+)  # fmt: skip
+
+
+def _alike(value: ir.Value) -> ir.Value:
+    """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
+    node = value.producer
+    while value.shape is None and node is not None and node.is_op(*_SHAPE_KEEPING) and (x := node.input(0)) is not None:
+        value, node = x, x.producer
+    return value
 
 
 def _learn(model: ir.Model) -> None:
@@ -35,6 +49,7 @@ def _learn(model: ir.Model) -> None:
 
 def rank(value: ir.Value) -> int:
     """The rank of a value. A convolution's follows from its weight, without any inference."""
+    value = _alike(value)
     if value.shape is not None:
         return len(value.shape)
     node = value.producer

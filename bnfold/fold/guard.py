@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold.fold.step import Residual, SetConstant
-from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor, round_once
+from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.reasons import Declined, Reason
 
 _UNIT = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
@@ -17,6 +17,8 @@ checked once more while writing."""
 def check(edit: SetConstant | Residual) -> None:
     """Raise Declined unless the new tensor is finite and as exact as its type allows."""
     tensor = edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block)
+    if tensor.dtype not in FLOATS:
+        return  # integers of a quantized weight: whoever made them knows that they fit
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
         return

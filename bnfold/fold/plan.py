@@ -13,7 +13,7 @@ from bnfold.errors import ReferenceAttribute
 from bnfold.fold import guard
 from bnfold.fold.affine import Affine
 from bnfold.fold.growth import Budget
-from bnfold.fold.ops import handler
+from bnfold.fold.ops import handler, weights
 from bnfold.fold.recognise import Chain
 from bnfold.fold.step import Bypass, Draft, Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact
@@ -106,7 +106,8 @@ def upward(chain: Chain, search: Search) -> Plan:
     draft, first = search.draft, chain.links[0]
     _up(search, chain.source, chain.affine, (first.node, first.slot), 0)
     for value, depth in draft.shared:
-        if any(use not in draft.edges for use in value.uses):
+        affine = draft.relabelled[value]
+        if not all(use in draft.edges or _untouched(value, use, affine) for use in value.uses):
             raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
     return _finish(chain, "up", search)
 
@@ -131,12 +132,12 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         if not draft.relabelled[value].same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
-    tensor = ir.constant(value)
+    tensor = None if weights.is_quantized(value) else ir.constant(value)
     if tensor is not None:
         draft.edits.append(SetConstant(reader, slot, Exact(tensor.dtype, affine.s * tensor.float64() + affine.t)))
         draft.absorbers[reader] = None
         return
-    _check_free(search, value, reader, depth)
+    _check_free(search, value, reader, affine, depth)
     node = value.producer
     if node is None:
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
@@ -150,16 +151,29 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         _up(search, operand, wanted, (node, source), depth + 1)
 
 
-def _check_free(search: Search, value: ir.Value, reader: ir.Node, depth: int) -> None:
+def _check_free(search: Search, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
     """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
     if value.graph is not reader.graph:
         raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    if any(node is not reader for node, _ in value.uses) and not search.draft.forks:
+    others = [use for use in value.uses if use[0] is not reader]
+    if not search.draft.forks and not all(_untouched(value, use, affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
     if len(value.uses) > 1:
         search.draft.shared.append((value, depth))
+
+
+def _untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
+    """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
+    node, slot = use
+    if node.graph is not value.graph or node.op_type not in ("Slice", "Gather", "Split"):
+        return False
+    try:
+        step = handler(node, "down")(node, slot, affine)
+    except (Declined, ReferenceAttribute):
+        return False
+    return not step.edits and all(standing.is_identity for _, standing in step.demands)
 
 
 def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:

@@ -83,6 +83,9 @@ class Net:
         known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
         for end, described in zip(model.graph.output, known, strict=True):
             end.CopyFrom(described)  # outputs need shapes; what is between them shall be found out by the search
+            if not end.type.tensor_type.HasField("shape"):
+                dims = reference.evaluate(ir.load(model), self.feeds, [end.name])[end.name].shape
+                end.type.CopyFrom(helper.make_tensor_type_proto(kind, dims))
         return model
 
 

@@ -73,10 +73,12 @@ def _negated(node: ir.Node, weight: ir.Tensor, s: Float64) -> tuple[SetConstant,
     zero = ir.constant(node.input(2))
     if node.input(2) is not None and zero is None:
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
-    shape = [1] * q.ndim
-    shape[int(node.attr("axis", 1)) if zero is not None and zero.size > 1 else 0] = -1
-    centre = np.zeros(shape, np.int64) if zero is None else zero.numpy().astype(np.int64).reshape(shape)
-    mirrored = np.where(s < 0, 2 * centre - q.astype(np.int64), q)
+    centre = np.zeros((), np.int64) if zero is None else zero.numpy().astype(np.int64)
+    if centre.size > 1:
+        shape = [1] * q.ndim
+        shape[int(node.attr("axis", 1))] = -1
+        centre = centre.reshape(shape)
+    mirrored = np.where(s < 0, 2 * (centre if centre.size > 1 else centre.reshape(())) - q.astype(np.int64), q)
     limits = np.iinfo(q.dtype)
     if mirrored.min() < limits.min or mirrored.max() > limits.max:
         raise Declined(Reason.NEGATIVE_SCALE, f"the integers of {facts.where(node)} have no negatives")
