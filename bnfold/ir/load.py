@@ -34,9 +34,10 @@ def load(
     if isinstance(model, bytes):
         return _load(BufferSource(model), None, ExternalFiles([base] if base else []))
     path = Path(model)
+    source = FileSource(path)
     # A link's own folder first, as onnx has it, then the place of the file itself: model hubs keep both as links.
     folders = [base] if base else [path.parent, path.resolve().parent]
-    return _load(FileSource(path), path, ExternalFiles(folders))
+    return _load(source, path, ExternalFiles(folders))
 
 
 def _encoded(proto: onnx.ModelProto) -> bytes:

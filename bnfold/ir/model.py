@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from bnfold.errors import Unsupported
+from bnfold.errors import ExternalDataError
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.source import Source
@@ -133,7 +133,7 @@ class Model:
     def tensor(self, proto: onnx.TensorProto) -> Tensor:
         """The tensor that a TensorProto of the skeleton stands for."""
         if proto.data_location == onnx.TensorProto.EXTERNAL:
-            raise Unsupported(f"tensor {proto.name!r} has external data, but where its files are is not known")
+            raise ExternalDataError(f"tensor {proto.name!r} has external data, but does not say where")
         if proto.HasField("raw_data"):
             held = self.payloads.get(proto.raw_data)
             if held is not None:

@@ -1,0 +1,439 @@
+"""Saving loses nothing, never leaves half a file, and replaces only what it was asked to replace."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bnfold import ir
+from bnfold.errors import BadInput, OutputError
+from bnfold.ir.save import encode, stage
+from bnfold.ir.stream import RangeViolation
+from bnfold.ir.tensor import Exact, Scaled
+from tests.ir.build import LARGE, chain, everywhere, info, model, read, weight, written
+
+save_module = sys.modules["bnfold.ir.save"]  # `bnfold.ir.save` itself is the function
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty folder for the output."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_saved_model_is_the_same_message(place: Path) -> None:
+    for proto in (everywhere(), chain()):
+        assert written(proto, place / "m.onnx") == proto
+        assert onnx.ModelProto.FromString(encode(ir.load(proto))) == proto
+    assert names(place) == {"m.onnx"}
+
+
+def test_saving_twice_gives_the_same_bytes(place: Path) -> None:
+    loaded = ir.load(everywhere())
+    ir.save(loaded, place / "a.onnx")
+    ir.save(loaded, place / "b.onnx")
+    ir.save(ir.load(place / "a.onnx"), place / "c.onnx")
+    first = (place / "a.onnx").read_bytes()
+    assert (place / "b.onnx").read_bytes() == first
+    assert (place / "c.onnx").read_bytes() == first
+    assert encode(loaded) == first
+
+
+def test_edits_reach_the_file(place: Path) -> None:
+    loaded = ir.load(chain(weights=2))
+    first, second = loaded.graph.values["w0"], loaded.graph.values["w1"]
+    assert first.tensor is not None
+    factor = np.linspace(-3, 2, LARGE)
+    before = first.tensor.numpy()
+    first.tensor = Scaled(first.tensor, [(0, factor)])
+    second.tensor = Exact(TensorProto.FLOAT, np.array([1 / 3]))
+    back = written(loaded, place / "m.onnx")
+    scaled, exact = (numpy_helper.to_array(tensor) for tensor in back.graph.initializer)
+    np.testing.assert_array_equal(scaled, (before.astype(np.float64) * factor).astype(np.float32))
+    np.testing.assert_array_equal(exact, np.array([1 / 3], np.float32))
+
+
+# -- what stands in the way
+
+
+def test_the_old_file_stays_until_commit_and_after_discard(place: Path) -> None:
+    target = place / "m.onnx"
+    target.write_bytes(b"old")
+    with stage(ir.load(chain()), target) as staged:
+        assert target.read_bytes() == b"old"
+        assert read(staged.path) == chain()
+    assert target.read_bytes() == b"old"
+    assert names(place) == {"m.onnx"}
+    staged.discard()
+
+
+@pytest.mark.parametrize("external", ["none", "data.bin"])
+@pytest.mark.parametrize("failing", ["write", "kernel", "close"])
+def test_a_full_disk_leaves_the_old_state(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external: str, failing: str
+) -> None:
+    source, target = tmp_path / "in.onnx", place / "m.onnx"
+    source.write_bytes(chain(weights=3, size=100_000).SerializeToString())
+    target.write_bytes(b"old")
+    loaded = ir.load(source)
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise full
+
+    if failing == "write":
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
+        monkeypatch.setattr("bnfold.ir.stream.copy_range", fail)
+    elif failing == "kernel":
+        monkeypatch.setattr(os, "copy_file_range", fail, raising=False)
+    else:
+        monkeypatch.setattr(save_module, "_write_segments", fail)
+    with pytest.raises(OutputError, match="cannot be written: No space left on device"):
+        ir.save(loaded, target, external_data=external)
+    assert target.read_bytes() == b"old"
+    assert names(place) == {"m.onnx"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a small file system")
+def test_a_small_file_system(tmp_path: Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mount)], capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        with pytest.raises(OutputError, match="No space left"):
+            ir.save(ir.load(chain(weights=40)), mount / "m.onnx")
+        assert names(mount) == set()
+        ir.save(ir.load(chain(weights=2)), mount / "m.onnx")
+        assert read(mount / "m.onnx") == chain(weights=2)
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_what_cannot_be_written_to_is_refused(place: Path) -> None:
+    loaded = ir.load(chain())
+    with pytest.raises(OutputError, match="directory"):
+        ir.save(loaded, place)
+    with pytest.raises(OutputError, match="no regular file"):
+        ir.save(loaded, os.devnull)
+    with pytest.raises(OutputError, match="No such file"):
+        ir.save(loaded, place / "nowhere" / "m.onnx")
+    with pytest.raises(OutputError, match="null byte"):
+        ir.save(loaded, str(place / "a\0b"))
+    with pytest.raises(OutputError, match="cannot be written"):
+        ir.save(loaded, place / ("x" * 300))
+    assert names(place) == set()
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_long_name_is_a_name(place: Path) -> None:
+    target = place / ("x" * 250)
+    ir.save(ir.load(chain()), target)
+    assert read(target) == chain()
+
+
+def test_modes_are_kept_or_those_of_a_new_file(place: Path) -> None:
+    old, new = place / "old.onnx", place / "new.onnx"
+    old.write_bytes(b"old")
+    old.chmod(0o600)
+    for target in (old, new):
+        ir.save(ir.load(chain()), target, external_data="auto" if target == new else "old.bin")
+    assert stat.S_IMODE(old.stat().st_mode) == 0o600
+    assert stat.S_IMODE((place / "old.bin").stat().st_mode) == 0o600
+    (place / "plain").touch()
+    assert stat.S_IMODE(new.stat().st_mode) == stat.S_IMODE((place / "plain").stat().st_mode)
+
+
+def test_a_link_is_followed_and_stays_a_link(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "real.onnx").write_bytes(b"old")
+    (place / "link.onnx").symlink_to(tmp_path / "real.onnx")
+    ir.save(ir.load(chain()), place / "link.onnx")
+    assert (place / "link.onnx").is_symlink()
+    assert read(tmp_path / "real.onnx") == chain()
+
+
+def test_the_other_name_of_a_file_keeps_the_old_content(place: Path) -> None:
+    (place / "a.onnx").write_bytes(b"old")
+    os.link(place / "a.onnx", place / "b.onnx")
+    ir.save(ir.load(chain()), place / "a.onnx")
+    assert (place / "b.onnx").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("external", ["none", "auto", "data.bin"])
+def test_a_model_may_be_saved_over_itself_again_and_again(place: Path, external: str) -> None:
+    target = place / "m.onnx"
+    target.write_bytes(chain().SerializeToString())
+    for _ in range(3):
+        loaded = ir.load(target)
+        ir.save(loaded, target, external_data=external)
+        ir.save(loaded, target, external_data=external)  # the model lives on
+        assert read(target) == chain()
+        assert names(place) == ({"m.onnx", "data.bin"} if external == "data.bin" else {"m.onnx"})
+
+
+def test_a_source_changed_meanwhile_is_noticed(place: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    source.write_bytes(chain().SerializeToString())
+    os.utime(source, ns=(10**18, 10**18))
+    loaded = ir.load(source)
+    with source.open("r+b") as stream:
+        stream.seek(4000)
+        stream.write(b"1234")
+    with pytest.raises(BadInput, match="changed while"):
+        ir.save(loaded, place / "m.onnx")
+    assert names(place) == set()
+
+
+def test_an_overflow_leaves_nothing(place: Path) -> None:
+    loaded = ir.load(chain(weights=2))
+    value = loaded.graph.values["w1"]
+    assert value.tensor is not None
+    value.tensor = Scaled(value.tensor, [(0, np.full(LARGE, 1e38))])
+    for external in ("none", "data.bin"):
+        with pytest.raises(RangeViolation):
+            ir.save(loaded, place / "m.onnx", external_data=external)
+    assert names(place) == set()
+
+
+def test_on_windows_sources_are_let_go_of_before_the_rename(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = place / "m.onnx"
+    target.write_bytes(chain().SerializeToString())
+    loaded = ir.load(target)
+    (source,) = loaded.payloads.sources()
+    staged = stage(loaded, target)
+    monkeypatch.setattr(os, "name", "nt")
+    assert source.fileno() is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: _raise_unless(source.fileno() is None))
+        staged.commit()
+    monkeypatch.undo()
+
+
+def _raise_unless(released: bool) -> None:
+    if not released:
+        raise PermissionError(errno.EACCES, "the file is in use")
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from bnfold import ir
+
+model = ir.load(sys.argv[1])
+print("ready", flush=True)
+for _ in range(1000):
+    ir.save(model, sys.argv[2], external_data=sys.argv[3])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+@pytest.mark.parametrize("external", ["none", "data.bin"])
+def test_a_killed_process_leaves_a_whole_model(place: Path, tmp_path: Path, external: str) -> None:
+    source, target = tmp_path / "in.onnx", place / "m.onnx"
+    source.write_bytes(chain(weights=20, size=20_000).SerializeToString())
+    target.write_bytes(source.read_bytes())
+    for delay in (0.002, 0.005, 0.011, 0.023, 0.047):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(source), str(target), external], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        assert read(target) == read(source)
+    ir.save(ir.load(source), target, external_data=external)
+    assert read(target) == read(source)
+
+
+# -- where weights go
+
+
+def test_none_brings_all_weights_in(place: Path) -> None:
+    onnx.save(chain(), place / "in.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert written(ir.load(place / "in.onnx"), place / "out.onnx", external_data="none") == chain()
+    assert names(place) == {"in.onnx", "w.bin", "out.onnx"}
+
+
+@pytest.mark.parametrize("external", ["auto", "keep"])
+def test_external_data_stays_external(place: Path, external: str) -> None:
+    onnx.save(chain(), place / "in.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert written(ir.load(place / "in.onnx"), place / "out.onnx", external_data=external) == chain()
+    assert names(place) == {"in.onnx", "w.bin", "out.onnx", "out.onnx.data"}
+    skeleton = onnx.load(place / "out.onnx", load_external_data=False)
+    for position, tensor in enumerate(skeleton.graph.initializer):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        assert entries == {"location": "out.onnx.data", "offset": str(position * 8192), "length": "8192"}
+
+
+def test_keep_leaves_inside_what_was_inside(place: Path) -> None:
+    proto = chain(weights=3)
+    onnx.external_data_helper.set_external_data(proto.graph.initializer[1], "w.bin", 0, 4 * LARGE)
+    (place / "w.bin").write_bytes(proto.graph.initializer[1].raw_data)
+    proto.graph.initializer[1].ClearField("raw_data")
+    (place / "in.onnx").write_bytes(proto.SerializeToString())
+    for external, expected in (("keep", [0, 1, 0]), ("auto", [1, 1, 1]), ("none", [0, 0, 0])):
+        ir.save(ir.load(place / "in.onnx"), place / "out.onnx", external_data=external)
+        skeleton = onnx.load(place / "out.onnx", load_external_data=False)
+        assert [tensor.data_location for tensor in skeleton.graph.initializer] == expected
+        assert read(place / "out.onnx") == chain(weights=3)
+
+
+def test_a_named_data_file_takes_the_weights_of_a_size(place: Path) -> None:
+    proto = model([], [weight("a", 10), weight("b", 500), weight("c", 1500), weight("d", 3000)], outputs=["a"])
+    typed = helper.make_tensor("e", TensorProto.FLOAT16, (1600,), np.arange(1600, dtype=np.float16))
+    proto.graph.initializer.append(typed)
+    for threshold, outside in ((0, "abcde"), (1, "abcde"), (41, "bcde"), (3201, "cd"), (4096, "cd"), (12_001, "")):
+        target = place / f"{threshold}.onnx"
+        ir.save(ir.load(proto), target, external_data=f"w{threshold}", size_threshold=threshold)
+        skeleton = onnx.load(target, load_external_data=False)
+        assert "".join(tensor.name for tensor in skeleton.graph.initializer if tensor.data_location) == outside
+        back = read(target)
+        for tensor, expected in zip(back.graph.initializer, proto.graph.initializer, strict=True):
+            np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(expected))
+            assert tensor.data_type == expected.data_type
+        assert (place / f"w{threshold}").exists() == bool(outside)
+        onnx.checker.check_model(target)
+
+
+def test_typed_fields_become_raw_data_outside(place: Path) -> None:
+    proto = model([], [], outputs=["a"])
+    kinds = {"a": TensorProto.FLOAT16, "b": TensorProto.INT8, "c": TensorProto.INT4, "d": TensorProto.UINT64}
+    for name, dtype in kinds.items():
+        values = (np.arange(9001) % 5).astype(helper.tensor_dtype_to_np_dtype(dtype))
+        proto.graph.initializer.append(helper.make_tensor(name, dtype, (9001,), values))
+    back = written(proto, place / "m.onnx", external_data="w.bin")
+    skeleton = onnx.load(place / "m.onnx", load_external_data=False)
+    for tensor, stored, given in zip(
+        back.graph.initializer, skeleton.graph.initializer, proto.graph.initializer, strict=True
+    ):
+        assert not stored.int32_data
+        assert not stored.uint64_data
+        np.testing.assert_array_equal(
+            numpy_helper.to_array(tensor).astype(np.int64), numpy_helper.to_array(given).astype(np.int64)
+        )
+
+
+def test_constants_stay_in_the_model_unless_they_came_from_outside(place: Path) -> None:
+    nodes = [helper.make_node("Constant", [], ["k"], value=weight("", LARGE)), helper.make_node("Add", ["k", "w"], ["y"])]
+    proto = model(nodes, [weight("w", LARGE)])
+    ir.save(ir.load(proto), place / "m.onnx", external_data="w.bin")
+    skeleton = onnx.load(place / "m.onnx", load_external_data=False)
+    assert not skeleton.graph.node[0].attribute[0].t.data_location
+    onnx.save(proto, place / "in.onnx", save_as_external_data=True, location="i.bin", convert_attribute=True)
+    ir.save(ir.load(place / "in.onnx"), place / "n.onnx")
+    skeleton = onnx.load(place / "n.onnx", load_external_data=False)
+    assert skeleton.graph.node[0].attribute[0].t.data_location == TensorProto.EXTERNAL
+    assert read(place / "n.onnx") == read(place / "in.onnx")
+
+
+def test_beyond_the_limit_of_protobuf_weights_go_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is lowered; what it takes to fit decides whether constants go out too."""
+    branch = helper.make_graph([], "branch", [], [info("k", "N")], [weight("k", LARGE)])
+    nodes = [
+        helper.make_node("If", ["c"], ["i"], then_branch=branch, else_branch=branch),
+        helper.make_node("Constant", [], ["k"], value=weight("", LARGE)),
+        helper.make_node("Sum", ["k", "w", "i"], ["y"]),
+    ]
+    proto = model(nodes, [weight("w", LARGE)], inputs=["c"])
+    for limit, files in ((40_000, {"m.onnx"}), (20_000, {"m.onnx", "m.onnx.data"}), (4_000, {"m.onnx", "m.onnx.data"})):
+        monkeypatch.setattr(save_module, "PROTOBUF_LIMIT", limit)
+        assert written(proto, place / "m.onnx") == proto
+        assert names(place) == files
+        assert (place / "m.onnx").stat().st_size <= limit
+        for path in place.iterdir():
+            path.unlink()
+    for external in ("none", "keep"):
+        with pytest.raises(OutputError, match="2 GB"):
+            ir.save(ir.load(proto), place / "m.onnx", external_data=external)
+    monkeypatch.setattr(save_module, "PROTOBUF_LIMIT", 100)
+    for external in ("auto", "w.bin"):
+        with pytest.raises(OutputError, match="2 GB"):
+            ir.save(ir.load(proto), place / "m.onnx", external_data=external)
+    with pytest.raises(OutputError, match="2 GB"):
+        encode(ir.load(proto))
+    assert names(place) == set()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../w", "a/b", "a\\b", "/w", "m.onnx", "a\0b"])
+def test_a_data_file_lies_beside_the_model(place: Path, name: str) -> None:
+    with pytest.raises(OutputError, match="cannot name the data file"):
+        ir.save(ir.load(chain()), place / "m.onnx", external_data=name)
+    assert names(place) == set()
+
+
+def test_a_name_taken_by_something_else_is_left_alone(place: Path) -> None:
+    for taken in ("m.onnx.data", "w.bin"):
+        (place / taken).write_bytes(b"something else")
+    ir.save(ir.load(chain()), place / "m.onnx", external_data="w.bin")
+    (data,) = names(place) - {"m.onnx", "m.onnx.data", "w.bin"}
+    assert (place / "w.bin").read_bytes() == b"something else"
+    assert data.startswith("w.")
+    assert data.endswith(".bin")
+    assert read(place / "m.onnx") == chain()
+    ir.save(ir.load(chain()), place / "m.onnx", external_data="w.bin")
+    assert names(place) == {"m.onnx", "m.onnx.data", "w.bin", data}
+
+
+def test_the_data_file_of_the_model_that_is_replaced_goes(place: Path) -> None:
+    first, second = ir.load(chain(weights=2)), ir.load(chain(weights=3))
+    target = place / "m.onnx"
+    ir.save(first, target, external_data="m.onnx.data")
+    staged = stage(second, target, external_data="m.onnx.data")
+    assert read(target) == chain(weights=2)  # until the rename, the old model and its data are there
+    assert len(names(place)) == 4
+    staged.commit()
+    assert read(target) == chain(weights=3)
+    assert len(names(place)) == 2
+    ir.save(first, target, external_data="m.onnx.data")
+    assert names(place) == {"m.onnx", "m.onnx.data"}
+    ir.save(second, target, external_data="none")
+    assert names(place) == {"m.onnx"}
+
+
+def test_discarding_keeps_a_data_file_that_was_there(place: Path) -> None:
+    target = place / "m.onnx"
+    ir.save(ir.load(chain()), target, external_data="w.bin")
+    stage(ir.load(chain()), target, external_data="w.bin").discard()
+    assert read(target) == chain()
+    with stage(ir.load(chain()), target, external_data="w.bin") as staged:
+        (place / "w.bin").unlink()
+        with pytest.raises(OutputError, match="removed"):
+            staged.commit()
+
+
+def test_data_files_of_others_stay(place: Path) -> None:
+    """Only names of ours go, even if the old model refers to more."""
+    onnx.save(chain(), place / "m.onnx", save_as_external_data=True, location="shared.bin", size_threshold=0)
+    ir.save(ir.load(place / "m.onnx"), place / "m.onnx")
+    assert names(place) == {"m.onnx", "m.onnx.data", "shared.bin"}
+    assert read(place / "m.onnx") == chain()
+
+
+def test_weights_of_a_page_start_on_a_page(place: Path) -> None:
+    proto = model([], [weight("a", 3), weight("b", 1025), weight("c", 5), weight("d", 2000)], outputs=["a"])
+    ir.save(ir.load(proto), place / "m.onnx", external_data="w.bin", size_threshold=1)
+    skeleton = onnx.load(place / "m.onnx", load_external_data=False)
+    offsets = [int(entry.value) for one in skeleton.graph.initializer for entry in one.external_data if entry.key == "offset"]
+    assert offsets == [0, 4096, 8256, 12288]

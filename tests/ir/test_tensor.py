@@ -1,0 +1,215 @@
+"""Weights in every storage form, and weights that are only described."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto as TP
+from onnx import helper, numpy_helper
+
+from bnfold import ir
+from bnfold.errors import MalformedModel
+from bnfold.ir import tensor as module
+from bnfold.ir.elements import RAW_TYPES, numpy_type, round_once
+from bnfold.ir.source import BufferSource
+from bnfold.ir.tensor import Exact, InMemory, Inline, RangeViolation, Scaled, Span, Stored, make_proto
+from tests.ir.build import model
+
+DIMS = (3, 2, 5)
+TYPED = [dtype for dtype in TP.DataType.values() if dtype not in (TP.UNDEFINED, TP.STRING, 25, 26, 27, 28)]
+
+
+def stored(values: np.ndarray[Any, Any], dtype: int, *, before: int = 7) -> Stored:
+    """A tensor in the middle of a buffer."""
+    data = values.tobytes()
+    return Stored(dtype, values.shape, Span(BufferSource(bytes(before) + data + b"tail"), before, len(data)), "w")
+
+
+def _values(dtype: int, dims: Sequence[int]) -> np.ndarray[Any, Any]:
+    numbers = np.arange(math.prod(dims)).reshape(dims) % 2  # in every type, also those of few bits
+    if dtype == TP.FLOAT8E8M0:
+        numbers += 1  # it has no zero
+    return numbers.astype(helper.tensor_dtype_to_np_dtype(dtype))
+
+
+def _loaded(proto: onnx.TensorProto) -> ir.Tensor:
+    """As it comes out of a model; the tensor has to be large to lie outside the skeleton."""
+    tensor = ir.load(model([], [proto])).graph.values["w"].tensor
+    assert tensor is not None
+    return tensor
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["inline", "stored"])
+@pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
+@pytest.mark.parametrize("dtype", TYPED, ids=TP.DataType.Name)
+def test_every_type_in_every_form(dtype: int, raw: bool, large: bool) -> None:
+    values = _values(dtype, (300, *DIMS) if large else DIMS)
+    if raw:
+        proto = numpy_helper.from_array(values, "w")
+    else:
+        proto = helper.make_tensor("w", dtype, values.shape, values.astype(helper.tensor_dtype_to_np_dtype(dtype)))
+        assert not proto.HasField("raw_data") or dtype >= TP.FLOAT8E4M3FN
+    tensor = _loaded(proto)
+    if large and len(proto.SerializeToString()) > 4200:
+        assert isinstance(tensor, Stored)
+    assert (tensor.dtype, tensor.dims) == (dtype, values.shape)
+    np.testing.assert_array_equal(tensor.numpy().astype(np.complex128), values.astype(np.complex128))
+    flat = np.concatenate([np.asarray(block) for block in tensor.blocks()])
+    np.testing.assert_array_equal(flat.astype(np.complex128), values.reshape(-1).astype(np.complex128))
+    back = make_proto("other", tensor)
+    assert back.name == "other"
+    np.testing.assert_array_equal(numpy_helper.to_array(back), numpy_helper.to_array(proto))
+
+
+def test_strings_are_read_and_never_lifted() -> None:
+    values = np.array(["ä" * 3000, "b"], dtype=object)
+    tensor = _loaded(numpy_helper.from_array(values, "w"))
+    assert isinstance(tensor, Inline)
+    assert tensor.numpy().tolist() == values.tolist()
+    assert tensor.nbytes == 0
+
+
+def test_what_is_read_must_not_be_written_to() -> None:
+    tensor = stored(np.arange(4, dtype=np.float32), TP.FLOAT)
+    with pytest.raises(ValueError, match="read-only"):
+        tensor.numpy()[0] = 1
+
+
+@pytest.mark.parametrize("dims", [(2, 3), (-1, 5), (-5, -1), (6,)])
+def test_data_that_does_not_fit_its_dims_is_refused(dims: tuple[int, ...]) -> None:
+    for proto in (
+        TP(name="w", data_type=TP.FLOAT, dims=dims, raw_data=bytes(20)),
+        TP(name="w", data_type=TP.FLOAT, dims=dims, float_data=[1.0] * 5),
+        TP(name="w", data_type=TP.INT8, dims=dims, int32_data=[300] * 5),
+    ):
+        with pytest.raises(MalformedModel, match="tensor 'w'"):
+            Inline(proto).numpy()
+    span = Span(BufferSource(bytes(20)), 0, 20)
+    for use in (Stored.numpy, Stored.check, lambda tensor: list(tensor.blocks())):
+        with pytest.raises(MalformedModel, match="tensor 'w'"):
+            use(Stored(TP.FLOAT, dims, span, "w"))
+
+
+def test_an_element_type_from_the_future_is_carried_but_not_read() -> None:
+    tensor = Stored(200, (5,), Span(BufferSource(bytes(20)), 0, 20), "w")
+    tensor.check()
+    assert tensor.nbytes == 20
+    with pytest.raises(MalformedModel, match="tensor 'w'"):
+        tensor.numpy()
+
+
+# -- descriptions
+
+
+@pytest.mark.parametrize("dtype", [TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16])
+def test_exact_values_are_rounded_once(dtype: int) -> None:
+    values = np.array([[1 / 3, -2e-3], [1 + 2.0**-8 + 2.0**-40, 5.0]])
+    tensor = Exact(dtype, values)
+    assert tensor.float64() is tensor.values
+    np.testing.assert_array_equal(tensor.numpy(), round_once(values, dtype))
+    assert tensor.nbytes == 4 * numpy_type(dtype).itemsize
+    (block,) = tensor.blocks()
+    np.testing.assert_array_equal(block, round_once(values, dtype).reshape(-1))
+
+
+def plain(values: np.ndarray[Any, Any], factors: Sequence[tuple[int, np.ndarray[Any, Any]]]) -> np.ndarray[Any, Any]:
+    """The product in extended precision, factor by factor and element by element."""
+    product = values.astype(np.longdouble)
+    for axis, vector in factors:
+        for index in range(values.shape[axis]):
+            where = tuple(index if at == axis else slice(None) for at in range(values.ndim))
+            product[where] = product[where] * np.longdouble(vector[index])
+    return product
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_scaled_is_the_plain_product(data: st.DataObject) -> None:
+    """For all shapes, axes and block sizes; a single rounding is at most half a unit in the last place off."""
+    dims = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
+    dtype = data.draw(st.sampled_from([TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16]))
+    axes = data.draw(st.lists(st.integers(0, len(dims) - 1), max_size=4))
+    generator = np.random.default_rng(data.draw(st.integers(0, 99)))
+    values = generator.normal(size=dims).astype(RAW_TYPES[dtype])
+    factors = [(axis, generator.normal(size=dims[axis])) for axis in axes]
+    kind = data.draw(st.sampled_from(["stored", "inline", "in memory"]))
+    base = {
+        "stored": stored(values, dtype),
+        "inline": Inline(numpy_helper.from_array(values)),
+        "in memory": InMemory(dtype, values),
+    }[kind]
+    scaled = Scaled(base, factors)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK", 8 * data.draw(st.integers(1, 50)))
+        blocks = list(scaled.blocks())
+    assert all(block.size <= module.CHUNK // 8 for block in blocks)
+    result = np.concatenate(blocks).reshape(dims)
+    assert result.dtype == RAW_TYPES[dtype]
+    np.testing.assert_array_equal(result, scaled.numpy())
+    expected = plain(values, factors)
+    # Rounding the product of the factors to float64 costs a few units there, which only float64 itself can see.
+    unit = np.spacing(np.abs(result)).astype(np.longdouble)
+    slack = 3.0 if dtype == TP.DOUBLE else 0.5 + 2.0**-26
+    assert (np.abs(result.astype(np.longdouble) - expected) <= slack * unit).all()
+
+
+def test_descriptions_compose_without_rounding() -> None:
+    values = np.array([[3.0, 5.0, 7.0]], dtype=np.float32)
+    base = stored(values, TP.FLOAT)
+    first = Scaled(base, [(1, np.array([1 / 3, 1 / 5, 1 / 7]))])
+    second = Scaled(first, [(0, np.array([2.0])), (1, np.array([3.0, 5.0, 7.0]))])
+    assert second.base is base
+    assert [axis for axis, _ in second.factors] == [0, 1]
+    np.testing.assert_array_equal(second.numpy(), [[6.0, 10.0, 14.0]])
+
+
+def test_a_factor_on_one_axis_twice_is_multiplied() -> None:
+    scaled = Scaled(stored(np.ones((2, 3), np.float32), TP.FLOAT), [(1, np.array([1.0, 2, 3])), (1, np.array([5.0, 7, 11]))])
+    np.testing.assert_array_equal(scaled.numpy(), [[5, 14, 33]] * 2)
+
+
+@pytest.mark.parametrize("dtype", [TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16])
+def test_an_overflow_is_found_in_whatever_block_it_is(dtype: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 8 * 4)
+    largest = float(ml_dtypes.finfo(numpy_type(dtype)).max)
+    for place in range(12):
+        values = np.ones(12).astype(numpy_type(dtype))
+        values[place] = largest
+        scaled = Scaled(stored(values.reshape(3, 4), dtype), [(0, np.full(3, -1.5))])
+        for use in (lambda tensor: list(tensor.blocks()), Scaled.numpy):
+            with pytest.raises(RangeViolation) as caught:
+                use(scaled)
+            assert caught.value.tensor is scaled
+
+
+def test_what_was_infinite_before_may_be_infinite_after() -> None:
+    values = np.array([[np.inf, 2, np.nan, -np.inf]], dtype=np.float32)
+    scaled = Scaled(stored(values, TP.FLOAT), [(0, np.array([2.0]))])
+    np.testing.assert_array_equal(scaled.numpy(), [[np.inf, 4, np.nan, -np.inf]])
+    overflowing = Scaled(stored(np.array([[np.inf, 3e38]], np.float32), TP.FLOAT), [(0, np.array([2.0]))])
+    with pytest.raises(RangeViolation):
+        overflowing.numpy()
+
+
+def test_scalars_and_empty_tensors_can_be_scaled() -> None:
+    assert Scaled(stored(np.array(3.0, np.float32), TP.FLOAT), []).numpy() == 3
+    empty = Scaled(stored(np.zeros((2, 0, 3), np.float32), TP.FLOAT), [(0, np.ones(2))])
+    assert empty.numpy().shape == (2, 0, 3)
+    assert list(empty.blocks()) == []
+
+
+def test_blocks_of_a_stored_tensor_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 8 * 7)
+    values = np.arange(31, dtype=np.int64)
+    blocks = list(stored(values, TP.INT64).blocks())
+    assert [block.size for block in blocks] == [7, 7, 7, 7, 3]
+    np.testing.assert_array_equal(list(itertools.chain(*blocks)), values)
