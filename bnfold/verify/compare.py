@@ -141,7 +141,8 @@ def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
     for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
         before, after = test(expected), test(actual)
         if not np.array_equal(before, after):
-            return f"{name} in {int(before.sum())} elements, {int(after.sum())} after; {int((before != after).sum())} differ"
+            moved = int(np.count_nonzero(before != after))
+            return f"{name} in {int(before.sum())} elements, in {int(after.sum())} after; {moved} places differ"
     return ""
 
 

@@ -28,8 +28,9 @@ class FloatType:
 
     def spacing(self, values: npt.NDArray[Any]) -> F64:
         """The distance between neighbouring numbers of this type around each of ``values``: one ulp."""
-        _, exponent = np.frexp(np.abs(np.asarray(values, np.float64)))
-        spacing: F64 = np.ldexp(1.0, np.maximum(exponent - 1, self.min_exponent) - (self.precision - 1))
+        size = np.abs(np.asarray(values, np.float64))
+        exponent = np.where(size > 0, np.frexp(size)[1] - 1, self.min_exponent)
+        spacing: F64 = np.ldexp(1.0, np.maximum(exponent, self.min_exponent) - (self.precision - 1))
         return spacing
 
 
