@@ -88,7 +88,9 @@ class Outcome:
 
     def to_proto(self) -> onnx.ModelProto:
         """The rewritten model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
-        return onnx.ModelProto.FromString(ir.encode(self.model))
+        proto = onnx.ModelProto()
+        proto.ParseFromString(ir.encode(self.model))
+        return proto
 
     def to_json(self) -> dict[str, Any]:
         """The whole report, files and versions included; the schema is in the documentation."""

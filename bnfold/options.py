@@ -10,7 +10,7 @@ import click
 Command = Callable[..., Any]
 
 
-class Shapes(click.ParamType):
+class Shapes(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
     """``NAME=2,3,224,224``."""
 
     name = "NAME=SHAPE"
@@ -28,7 +28,7 @@ class Shapes(click.ParamType):
         return name, shape
 
 
-class TargetOpset(click.ParamType):
+class TargetOpset(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
     """A number, or ``keep``."""
 
     name = "N|keep"

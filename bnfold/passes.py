@@ -40,7 +40,7 @@ class _Borrowed(Tensor):
         return array
 
 
-class _BatchNormPass(onnx_ir.passes.FunctionalPass):
+class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onnx_ir is not type-checked here
     """What the three passes share. After a call, ``report`` holds what was done and why not."""
 
     report: Report

@@ -75,9 +75,10 @@ class Node:
 
     def find(self, name: str) -> onnx.AttributeProto | None:
         """The message of one attribute."""
-        for attribute in self.proto.attribute:
-            if attribute.name == name:
-                return attribute
+        found: onnx.AttributeProto
+        for found in self.proto.attribute:
+            if found.name == name:
+                return found
         return None
 
     @property
