@@ -22,7 +22,8 @@ def check(edit: SetConstant | Residual) -> None:
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
         return
-    exact = tensor.float64()
+    with np.errstate(all="ignore"):
+        exact = tensor.float64()
     if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
         raise Declined(Reason.NON_FINITE, where)
     with np.errstate(all="ignore"):

@@ -75,6 +75,8 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     """A plan that takes the chain out of the graph. Raises Declined with the refusal that was furthest on its way."""
     if chain.affine.is_identity:
         return _identity(chain)
+    if (constant := ir.constant(chain.source)) is not None:
+        return _evaluated(chain, constant)
     plans: list[Plan] = []
     refusals: list[Declined] = []
     for direction in (upward, downward):
@@ -99,6 +101,17 @@ def _identity(chain: Chain) -> Plan:
     if source.is_output or source.producer is None or source.graph is not chain.target.graph:
         return Plan(chain, "stay")
     return Plan(chain, "up", relabelled=(source,))
+
+
+def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
+    """The affine of a constant is a constant, under the name that its readers know."""
+    edit = SetConstant(chain.links[-1].node, 0, _mapped(constant, chain.affine))
+    guard.check(edit)
+    return Plan(chain, "stay", (edit,))
+
+
+def _mapped(constant: ir.Tensor, affine: Affine) -> Exact:
+    return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
 
 
 def upward(chain: Chain, search: Search) -> Plan:
@@ -134,7 +147,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         return
     tensor = None if weights.is_quantized(value) else ir.constant(value)
     if tensor is not None:
-        draft.edits.append(SetConstant(reader, slot, Exact(tensor.dtype, affine.s * tensor.float64() + affine.t)))
+        draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine)))
         draft.absorbers[reader] = None
         return
     _check_free(search, value, reader, affine, depth)
