@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,16 @@ def outcome(converter: Converter, source: Path, out: Path, budget: float) -> Out
     return Outcome(named, "" if named == "equal" else short(verdict.reason))
 
 
+def runs(source: Path, outcomes: Iterable[Outcome], budget: float) -> bool:
+    """Whether the referee can run the original; a comparison that came to a result has shown it."""
+    if any(result.verdict in ("equal", "differs") for result in outcomes):
+        return True
+    try:
+        return verify(source, source, depth="full", witness="none", budget_seconds=budget).status == "verified"
+    except BnfoldError:
+        return False
+
+
 def complaint_of(path: Path) -> str:
     """What onnx's checker has against a model; empty if nothing."""
     try:
@@ -102,6 +113,6 @@ def short(reason: str) -> str:
     return re.sub(r"\S*/(\S+?)(:\d+)?:", r"\1:", line)[:160]
 
 
-def as_data(result: Outcome) -> dict[str, Any]:
-    """For the JSON file."""
-    return {"verdict": result.verdict, "reason": result.reason}
+def as_data(result: Outcome, *, runs: bool) -> dict[str, Any]:
+    """For the JSON file; ``runs``: the referee can run the original."""
+    return {"verdict": result.verdict, "reason": result.reason, "runs": runs}
