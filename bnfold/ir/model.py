@@ -66,6 +66,7 @@ class Model:
         self.path = path
         self.has_external_data = False
         self.freeze_overridable = False
+        self.indexed: list[Graph] = []
         self._names: set[str] | None = None
         self._numbers: dict[str, int] = {}
         self.released: dict[Value, None] = {}
@@ -79,7 +80,7 @@ class Model:
         """Build the index anew from the skeleton, after something else has edited it."""
         from bnfold.ir.index import index_graph
 
-        self._names = None
+        self.indexed, self._names = [], None
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
             index_graph(self, function, None, _function_path(function)) for function in self.proto.functions
@@ -89,7 +90,7 @@ class Model:
     def names(self) -> set[str]:
         """Every name that a value has or had, or that a type annotation or a training graph speaks of."""
         if self._names is None:
-            self._names = {name for graph in self.graphs() for names in (graph.values, graph.types) for name in names}
+            self._names = {name for graph in self.indexed for names in (graph.values, graph.types) for name in names}
             for training in self.proto.training_info:
                 for node in (*training.initialization.node, *training.algorithm.node):
                     self._names.update((*node.input, *node.output))
