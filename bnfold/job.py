@@ -93,8 +93,16 @@ class Outcome:
         return proto
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report, files and versions included; the schema is in the documentation."""
+        """The whole report, as ``bnfold/report.schema.json`` describes it. Reads the original model anew."""
+        from bnfold.explain import explain
+
         document = self.report.to_json()
+        before = ir.load(self.source)
+        before.freeze_overridable = self.options.freeze_overridable
+        facts = explain(before, self.model, self.report, self.options.policy)
+        for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
+            row.update(more)
+        document.update(facts)
         document["input"] = _file_facts(self.source)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None

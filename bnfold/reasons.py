@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -11,7 +13,9 @@ class Reason(Enum):
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
     DYNAMIC_PARAMETERS = "its parameters are computed at run time or are inputs of the graph"
-    OVERRIDABLE_PARAMETER = "a parameter is an initializer that a caller may override (--freeze-overridable says nobody does)"
+    OVERRIDABLE_PARAMETER = (
+        "a parameter is an initializer that a caller may override (--freeze-overridable says nobody does)"
+    )
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
     UNREADABLE = "its form is legal in no version of the operator"
     REFERENCE_ATTRIBUTE = "an attribute depends on the caller of the function it stands in"
@@ -46,12 +50,40 @@ class Reason(Enum):
         """The stable name, as in reports: ``shared-value``."""
         return self.name.lower().replace("_", "-")
 
+    @classmethod
+    def of(cls, code: str) -> Reason:
+        """The reason that a report's code stands for. Raises KeyError for a code of another version of bnfold."""
+        return cls[code.upper().replace("-", "_")]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One direction of a search: the nodes that would have gone along, and where and why it ended.
+
+    ``passed`` are labels in the order in which the search met them. ``reason`` is None where it found a home.
+    """
+
+    direction: str
+    passed: tuple[str, ...]
+    stopped_at: str = ""
+    reason: Reason | None = None
+    detail: str = ""
+
 
 class Declined(Exception):
-    """Raised anywhere in planning to say no; turned into data at one place."""
+    """Raised anywhere in planning to say no; turned into data at one place.
+
+    ``at`` is the node that was asked, ``attempts`` what a whole search tried before it gave up.
+    """
 
     def __init__(self, reason: Reason, detail: str = "", depth: int = 0) -> None:
         super().__init__(f"{reason.value}{f' ({detail})' if detail else ''}")
         self.reason = reason
         self.detail = detail
         self.depth = depth
+        self.at = ""
+        self.attempts: tuple[Attempt, ...] = ()
+
+    def attempt(self, direction: str, passed: Iterable[str]) -> Attempt:
+        """This refusal as the end of one direction of a search."""
+        return Attempt(direction, tuple(passed), self.at, self.reason, self.detail)

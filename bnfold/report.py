@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bnfold.ir.cut import Cut
-from bnfold.reasons import Declined, Reason
+from bnfold.reasons import Attempt, Declined, Reason
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
@@ -32,6 +32,7 @@ class BatchNormEvent:
     direction: str = ""
     value: str = ""
     operators: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -40,6 +41,7 @@ class BatchNormEvent:
 
     def decline(self, refusal: Declined) -> None:
         self.reason, self.detail = refusal.reason, refusal.detail
+        self.attempts = refusal.attempts
 
     def to_json(self) -> dict[str, Any]:
         """The row of the report's ``batchnorms``."""
@@ -50,8 +52,26 @@ class BatchNormEvent:
             "mode": self.mode,
             "verdict": self.verdict,
             "into": list(self.into),
-            "reason": {"code": self.reason.code, "text": self.reason.value, "detail": self.detail} if self.reason else None,
+            "reason": reason_to_json(self.reason, self.detail),
+            "value": self.value,
+            "direction": self.direction,
+            "operators": list(self.operators),
+            "search": [_attempt_to_json(attempt) for attempt in self.attempts],
         }
+
+
+def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
+    """A refusal as reports store it; None where there was none."""
+    return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
+
+
+def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "direction": attempt.direction,
+        "passed": list(attempt.passed),
+        "stopped_at": attempt.stopped_at,
+        "reason": reason_to_json(attempt.reason, attempt.detail),
+    }
 
 
 @dataclass(slots=True)

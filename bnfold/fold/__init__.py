@@ -14,7 +14,7 @@ from bnfold.fold.plan import Limits, Plan, search
 from bnfold.fold.recognise import Chain
 from bnfold.fold.region import cut_of
 from bnfold.fold.step import SetConstant
-from bnfold.reasons import Declined
+from bnfold.reasons import Attempt, Declined
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -98,6 +98,7 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     cut = cut_of(plan, fold.original)
     into = tuple(absorber.label for absorber in plan.absorbers)
     gone = [link.node for link in plan.chain.links]
+    passed = tuple(node.label for node in plan.nodes)
     fold.budget.charge(plan.edits)
     fold.report.retire(apply(plan, fold.budget), cut)
     for edit in plan.edits:
@@ -109,6 +110,7 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
             folded.verdict = "folded" if into else "removed"
             folded.operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
             folded.into, folded.reason, folded.detail, folded.direction = into, None, "", plan.direction
+            folded.attempts = (Attempt(plan.direction, passed),)
 
 
 def _fold_arithmetic(fold: _Fold) -> int:

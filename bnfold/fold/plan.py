@@ -17,7 +17,7 @@ from bnfold.fold.ops import handler, weights
 from bnfold.fold.recognise import Chain
 from bnfold.fold.step import Bypass, Draft, Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact
-from bnfold.reasons import Declined, Reason
+from bnfold.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
@@ -79,18 +79,23 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         return _evaluated(chain, constant)
     plans: list[Plan] = []
     refusals: list[Declined] = []
-    for direction in (upward, downward):
+    attempts: list[Attempt] = []
+    for name, direction in (("up", upward), ("down", downward)):
+        attempt = Search(limits, budget)
         try:
-            plan = direction(chain, Search(limits, budget))
+            plan = direction(chain, attempt)
         except Declined as refusal:
             refusals.append(refusal)
+            attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
             continue
         if not plan.residuals:
             return plan
         plans.append(plan)
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
-    raise max(refusals, key=lambda refusal: refusal.depth)
+    furthest = max(refusals, key=lambda refusal: refusal.depth)
+    furthest.attempts = tuple(attempts)
+    raise furthest
 
 
 def _identity(chain: Chain) -> Plan:
@@ -224,7 +229,7 @@ def _ask(
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
     except Declined as refusal:
-        refusal.depth = depth
+        refusal.depth, refusal.at = depth, node.label
         raise
 
 
