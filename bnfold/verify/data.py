@@ -45,10 +45,10 @@ def load_data(path: Path, model: ir.Model) -> list[Recorded]:
 
 
 def _archive(path: Path) -> dict[str, Array]:
+    if not zipfile.is_zipfile(path):
+        raise BadInput(f"{path}: not an .npz archive, whose arrays have the names of inputs")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise BadInput(f"{path}: holds one nameless array; an .npz archive has names")
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path}: not an .npz archive of plain arrays ({error})") from error

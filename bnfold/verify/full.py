@@ -61,6 +61,7 @@ class Pair:
         self.outputs = [value.name for value in before.graph.outputs]
         self.watched, self.uncut = jumps(before, after)
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
+        self.holds: list[str] = []
         self._sources = draws
         self._rounds: list[list[ir.Model]] = []
 
@@ -80,8 +81,10 @@ class Pair:
         return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
-        """What the original computes: outputs and watched values."""
-        return self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
+        """What the original computes: outputs and watched values; `holds` then names the watched ones that are floats."""
+        expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
+        self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
+        return expected
 
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""

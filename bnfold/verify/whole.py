@@ -115,9 +115,9 @@ def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) ->
 
 def _notes(pair: Pair) -> list[str]:
     notes = []
-    if pair.watched:
+    if pair.holds:
         notes.append(
-            f"compared up to {len(pair.watched)} inputs of operators whose result jumps, "
+            f"compared up to {len(pair.holds)} inputs of operators whose result jumps, "
             "and from there on with the original's values"
         )
     if pair.uncut:

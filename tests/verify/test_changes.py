@@ -72,7 +72,7 @@ def test_what_a_cut_contains_is_not_reported_again() -> None:
 
 
 def test_boundaries_reach_back_to_what_both_models_have() -> None:
-    fused = "(float[N,3] x) => (float[N,4] y) { a = Relu (x)  q = MatMul (a, W)  c = LeakyRelu <alpha = 0.2> (q)  y = Neg (c) }"
+    fused = BODY.replace("b = MatMul", "q = MatMul").replace("(b)", "(q)")
     (cut,) = changes(model(BODY, WEIGHTS), model(fused, WEIGHTS))
     assert (cut.inputs, cut.outputs) == (("a",), ("c",))
 
@@ -102,7 +102,10 @@ def test_an_output_that_became_a_weight_is_a_change() -> None:
 
 
 def test_a_body_without_a_counterpart_is_a_change() -> None:
-    body = "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) }, else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+    body = (
+        "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
+        " else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+    )
     assert any(
         cut.graph
         for cut in changes(model("(bool c, float[N,3] x) => (float[N,3] y) { y = Neg (x) }", {}), model(body, {}))

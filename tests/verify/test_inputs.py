@@ -130,7 +130,7 @@ def test_initializers_need_no_feeding_whatever_the_ir_version() -> None:
 
 
 def test_a_sequence_cannot_be_made_up() -> None:
-    with pytest.raises(CannotFeed, match="'x' is a sequence.*--data"):
+    with pytest.raises(CannotFeed, match=r"'x' is a sequence.*--data"):
         feeds(load("(seq(float[N]) x) => (int64 y) { y = SequenceLength (x) }"))
 
 
@@ -138,5 +138,5 @@ def test_a_rank_that_nothing_tells() -> None:
     loaded = load("(float[N] x) => (float[N] y) { y = Relu (x) }")
     assert loaded.graph.inputs[0].type is not None
     loaded.graph.inputs[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(CannotFeed, match="rank of input 'x'.*--input x="):
+    with pytest.raises(CannotFeed, match=r"rank of input 'x'.*--input x="):
         feeds(loaded)

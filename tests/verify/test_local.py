@@ -68,7 +68,8 @@ def test_a_random_operator_leaves_the_parts_to_be_compared() -> None:
 
 
 BODY = (
-    "(bool k, float[N,3,H,W] x) => (float[N,4,H,W] y) { y = If (k) <then_branch = t () => (float[N,4,H,W] z) { {nodes} },"
+    "(bool k, float[N,3,H,W] x) => (float[N,4,H,W] y) { y = If (k)"
+    " <then_branch = t () => (float[N,4,H,W] z) { {nodes} },"
     " else_branch = e () => (float[N,4,H,W] v) { v = Conv (x, E) }> }"
 )
 
@@ -111,7 +112,7 @@ def test_folds_in_a_function() -> None:
 
 
 def test_small_dims_are_tried_first_and_declared_ones_decide() -> None:
-    """Equal only where SAME padding comes to nothing, which the declared size of 8 guarantees and small odd ones do not."""
+    """Equal only where SAME padding comes to nothing, as at the declared size of 8, but not at small odd ones."""
     rng = numbers(7)
     weight = single(rng.normal(size=(2, 3, 2, 2)))
     head = "(float[N,3,8,8] x) => (float[N,2,4,4] y)"
@@ -150,7 +151,7 @@ def test_a_weight_and_a_bias_that_cancel_do_not_hide_their_noise() -> None:
     """One output element a channel, from two weights of which each draw may undo the other."""
     rng = numbers(8)
     channels = 500
-    stats = {name: array for name, array in statistics(rng, channels).items()}
+    stats = statistics(rng, channels)
     weight = single(rng.normal(size=(channels, 1, 3, 3)))
     s, t = affine(stats)
     head = f"(float[1,{channels},1,1] x) => (float[1,{channels},1,1] y)"
