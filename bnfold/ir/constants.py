@@ -26,6 +26,9 @@ def constant(value: Value | None) -> Tensor | None:
     return _Evaluation().of(value)
 
 
+MAX_DEPTH = 64
+"""Steps that a chain may have: longer ones do not occur, except in a hostile file, where they would take all day."""
+
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 
 
@@ -46,12 +49,11 @@ class _Evaluation:
             if node is None or value.tensor_proto is not None or node.op_type not in EVALUATORS or node.domain:
                 self._known[value] = self._leaf(value)
                 continue
-            waiting = [source for source in node.inputs if source is not None and source not in self._known]
-            if any(self._known.get(source, self) is None for source in node.inputs if source is not None):
+            sources = dict.fromkeys(source for source in node.inputs if source is not None)
+            waiting = [source for source in sources if source not in self._known]
+            if any(self._known.get(source, self) is None for source in sources) or (waiting and len(stack) > MAX_DEPTH):
                 self._known[value] = None
             elif waiting:
-                if len(stack) > 64:
-                    self._known[value] = None  # deep chains of constants do not occur; a hostile file may have one
                 stack.extend(waiting)
             else:
                 self._known[value] = self._evaluate(node)

@@ -72,9 +72,7 @@ def everywhere() -> onnx.ModelProto:
         helper.make_node("Add", ["a", "k"], ["b"]),
     ]
     proto.functions.append(helper.make_function("local", "Local", ["a"], ["b"], body, [helper.make_opsetid("", 15)]))
-    proto.training_info.add().algorithm.CopyFrom(
-        helper.make_graph([], "training", [], [], [weight("rate", LARGE + 4)])
-    )
+    proto.training_info.add().algorithm.CopyFrom(helper.make_graph([], "training", [], [], [weight("rate", LARGE + 4)]))
     return proto
 
 

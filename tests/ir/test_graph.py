@@ -206,7 +206,9 @@ def test_a_name_taken_over_from_a_value_that_is_gone() -> None:
     assert second.producer is None
     graph.rename(first, "v1")
     proto = consistent(loaded)
-    assert [(entry.name, entry.type.tensor_type.shape.dim[0].dim_value) for entry in proto.graph.value_info] == [("v1", 3)]
+    assert [(entry.name, entry.type.tensor_type.shape.dim[0].dim_value) for entry in proto.graph.value_info] == [
+        ("v1", 3)
+    ]
 
 
 @pytest.mark.parametrize("name", ["x", "y", "w"])
@@ -319,7 +321,9 @@ def test_versions_of_domains() -> None:
     assert [opset_of(imports, domain) for domain in ("", "ai.onnx", "com", "other")] == [11, 11, 3, 0]
     assert opset_of([], "") == 1
     body = helper.make_graph([helper.make_node("Abs", ["x"], ["b"])], "b", [], [info("b", "N")])
-    proto = model([helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)], inputs=["x", "c"], opset=11)
+    proto = model(
+        [helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)], inputs=["x", "c"], opset=11
+    )
     loaded = ir.load(proto)
     assert {graph.opset() for graph in loaded.graphs()} == {11}
 

@@ -53,7 +53,9 @@ def test_a_captured_read_is_known_to_the_outer_value() -> None:
     ]
     branch = helper.make_graph(nodes, "branch", [], [info("i", "N")])
     shadow = helper.make_graph([helper.make_node("Abs", ["q"], ["x"])], "shadow", [], [info("x", "N")])
-    proto = model([helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=shadow)], inputs=["x", "c", "q"])
+    proto = model(
+        [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=shadow)], inputs=["x", "c", "q"]
+    )
     loaded = ir.load(proto)
     x = loaded.graph.values["x"]
     assert sorted((node.op_type, node.graph.path) for node in x.readers) == [

@@ -211,9 +211,7 @@ def test_an_overflow_leaves_nothing(place: Path) -> None:
     assert names(place) == set()
 
 
-def test_on_windows_sources_are_let_go_of_before_the_rename(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_windows_sources_are_let_go_of_before_the_rename(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = place / "m.onnx"
     target.write_bytes(chain().SerializeToString())
     loaded = ir.load(target)
@@ -336,7 +334,10 @@ def test_typed_fields_become_raw_data_outside(place: Path) -> None:
 
 
 def test_constants_stay_in_the_model_unless_they_came_from_outside(place: Path) -> None:
-    nodes = [helper.make_node("Constant", [], ["k"], value=weight("", LARGE)), helper.make_node("Add", ["k", "w"], ["y"])]
+    nodes = [
+        helper.make_node("Constant", [], ["k"], value=weight("", LARGE)),
+        helper.make_node("Add", ["k", "w"], ["y"]),
+    ]
     proto = model(nodes, [weight("w", LARGE)])
     ir.save(ir.load(proto), place / "m.onnx", external_data="w.bin")
     skeleton = onnx.load(place / "m.onnx", load_external_data=False)
@@ -435,5 +436,7 @@ def test_weights_of_a_page_start_on_a_page(place: Path) -> None:
     proto = model([], [weight("a", 3), weight("b", 1025), weight("c", 5), weight("d", 2000)], outputs=["a"])
     ir.save(ir.load(proto), place / "m.onnx", external_data="w.bin", size_threshold=1)
     skeleton = onnx.load(place / "m.onnx", load_external_data=False)
-    offsets = [int(entry.value) for one in skeleton.graph.initializer for entry in one.external_data if entry.key == "offset"]
+    offsets = [
+        int(entry.value) for one in skeleton.graph.initializer for entry in one.external_data if entry.key == "offset"
+    ]
     assert offsets == [0, 4096, 8256, 12288]

@@ -21,7 +21,7 @@ from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
 from bnfold.ir.elements import RAW_TYPES, numpy_type, round_once
 from bnfold.ir.source import BufferSource
-from bnfold.ir.tensor import Exact, InMemory, Inline, RangeViolation, Scaled, Span, Stored, make_proto
+from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled, Span, Stored, make_proto
 from tests.ir.build import model
 
 DIMS = (3, 2, 5)
@@ -173,7 +173,9 @@ def test_descriptions_compose_without_rounding() -> None:
 
 
 def test_a_factor_on_one_axis_twice_is_multiplied() -> None:
-    scaled = Scaled(stored(np.ones((2, 3), np.float32), TP.FLOAT), [(1, np.array([1.0, 2, 3])), (1, np.array([5.0, 7, 11]))])
+    scaled = Scaled(
+        stored(np.ones((2, 3), np.float32), TP.FLOAT), [(1, np.array([1.0, 2, 3])), (1, np.array([5.0, 7, 11]))]
+    )
     np.testing.assert_array_equal(scaled.numpy(), [[5, 14, 33]] * 2)
 
 

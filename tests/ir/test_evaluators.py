@@ -1,0 +1,198 @@
+"""Every evaluator against onnx's own reference, and what each has to refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from bnfold import ir
+from bnfold.ir import evaluators
+from tests.ir.build import model
+
+Array = np.ndarray[Any, Any]
+
+
+def evaluated(
+    op_type: str, *operands: Array | None, opset: int = 15, **attributes: Any
+) -> tuple[ir.Tensor | None, onnx.ModelProto]:
+    names = [f"w{index}" if operand is not None else "" for index, operand in enumerate(operands)]
+    weights = [
+        numpy_helper.from_array(operand, names[at]) for at, operand in enumerate(operands) if operand is not None
+    ]
+    proto = model([helper.make_node(op_type, names, ["y"], **attributes)], weights, inputs=[], opset=opset)
+    return ir.constant(ir.load(proto).graph.values["y"]), proto
+
+
+def f32(*dims: int, seed: int = 0) -> Array:
+    return (np.random.default_rng(seed).normal(size=dims) * 3).astype(np.float32)
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
+    ("Identity", (f32(2, 3),), {}),
+    ("Cast", (f32(2, 3),), {"to": TensorProto.FLOAT16}),
+    ("Cast", (f32(2, 3),), {"to": TensorProto.DOUBLE}),
+    ("Reshape", (f32(2, 3, 5), ints(5, -1)), {}),
+    ("Reshape", (f32(2, 3, 5), ints(0, -1)), {}),
+    ("Reshape", (f32(2, 0, 5), ints(0, 3)), {"allowzero": 1}),
+    ("Reshape", (np.arange(6), ints(3, 2)), {}),
+    ("Flatten", (f32(2, 3, 5, 7),), {}),
+    ("Flatten", (f32(2, 3, 5, 7),), {"axis": 0}),
+    ("Flatten", (f32(2, 3, 5, 7),), {"axis": 3}),
+    ("Flatten", (f32(2, 3, 5, 7),), {"axis": -2}),
+    ("Flatten", (f32(2, 3, 0, 7),), {"axis": 2}),
+    ("Squeeze", (f32(1, 3, 1), ints(0)), {}),
+    ("Squeeze", (f32(1, 3, 1), ints(-1, 0)), {}),
+    ("Squeeze", (f32(1, 3, 1),), {}),
+    ("Unsqueeze", (f32(3, 5), ints(0)), {}),
+    ("Unsqueeze", (f32(3, 5), ints(1, -1)), {}),
+    ("Transpose", (f32(2, 3, 5),), {}),
+    ("Transpose", (f32(2, 3, 5),), {"perm": [2, 0, 1]}),
+    ("ConstantOfShape", (ints(2, 3),), {}),
+    ("ConstantOfShape", (ints(),), {}),
+    ("ConstantOfShape", (ints(2, 0),), {"value": helper.make_tensor("", TensorProto.FLOAT16, [1], [1.5])}),
+    ("ConstantOfShape", (ints(3),), {"value": helper.make_tensor("", TensorProto.INT64, [1], [7])}),
+    ("Expand", (f32(3, 1), ints(2, 1, 5)), {}),
+    ("Expand", (f32(3, 5), ints(1)), {}),
+    ("Add", (f32(2, 3), f32(3, seed=1)), {}),
+    ("Sub", (f32(2, 1), f32(1, 3, seed=1)), {}),
+    ("Mul", (f32(5), f32(1, seed=1)), {}),
+    ("Div", (f32(5), f32(5, seed=1)), {}),
+    ("Pow", (np.abs(f32(5)), np.float32([0.5])), {}),
+    ("Neg", (f32(2, 3),), {}),
+    ("Sqrt", (np.abs(f32(5)),), {}),
+    ("Reciprocal", (f32(5),), {}),
+    ("DequantizeLinear", (np.arange(-3, 3, dtype=np.int8), np.float32(0.1)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.uint8), np.float32(0.1), np.uint8(3)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(3), np.int8([1, -2, 3])), {"axis": 1}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), np.int8([1, -2])), {"axis": -2}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), None), {"axis": 0}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "operands", "attributes"), CASES)
+def test_as_the_reference_has_it(op_type: str, operands: tuple[Array | None, ...], attributes: dict[str, Any]) -> None:
+    # The reference has the newest version of that operator only; without its new attributes it means the same.
+    tensor, proto = evaluated(op_type, *operands, opset=21 if op_type == "DequantizeLinear" else 15, **attributes)
+    (expected,) = ReferenceEvaluator(proto).run(None, {})
+    assert tensor is not None
+    assert tensor.dims == expected.shape
+    assert tensor.numpy().dtype == expected.dtype
+    np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6 if expected.dtype.kind == "f" else 0)
+    np.testing.assert_array_equal(tensor.numpy(), tensor.float64().astype(tensor.numpy().dtype))
+
+
+def test_flattening_nothing() -> None:
+    """Where the reference gives up: no rows, but columns all the same."""
+    tensor, _ = evaluated("Flatten", f32(0, 3, 5))
+    assert tensor is not None
+    assert tensor.dims == (0, 15)
+
+
+def test_every_evaluator_is_tried() -> None:
+    assert {op_type for op_type, _, _ in CASES} == set(evaluators.EVALUATORS)
+
+
+def test_arithmetic_is_not_rounded_on_the_way() -> None:
+    tensor, _ = evaluated("Div", np.float32([1]), np.float32([3]))
+    assert tensor is not None
+    assert tensor.float64()[0] == 1 / 3
+
+
+def test_old_versions_mean_what_they_meant() -> None:
+    shape = {"shape": [3, -1]}
+    assert evaluated("Reshape", f32(2, 3), opset=1, **shape)[0] is not None
+    assert evaluated("Squeeze", f32(1, 3), opset=1, axes=[0])[0] is not None
+    assert evaluated("Unsqueeze", f32(3), opset=1, axes=[1])[0] is not None
+    cast, _ = evaluated("Cast", f32(3), opset=1, to="DOUBLE")
+    assert cast is not None
+    assert cast.dtype == TensorProto.DOUBLE
+    assert evaluated("Add", f32(2, 3), f32(2, 3), opset=6)[0] is not None
+
+
+REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
+    ("Add", (f32(2, 3), f32(3)), {"opset": 6}),
+    ("Add", (f32(2, 3), f32(3)), {"opset": 6, "broadcast": 1}),
+    ("Mul", (f32(2, 3), f32(2)), {"opset": 6, "broadcast": 1, "axis": 0}),
+    ("Add", (f32(2, 3), f32(4)), {}),
+    ("Add", (f32(3), None), {}),
+    ("Add", (np.arange(3), np.arange(3)), {}),
+    ("Add", (f32(3), f32(3).astype(np.float16)), {}),
+    ("Cast", (f32(3),), {"to": TensorProto.INT64}),
+    ("Cast", (np.arange(3),), {"to": TensorProto.FLOAT}),
+    ("Cast", (f32(3),), {}),
+    ("Reshape", (f32(2, 3), ints(4, -1)), {}),
+    ("Reshape", (f32(2, 3), ints(-2, 3)), {}),
+    ("Reshape", (f32(2, 3), ints(-1, -1)), {}),
+    ("Reshape", (f32(2, 3), ints(2, 3, 0)), {}),
+    ("Reshape", (f32(2, 3),), {}),
+    ("Flatten", (f32(2, 3),), {"axis": 3}),
+    ("Flatten", (f32(2, 3),), {"axis": -3}),
+    ("Squeeze", (f32(2, 3), ints(0)), {}),
+    ("Unsqueeze", (f32(3), ints(5)), {}),
+    ("Unsqueeze", (f32(3), ints(0, 0)), {}),
+    ("Unsqueeze", (f32(3),), {}),
+    ("Transpose", (f32(2, 3),), {"perm": [0, 0]}),
+    ("ConstantOfShape", (ints(2, -1),), {}),
+    ("ConstantOfShape", (ints(3),), {"value": helper.make_tensor("", TensorProto.FLOAT, [2], [1, 2])}),
+    ("ConstantOfShape", (ints(3),), {"value": helper.make_tensor("", TensorProto.FLOAT, [0], [])}),
+    ("Expand", (f32(3), ints(2)), {}),
+    ("Expand", (f32(1), ints(-1)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)), {"axis": 1, "block_size": 1}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2)), {"axis": 1}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), np.int8([1, 2, 3, 4, 5, 6])), {"axis": 0}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1)), {"output_dtype": TensorProto.FLOAT16, "opset": 23}),
+    # What float64 would carry on with, and the model's own type does not:
+    ("Mul", (np.float32([1e30]), np.float32([1e30])), {}),
+    ("Mul", (np.float32([1e-30]), np.float32([1e-30])), {}),
+    ("Add", (np.float16([60000]), np.float16([60000])), {}),
+    ("Sqrt", (np.float32([-1]),), {}),
+    ("Reciprocal", (np.float32([0]),), {}),
+    ("Div", (np.float32([0]), np.float32([0])), {}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "operands", "attributes"), REFUSED)
+def test_what_is_refused(op_type: str, operands: tuple[Array | None, ...], attributes: dict[str, Any]) -> None:
+    assert evaluated(op_type, *operands, **attributes)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("op_type", "operands"),
+    [
+        ("ConstantOfShape", (ints(1 << 40),)),
+        ("ConstantOfShape", (ints(1 << 20, 1 << 20, 1 << 20, 1 << 20),)),
+        ("Expand", (f32(1), ints(1 << 40))),
+        ("Expand", (f32(1 << 14, 1), ints(1 << 14))),
+        ("Add", (f32(1 << 14, 1), f32(1, 1 << 14))),
+    ],
+)
+def test_small_files_cannot_ask_for_much_memory(op_type: str, operands: tuple[Array, ...]) -> None:
+    assert evaluated(op_type, *operands)[0] is None
+
+
+def test_an_operator_of_another_domain_is_not_ours() -> None:
+    proto = model([helper.make_node("Neg", ["w"], ["y"], domain="custom")], [numpy_helper.from_array(f32(3), "w")])
+    assert ir.constant(ir.load(proto).graph.values["y"]) is None
+
+
+def test_several_outputs_are_not_evaluated() -> None:
+    proto = model([helper.make_node("Identity", ["w"], ["y", "z"])], [numpy_helper.from_array(f32(3), "w")])
+    assert ir.constant(ir.load(proto).graph.values["y"]) is None
+
+
+def test_bfloat16_is_rounded_like_the_rest() -> None:
+    values = f32(7).astype(ml_dtypes.bfloat16)
+    proto = model([helper.make_node("Neg", ["w"], ["y"])], [numpy_helper.from_array(values, "w")])
+    tensor = ir.constant(ir.load(proto).graph.values["y"])
+    assert tensor is not None
+    np.testing.assert_array_equal(tensor.numpy(), -values)

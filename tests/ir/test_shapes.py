@@ -1,0 +1,58 @@
+"""What shape inference adds to what the file says."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from bnfold import ir
+from tests.ir.build import info, model, weight
+
+
+def test_values_without_a_type_get_one_and_the_file_does_not() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["v"]), helper.make_node("Relu", ["v"], ["y"])]
+    proto = model(nodes, [weight("w", 40, 60)])
+    proto.graph.input[0].CopyFrom(info("x", "N", 40))
+    proto.graph.output[0].CopyFrom(info("y", None, None))
+    loaded = ir.load(proto)
+    before = loaded.proto.SerializeToString()
+    assert loaded.graph.values["v"].shape is None
+    loaded.infer_shapes()
+    assert loaded.graph.values["v"].shape == ("N", 60)
+    assert loaded.graph.values["y"].shape == ("N", 60)
+    assert loaded.graph.values["v"].dtype == TensorProto.FLOAT
+    assert loaded.proto.SerializeToString() == before
+
+
+def test_what_the_file_says_is_kept_where_inference_knows_no_more() -> None:
+    nodes = [helper.make_node("Unknown", ["x"], ["u"], domain="d"), helper.make_node("Relu", ["u"], ["y"])]
+    loaded = ir.load(model(nodes, value_info=[info("u", 3, "M")]))
+    loaded.infer_shapes()
+    assert loaded.graph.values["u"].shape == (3, "M")
+
+
+def test_subgraphs_learn_too() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["b"])]
+    branch = helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name="b")])
+    proto = model([helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)], inputs=["x", "c"])
+    proto.graph.input[0].CopyFrom(info("x", 2, 5))
+    proto.graph.input[1].CopyFrom(info("c", dtype=TensorProto.BOOL))
+    proto.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    for graph in loaded.graph.nodes[0].subgraphs["then_branch"]:
+        assert graph.values["t"].shape == (2, 5)
+
+
+@pytest.mark.parametrize("trouble", ["ranks do not fit", "no such operator", "cycle"])
+def test_a_model_that_onnx_gives_up_on_is_left_as_it_is(trouble: str) -> None:
+    nodes = {
+        "ranks do not fit": [helper.make_node("Concat", ["x", "w"], ["y"], axis=7)],
+        "no such operator": [helper.make_node("Nonsense", ["x"], ["y"])],
+        "cycle": [helper.make_node("Abs", ["y"], ["v"]), helper.make_node("Abs", ["v"], ["y"])],
+    }[trouble]
+    loaded = ir.load(model(nodes, [weight("w", 2, 3, dtype=np.float64)]))
+    loaded.infer_shapes()
+    assert loaded.graph.values["y"].shape == ("N",)
