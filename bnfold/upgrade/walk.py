@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.semantics import Unreadable
+from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrade import habits, lower, table
 from bnfold.upgrade.adapters import batchnorm, broadcast, normalization
 from bnfold.upgrade.adapters.prestandard import PRESTANDARD
@@ -80,12 +80,23 @@ class Walk:
             self._adapt(node, successor, version, by_meaning)
             if opset > self.shared.target:
                 self._lower_types(node, opset)
+        elif (meant := self._meant(node, version)) != version:
+            self._adapt(node, successor, meant, None)
         elif opset > self.shared.target:
             self._lower(node, opset)
         elif not table.is_compatible(node.op_type, version, self.shared.target):
             self._adapt(node, successor, version, None)
         elif node.op_type == "PRelu":
             self._adapt(node, successor, version, broadcast.stray_slope)
+
+    def _meant(self, node: ir.Node, version: int) -> int:
+        """The version whose attributes the node has; another one than its opset says is reported."""
+        names = frozenset(attribute.name for attribute in node.proto.attribute)
+        meant = table.written_for(node.op_type, version, names)
+        if meant != version:
+            text = f"{node.op_type}-{version} has no such attributes: read as version {meant}, which has"
+            self.shared.repairs.append(Repair("misplaced-attribute", node.label, text))
+        return meant
 
     def _adapt(
         self, node: ir.Node, successor: ir.Node | None, version: int | None, adapter: Callable[[Site], None] | None

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from bnfold import ir
+from bnfold import ir, reference
 from bnfold.errors import UpgradeBlocked
 from bnfold.upgrade import run as upgrade
 
@@ -91,6 +91,7 @@ def test_function_bodies_have_their_own_opset(upgraded: Upgraded) -> None:
 
 def test_a_function_that_passes_its_mode_on_is_left_alone() -> None:
     source = FUNCTION.replace('"" : 9', '"" : 15').replace("epsilon : float = @eps", "training_mode : int = @eps")
+    source = source.replace("Dropout <ratio = 0.5>", "Dropout")
     model = ir.load(onnx.parser.parse_model(source.replace("eps = 0.25", "eps = 0")))
     assert not upgrade(model, 15).changes
 
@@ -162,3 +163,31 @@ def test_files_that_are_not_sorted(text: Text) -> None:
 def test_a_cycle_does_not_hang(text: Text) -> None:
     model = ir.load(onnx.parser.parse_model(text(9, "float[2] x", "a = Add (b, x) b = Relu (a) y = Abs (b)")))
     assert upgrade(model).after == 15
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "body"),
+    [
+        (9, "float[2, 3, 4] x, float[3] s", "y = Add <broadcast = 1, axis = 1> (x, s)"),
+        (15, "float[2, 3, 4] x, float[3] s", "y = Clip <min = -0.5> (x)"),
+        (15, "float[2, 3, 4] x, float[3] s", "y = Unsqueeze <axes = [0]> (x)"),
+        (18, "float[2, 3, 4] x, float[3] s", "y = ReduceMean <axes = [1]> (x)"),
+        (13, "float[2, 3, 4] x, float[3] s", "y = Relu <consumed_inputs = [0]> (x)"),
+        (12, "float[2, 3, 4] x, float[3] s", "y = Dropout <is_test = 1, ratio = 0.25> (x)"),
+    ],
+)
+def test_attributes_left_behind_are_read_as_the_version_that_had_them(
+    upgraded: Upgraded, text: Text, opset: int, inputs: str, body: str
+) -> None:
+    """What a converter makes that only stamps an opset."""
+    outcome = upgraded(text(opset, inputs, body), compare=False)
+    assert outcome.repairs == ["misplaced-attribute"]
+    honest = {"Add": 6, "Clip": 6, "Unsqueeze": 11, "ReduceMean": 13, "Relu": 1, "Dropout": 6}
+    meant = upgraded(text(honest[body.split()[2]], inputs, body), outcome.report.after)
+    np.testing.assert_array_equal(reference.evaluate(outcome.model, meant.feeds)["y"], meant.results["y"])
+
+
+def test_attributes_that_no_version_had_stay(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(9, "float[2, 3] x", "y = Relu <colour = 3> (x)"), compare=False)
+    assert outcome.model.graph.nodes[0].attr("colour") == 3
+    assert not outcome.repairs
