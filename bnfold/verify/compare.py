@@ -37,6 +37,9 @@ small; more rounds only ever add to the noise, and a wrong weight is off by thou
 EXACT = 1e-12
 """Float64's own arithmetic, relative to the scale of the whole tensor."""
 
+_HOPELESS = 1000.0
+"""Excess that no luckier round would explain, so that gross faults are told at once."""
+
 _STEP = 0.5
 """Draws move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
 
@@ -60,7 +63,7 @@ class Difference:
     @property
     def is_in_doubt(self) -> bool:
         """Whether more knowledge of the noise could explain the difference."""
-        return 1 < self.excess < np.inf
+        return 1 < self.excess < _HOPELESS
 
     @property
     def relative(self) -> float:

@@ -81,7 +81,7 @@ class Pair:
         return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
-        """What the original computes: outputs and watched values; `holds` then names the watched ones that are floats."""
+        """What the original computes: outputs and watched values; `holds` then names those watched that are floats."""
         expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bnfold.verify.floats import float_type
-from bnfold.verify.rounding import Array
 
 GROWTH = 4.0
 """Accepted ratio of the errors: each is one draw of rounding, and two draws of the same size differ by less."""
@@ -36,13 +36,15 @@ class Errors:
     broken: int
 
 
-def errors(truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]], name: str) -> Errors | None:
+def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> Errors | None:
     """How far a runtime's results are from float64; None where it did not give this output in this shape."""
     largest = rms = 0.0
     broken = 0
     for expected_sample, sample in zip(truth, results, strict=True):
         expected, actual = expected_sample[name], sample.get(name)
-        if actual is None or actual.shape != np.shape(expected) or expected.dtype.kind not in "fiub":
+        if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiub":
+            return None
+        if actual is None or actual.shape != expected.shape:
             return None
         wide = actual.astype(np.float64)
         finite = np.isfinite(expected) & np.isfinite(wide)

@@ -82,7 +82,7 @@ def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Ans
 
 
 def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
-    """What our own kernels find in 16-bit models: runtimes compute them in float32 and see no overflow between nodes."""
+    """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in _HALVES for value in values):
         return ""

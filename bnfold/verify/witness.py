@@ -52,7 +52,7 @@ class Witness:
         request = worker.pack({"runtime": self.runtime, "model": str(path)}, samples)
         try:
             process = subprocess.run(
-                [self.python, "-I", worker.__file__],
+                [self.python, "-P", worker.__file__],
                 input=request,
                 capture_output=True,
                 timeout=limit_seconds,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -8,7 +10,7 @@ import pytest
 from bnfold.verify.floats import FLOAT_TYPES, float_type, is_float
 
 T = onnx.TensorProto
-NUMPY = {
+NUMPY: dict[int, Any] = {
     T.FLOAT: np.float32,
     T.DOUBLE: np.float64,
     T.FLOAT16: np.float16,

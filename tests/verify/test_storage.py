@@ -30,6 +30,7 @@ def test_what_is_missing_or_misshapen_is_no_measure() -> None:
     truth = [{"y": np.ones(3)}]
     assert errors(truth, [{}], "y") is None
     assert errors(truth, [{"y": np.ones(4)}], "y") is None
+    assert errors([{"y": [np.ones(3)]}], [{"y": np.ones(3)}], "y") is None
     assert errors([{"y": np.array(["a"], dtype=object)}], [{"y": np.array(["a"], dtype=object)}], "y") is None
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput
-from bnfold.verify import Verdict, verify
+from bnfold.verify import verify
+from bnfold.verify.request import Runtime
 from tests.verify.graphs import affine, along, model, numbers, single, statistics
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
@@ -173,8 +174,9 @@ def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_pr
     head = "(float16[N,3] x) => (float16[N,3] y)"
     before = model(f"{head} {{ h = Add (x, x)  z = Mul (h, a)  w = Mul (z, b)  y = Mul (w, b) }}", half)
     after = model(f"{head} {{ h = Add (x, x)  z = Mul (h, b)  w = Mul (z, b)  y = Mul (w, a) }}", half)
-    for witness in ("onnxruntime", "none"):
-        verdict: Verdict = verify(ir.load(before), ir.load(after), witness=witness)  # type: ignore[arg-type]
+    witnesses: tuple[Runtime, ...] = ("onnxruntime", "none")
+    for witness in witnesses:
+        verdict = verify(ir.load(before), ir.load(after), witness=witness)
         assert (verdict.status, verdict.decided_by) == ("failed", "storage precision")
         assert "overflow" in verdict.reason
 
@@ -189,7 +191,7 @@ def test_nan_patterns_are_part_of_it() -> None:
 
 
 def test_old_exports_whose_weights_are_all_inputs(corpus: Path) -> None:
-    path = next(corpus.rglob("*dcgan-netD*.onnx"))
+    path = next(corpus.rglob("*TestModels.test_ops*.onnx"))
     verdict = verify(path, path)
     assert verdict.status == "verified", verdict.reason
 
