@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -27,7 +29,7 @@ def value_of(nodes: list[onnx.NodeProto], *weights: onnx.TensorProto, name: str 
         ({"value_ints": np.array([], np.int64)}, None),
     ],
 )
-def test_constant_nodes(attributes: dict[str, object], expected: np.ndarray | None) -> None:
+def test_constant_nodes(attributes: dict[str, Any], expected: np.ndarray | None) -> None:
     if expected is None:  # an empty list has to be told its type
         node = helper.make_node("Constant", [], ["y"])
         node.attribute.append(onnx.AttributeProto(name="value_ints", type=onnx.AttributeProto.INTS))

@@ -13,12 +13,11 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto as TP
 
-from bnfold.ir.elements import FLOATS, RAW_TYPES, from_raw, numpy_type, raw_length, round_once, to_raw
+from bnfold.ir.elements import FLOATS, RAW_TYPES, TP, from_raw, numpy_type, raw_length, round_once, to_raw
 
 # Bits of the significand, and exponents of the smallest number and of the first one that is too large.
-FORMATS = {
+FORMATS: dict[int, tuple[int, int, int]] = {
     TP.FLOAT: (24, -149, 128),
     TP.DOUBLE: (53, -1074, 1024),
     TP.FLOAT16: (11, -24, 16),

@@ -33,8 +33,12 @@ def f32(*dims: int, seed: int = 0) -> Array:
     return (np.random.default_rng(seed).normal(size=dims) * 3).astype(np.float32)
 
 
+def of(kind: Any, *numbers: float) -> Array:
+    return np.array(numbers, kind)
+
+
 def ints(*numbers: int) -> Array:
-    return np.array(numbers, np.int64)
+    return of(np.int64, *numbers)
 
 
 CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
@@ -67,14 +71,14 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Sub", (f32(2, 1), f32(1, 3, seed=1)), {}),
     ("Mul", (f32(5), f32(1, seed=1)), {}),
     ("Div", (f32(5), f32(5, seed=1)), {}),
-    ("Pow", (np.abs(f32(5)), np.float32([0.5])), {}),
+    ("Pow", (np.abs(f32(5)), of(np.float32, 0.5)), {}),
     ("Neg", (f32(2, 3),), {}),
     ("Sqrt", (np.abs(f32(5)),), {}),
     ("Reciprocal", (f32(5),), {}),
-    ("DequantizeLinear", (np.arange(-3, 3, dtype=np.int8), np.float32(0.1)), {}),
-    ("DequantizeLinear", (np.arange(6, dtype=np.uint8), np.float32(0.1), np.uint8(3)), {}),
-    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(3), np.int8([1, -2, 3])), {"axis": 1}),
-    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), np.int8([1, -2])), {"axis": -2}),
+    ("DequantizeLinear", (np.arange(-3, 3, dtype=np.int8), np.array(0.1, np.float32)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.uint8), np.array(0.1, np.float32), np.array(3, np.uint8)), {}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(3), of(np.int8, 1, -2, 3)), {"axis": 1}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), of(np.int8, 1, -2)), {"axis": -2}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), None), {"axis": 0}),
 ]
 
@@ -83,7 +87,7 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
 def test_as_the_reference_has_it(op_type: str, operands: tuple[Array | None, ...], attributes: dict[str, Any]) -> None:
     # The reference has the newest version of that operator only; without its new attributes it means the same.
     tensor, proto = evaluated(op_type, *operands, opset=21 if op_type == "DequantizeLinear" else 15, **attributes)
-    (expected,) = ReferenceEvaluator(proto).run(None, {})
+    (expected,) = map(np.asarray, ReferenceEvaluator(proto).run(None, {}))
     assert tensor is not None
     assert tensor.dims == expected.shape
     assert tensor.numpy().dtype == expected.dtype
@@ -103,7 +107,7 @@ def test_every_evaluator_is_tried() -> None:
 
 
 def test_arithmetic_is_not_rounded_on_the_way() -> None:
-    tensor, _ = evaluated("Div", np.float32([1]), np.float32([3]))
+    tensor, _ = evaluated("Div", of(np.float32, 1), of(np.float32, 3))
     assert tensor is not None
     assert tensor.float64()[0] == 1 / 3
 
@@ -149,15 +153,15 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Expand", (f32(1), ints(-1)), {}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)), {"axis": 1, "block_size": 1}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2)), {"axis": 1}),
-    ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), np.int8([1, 2, 3, 4, 5, 6])), {"axis": 0}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), of(np.int8, 1, 2, 3, 4, 5, 6)), {"axis": 0}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1)), {"output_dtype": TensorProto.FLOAT16, "opset": 23}),
     # What float64 would carry on with, and the model's own type does not:
-    ("Mul", (np.float32([1e30]), np.float32([1e30])), {}),
-    ("Mul", (np.float32([1e-30]), np.float32([1e-30])), {}),
-    ("Add", (np.float16([60000]), np.float16([60000])), {}),
-    ("Sqrt", (np.float32([-1]),), {}),
-    ("Reciprocal", (np.float32([0]),), {}),
-    ("Div", (np.float32([0]), np.float32([0])), {}),
+    ("Mul", (of(np.float32, 1e30), of(np.float32, 1e30)), {}),
+    ("Mul", (of(np.float32, 1e-30), of(np.float32, 1e-30)), {}),
+    ("Add", (of(np.float16, 60000), of(np.float16, 60000)), {}),
+    ("Sqrt", (of(np.float32, -1),), {}),
+    ("Reciprocal", (of(np.float32, 0),), {}),
+    ("Div", (of(np.float32, 0), of(np.float32, 0)), {}),
 ]
 
 

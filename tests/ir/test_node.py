@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
-from onnx import AttributeProto as AP
 from onnx import helper
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.ir.node import attribute_value
+from bnfold.ir.node import AP, attribute_value
 from tests.ir.build import info, model, weight
 
 
-def single(*outputs: str, domain: str = "", **attributes: object) -> ir.Node:
+def single(*outputs: str, domain: str = "", **attributes: Any) -> ir.Node:
     node = helper.make_node("Op", ["x", "", "x"], list(outputs or ("y",)), domain=domain, **attributes)
     return ir.load(model([node])).graph.nodes[0]
 
@@ -81,9 +82,10 @@ def test_domains_and_labels() -> None:
     node = single("")
     assert node.label == "<Op>"
     node.proto.name = "named"
-    assert (node.label, node.name) == ("named", "named")
+    assert node.name == "named"
+    assert repr(node) == "Node(Op, 'named')"
     node.op_type = "New"
-    assert node.is_op("New")
+    assert node.is_op("Other", "New")
     assert node.proto.op_type == "New"
 
 

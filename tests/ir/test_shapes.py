@@ -18,7 +18,7 @@ def test_values_without_a_type_get_one_and_the_file_does_not() -> None:
     proto.graph.output[0].CopyFrom(info("y", None, None))
     loaded = ir.load(proto)
     before = loaded.proto.SerializeToString()
-    assert loaded.graph.values["v"].shape is None
+    assert not loaded.graph.values["v"].shape
     loaded.infer_shapes()
     assert loaded.graph.values["v"].shape == ("N", 60)
     assert loaded.graph.values["y"].shape == ("N", 60)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto as TP
 from onnx import helper
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.ir.elements import TP
 from bnfold.ir.source import BufferSource, FileSource
 from bnfold.ir.stream import RangeViolation, check_range, copy_range, write_payload
 from bnfold.ir.tensor import Exact, InMemory, Scaled, Span, Stored
@@ -95,7 +95,7 @@ def test_payloads_of_every_kind(tmp_path: Path) -> None:
     path.write_bytes(values.tobytes())
     base = Stored(TP.FLOAT, values.shape, Span(FileSource(path), 0, values.nbytes))
     factor = np.linspace(-2, 3, 7)
-    expected = {
+    expected: dict[ir.Tensor, Any] = {
         base: values,
         Scaled(base, [(0, factor)]): (values.astype(np.float64) * factor[:, None]).astype(np.float32),
         Exact(TP.FLOAT16, values.astype(np.float64)): values.astype(np.float16),

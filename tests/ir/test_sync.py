@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -39,7 +41,7 @@ def test_a_new_tensor_replaces_the_content_and_keeps_the_rest(before: int, after
     ids=["small", "large", "float", "floats"],
 )
 @pytest.mark.parametrize("size", [2, LARGE + 3])
-def test_a_new_tensor_of_a_constant_node(attributes: dict[str, object], size: int) -> None:
+def test_a_new_tensor_of_a_constant_node(attributes: dict[str, Any], size: int) -> None:
     loaded = ir.load(model([helper.make_node("Constant", [], ["y"], **attributes)]))
     values = np.linspace(0, 1, size)
     loaded.graph.values["y"].tensor = ir.Exact(TensorProto.FLOAT, values)

@@ -13,13 +13,12 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto as TP
 from onnx import helper, numpy_helper
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
-from bnfold.ir.elements import RAW_TYPES, numpy_type, round_once
+from bnfold.ir.elements import RAW_TYPES, TP, numpy_type, round_once
 from bnfold.ir.source import BufferSource
 from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled, Span, Stored, make_proto
 from tests.ir.build import model
