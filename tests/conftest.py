@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "models"
 # Real models of many exporters. They are too big to be kept here; without them the tests that want them are skipped.
 CORPUS = Path(os.environ.get("BNFOLD_CORPUS", ROOT.parent / "shared" / "corpus"))
+
+# No deadline: a loaded machine is no bug. In CI the examples are the same every time: what fails there fails everywhere.
+settings.register_profile("bnfold", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+settings.load_profile("bnfold")
 
 
 @pytest.fixture(scope="session")
