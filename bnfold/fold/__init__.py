@@ -10,9 +10,10 @@ from bnfold.errors import ReferenceAttribute
 from bnfold.fold import rows
 from bnfold.fold.apply import apply
 from bnfold.fold.growth import Budget, TooLarge
-from bnfold.fold.plan import Limits, Plan, search
+from bnfold.fold.plan import Limits, Plan
 from bnfold.fold.recognise import Chain
 from bnfold.fold.region import cut_of
+from bnfold.fold.search import search
 from bnfold.fold.step import SetConstant
 from bnfold.reasons import Attempt, Declined
 from bnfold.report import BatchNormEvent, Report

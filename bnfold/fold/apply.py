@@ -55,7 +55,8 @@ def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
 
 def _bypass(edit: Bypass) -> None:
     source, made = edit.node.inputs[edit.slot], edit.node.outputs[0]
-    assert source is not None and made is not None, "an affine node has an input and an output"
+    assert source is not None, "an affine node has an input"
+    assert made is not None, "an affine node has an output"
     assert not made.is_output, "a graph output is never bypassed"
     made.replace_uses(source)
     edit.node.graph.remove(edit.node)

@@ -28,8 +28,8 @@ def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
 
 
 _SHAPE_KEEPING = (
-    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "Relu", "LeakyRelu", "PRelu",
-    "Clip", "Sigmoid", "Tanh", "Elu", "Abs", "Neg", "Identity", "Dropout", "Cast", "Softmax",
+    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "Relu", "LeakyRelu",
+    "PRelu", "Clip", "Sigmoid", "Tanh", "Elu", "Abs", "Neg", "Identity", "Dropout", "Cast", "Softmax",
 )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ class Budget:
                 wanted[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
 
     def grant(self) -> bool:
-        """Allow copies of weights all of whose readers together fit, as the original then goes; whether there are any."""
+        """Allow copies of weights all of whose readers together fit, as the original goes then; whether any was."""
         granted = False
         for value, wanted in self._wanted.items():
             covered = not value.is_output and all(use in wanted for use in value.uses)

@@ -8,7 +8,7 @@ from bnfold.fold.step import Residual, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.reasons import Declined, Reason
 
-_UNIT = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
+_UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
 _SAFE = 2.0**60
 """Within 1/_SAFE … _SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
 checked once more while writing."""

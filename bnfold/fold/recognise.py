@@ -138,7 +138,7 @@ def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
     if constant.ndim > rank:
         raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")
     block = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
-    if any(size != 1 and size != dim for size, dim in zip(block.shape, dims, strict=True)):
+    if any(size not in (1, dim) for size, dim in zip(block.shape, dims, strict=True)):
         raise Declined(Reason.NOT_STATIC, f"the constant of {node.op_type} {node.label!r} may stretch the value")
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
     with np.errstate(all="ignore"):

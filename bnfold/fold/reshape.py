@@ -1,5 +1,7 @@
-"""Affines through a reshape, decided by index maps: which old axes became which new ones, for every value of the
-unknown sizes. Sizes that merely coincide prove nothing.
+"""Affines through a reshape, decided by index maps.
+
+Which old axes became which new ones has to hold for every value of the unknown sizes. Sizes that merely coincide prove
+nothing.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ def resolve(old: Sequence[Size], target: Sequence[int], *, allow_zero: bool = Fa
 
 
 def product(parts: Sequence[Size]) -> Size:
+    """The number of elements over several axes."""
     total = ONE
     for part in parts:
         total = total.times(part)
@@ -84,7 +87,6 @@ def groups(old: Sequence[Size], new: Sequence[Size]) -> list[Group]:
     i, j = len(old), len(new)
     while i or j:
         stop_i, stop_j = i, j
-        left, right = ONE, ONE
         if j and new[j - 1] == ONE and not (i and old[i - 1] == ONE):
             j -= 1
         elif i and old[i - 1] == ONE and not (j and new[j - 1] == ONE):

@@ -47,7 +47,7 @@ class Bypass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residual:
-    """A cheaper affine that stays: an Add with a constant ``block``, before an input of ``node`` or behind an output."""
+    """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
 
     node: Node
     slot: int

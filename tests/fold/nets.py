@@ -10,7 +10,8 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from bnfold import fold, ir, reference
+from bnfold import ir, reference
+from bnfold.fold import Limits, run
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -70,7 +71,9 @@ class Net:
         drawn = self.rng.uniform(0.5, 2.0, channels)
         signs = np.ones(channels) if positive else np.where(np.arange(channels) % 2, -1.0, 1.0)
         s = self.const(value=drawn * signs if scale is None else np.asarray(scale, np.float64), hint="scale")
-        b = self.const(value=self.rng.standard_normal(channels) if shift is None else np.asarray(shift, np.float64), hint="bias")
+        b = self.const(
+            value=self.rng.standard_normal(channels) if shift is None else np.asarray(shift, np.float64), hint="bias"
+        )
         mean = self.const(value=self.rng.standard_normal(channels) * (shift is None), hint="mean")
         var = self.const(value=self.rng.uniform(0.5, 2.0, channels), hint="var")
         return self.node("BatchNormalization", x, s, b, mean, var, epsilon=1e-3, **attributes)
@@ -79,7 +82,9 @@ class Net:
         kind = helper.np_dtype_to_tensor_dtype(self.dtype)
         ends = [onnx.ValueInfoProto(name=name, type=helper.make_tensor_type_proto(kind, None)) for name in outputs]
         graph = helper.make_graph(self.nodes, "net", self.inputs, ends, self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir_version)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir_version
+        )
         known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
         for end, described in zip(model.graph.output, known, strict=True):
             end.CopyFrom(described)  # outputs need shapes; what is between them shall be found out by the search
@@ -124,12 +129,12 @@ def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | 
         if node.is_op("BatchNormalization")
     }
     report = Report(batchnorms=list(events.values()))
-    fold.run(
+    run(
         model,
         events,
         report,
         policy=policy or Policy(),
-        limits=fold.Limits(growth=growth, **limits),
+        limits=Limits(growth=growth, **limits),
         original=original,
     )
     model.tidy()
@@ -166,4 +171,3 @@ def declined(net: Net, *outputs: str, **limits: Any) -> list[str]:
     for tensor in proto.graph.initializer:
         np.testing.assert_array_equal(kept[tensor.name], numpy_helper.to_array(tensor))
     return result.reasons
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -75,7 +77,8 @@ def test_parameters_that_two_norms_share() -> None:
 def test_a_weight_that_a_chain_computes(chain: str) -> None:
     net = Net()
     w = net.const(2, 2, 3, 4)
-    attributes = {"Transpose": {"perm": [3, 2, 1, 0]}, "Cast": {"to": onnx.TensorProto.DOUBLE}}.get(chain, {})
+    options: dict[str, dict[str, Any]] = {"Transpose": {"perm": [3, 2, 1, 0]}, "Cast": {"to": onnx.TensorProto.DOUBLE}}
+    attributes = options.get(chain, {})
     w = net.node(chain, w if chain == "Transpose" else net.const(4, 3, 2, 2), **attributes)
     y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4)
     assert folded(net, y).ops == ["Conv"]

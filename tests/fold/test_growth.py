@@ -69,11 +69,7 @@ def test_the_default_budget_is_what_parameters_free_and_one_percent() -> None:
 def test_fingerprints_tell_folds_apart() -> None:
     base = InMemory(DOUBLE, np.ones((2, 3)))
     rows, columns = np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])
-    prints = [
-        fingerprint(tensor)
-        for tensor in (
-            Scaled(base, [(0, rows)]), Scaled(base, [(1, columns)]), Scaled(base, [(0, -rows)]), Exact(DOUBLE, np.ones((2, 3))),
-        )
-    ]  # fmt: skip
+    folds = (Scaled(base, [(0, rows)]), Scaled(base, [(1, columns)]), Scaled(base, [(0, -rows)]))
+    prints = [fingerprint(tensor) for tensor in (*folds, Exact(DOUBLE, np.ones((2, 3))))]
     assert len(set(prints)) == 4
     assert fingerprint(Scaled(base, [(0, rows.copy())])) == prints[0]

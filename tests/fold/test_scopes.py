@@ -10,7 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.fold.nets import Net, compare, fold_only
 
 
-def branching(net: Net, then: list[onnx.NodeProto], other: list[onnx.NodeProto], result: str, weights: list[onnx.TensorProto]) -> str:
+def branching(
+    net: Net, then: list[onnx.NodeProto], other: list[onnx.NodeProto], result: str, weights: list[onnx.TensorProto]
+) -> str:
     """An If over an input that is fed True; both branches make ``result``."""
     info = helper.make_tensor_value_info(result, TensorProto.DOUBLE, None)
     info.type.CopyFrom(helper.make_tensor_type_proto(TensorProto.DOUBLE, (None,) * 4))
@@ -78,7 +80,8 @@ def function_model(*, weights_inside: bool) -> tuple[onnx.ModelProto, dict[str, 
     imports = [helper.make_opsetid("", 17)]
     if weights_inside:
         nodes[:0] = [
-            helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name)) for name, array in arrays.items()
+            helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+            for name, array in arrays.items()
         ]
     inputs = ["x"] if weights_inside else ["x", *arrays]
     function = helper.make_function("local", "Block", inputs, ["y"], nodes, imports)

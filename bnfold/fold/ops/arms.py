@@ -44,7 +44,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _receiver(node: ir.Node, affine: Affine) -> int:
-    """The arm that takes the shift: a constant one, or one made by something with a bias, or else the first that fits."""
+    """The arm that takes the shift: a constant one, one made by something with a bias, or the first that fits."""
     fitting = [slot for slot, value in enumerate(node.inputs) if value is not None and _fits(value, affine)]
     if not fitting:
         raise Declined(Reason.AXIS, f"every operand of {facts.where(node)} is broadcast")
@@ -129,7 +129,7 @@ def _fits(value: ir.Value, affine: Affine) -> bool:
 
 
 def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
-    """The affine in the operand's own rank. Raises Declined where the operand is broadcast along an axis it varies on."""
+    """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
         raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the affine's axis")
     missing = affine.rank - facts.rank(value)

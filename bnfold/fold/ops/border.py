@@ -15,10 +15,12 @@ MIRRORS = ("reflect", "edge", "wrap")
 
 
 def pad_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``s·pad(x, v) + t = pad(s·x + t, s·v + t)``."""
     return _pad(node, affine, inward=False)
 
 
 def pad_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
     return _pad(node, affine, inward=True)

@@ -12,6 +12,7 @@ from bnfold.reasons import Declined, Reason
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Each part is asked for its stretch."""
     axis = _concat_axis(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(demands=tuple((slot, affine) for slot in range(len(node.inputs))))
@@ -35,6 +36,7 @@ def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Each output passes its stretch on."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as sizes")
     axis = int(node.attr("axis", 0)) % affine.rank
@@ -45,6 +47,7 @@ def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def identity(rank: int) -> Affine:
+    """The affine that leaves everything alone."""
     return Affine(np.ones((1,) * rank), np.zeros((1,) * rank))
 
 
@@ -75,7 +78,7 @@ def _size(value: ir.Value | None, axis: int, node: ir.Node) -> int:
 
 
 def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
-    """The axis, and the size of each output; without sizes of its own Split cuts evenly, the last piece may be smaller."""
+    """The axis, and the size of each output; without given sizes Split cuts evenly, the last piece may be smaller."""
     axis, count = int(node.attr("axis", 0)) % rank, len(node.outputs)
     sizes = facts.integers(node, 1, "split")
     if sizes is None:

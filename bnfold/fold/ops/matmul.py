@@ -52,7 +52,7 @@ def _shift(node: ir.Node, slot: int, matrix: Tensor, t: Float64) -> tuple[Edit, 
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The constant operand takes ``s`` on the axis that is summed over, and the shift becomes its product with ``t``."""
+    """The constant operand takes ``s`` on the axis that is summed over; the shift is its product with ``t``."""
     constant, matrix = _constant_operand(node)
     axis = affine.rank - (1 if slot == 0 or affine.rank == 1 else 2)
     if constant == slot or not affine.varies_only_on(axis) or affine.rank < 2:

@@ -54,7 +54,7 @@ def layer_up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The mean takes any shift with it. A scale of one magnitude turns epsilon into ``epsilon/s²``, its sign goes to γ."""
+    """The mean takes any shift with it. One size of all scales turns epsilon into ``epsilon/s²``, signs go to γ."""
     if slot != 0 or not affine.varies_only_on(0, 1):
         raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
     size = np.abs(affine.s)

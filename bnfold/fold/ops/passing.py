@@ -10,20 +10,24 @@ from bnfold.ir.tensor import TP
 from bnfold.reasons import Declined, Reason
 
 
-def up(node: ir.Node, _: int, affine: Affine) -> Step:
+def up(_node: ir.Node, _: int, affine: Affine) -> Step:
+    """What is wanted behind it is wanted before it."""
     return Step(demands=((0, affine),))
 
 
-def down(node: ir.Node, _: int, affine: Affine) -> Step:
+def down(_node: ir.Node, _: int, affine: Affine) -> Step:
+    """What stands before it stands behind it."""
     return Step(demands=((0, affine),))
 
 
 def dropout_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """As `up`, where nothing is dropped."""
     _decline_training(node)
     return up(node, slot, affine)
 
 
 def dropout_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """As `down`, where nothing is dropped."""
     _decline_training(node)
     return down(node, slot, affine)
 
@@ -40,7 +44,7 @@ def cast_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return down(node, slot, affine)
 
 
-_WIDTH = {TP.FLOAT16: 1, TP.BFLOAT16: 1, TP.FLOAT: 2, TP.DOUBLE: 3}
+_WIDTH: dict[int, int] = {TP.FLOAT16: 1, TP.BFLOAT16: 1, TP.FLOAT: 2, TP.DOUBLE: 3}
 
 
 def _decline_narrower(node: ir.Node, here: ir.Value | None, there: ir.Value | None) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, make
 from bnfold.fold.step import Step
-from bnfold.ir.tensor import Float64
+from bnfold.ir.tensor import Array, Float64
 from bnfold.reasons import Declined, Reason
 
 
 def slice_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """What was cut out gets its factors back, what was left aside stays."""
     for axis, window in _windows(node, affine.rank).items():
         if affine.shape[axis] != 1:
             affine = _spread(node, affine, axis, np.arange(_size(node, axis))[window])
@@ -20,6 +23,7 @@ def slice_up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def slice_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The factors are cut as the elements are."""
     _need_data(node, slot)
     for axis, window in _windows(node, affine.rank).items():
         picked = np.arange(affine.shape[axis])[window]
@@ -72,6 +76,7 @@ def _line(block: Float64, axis: int, picked: int, flat: list[int]) -> list[int]:
 
 
 def gather_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The factors are picked as the elements are; the indices' axes take the place of the one."""
     _need_data(node, slot)
     axis, picked = _axis(node), facts.rank(_indices(node))
     if affine.shape[axis] == 1:
@@ -86,7 +91,7 @@ def gather_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return Step(demands=((0, whole.map(lambda block: block.take(indices, axis))),))
 
 
-def _spread(node: ir.Node, affine: Affine, axis: int, picked: np.ndarray) -> Affine:  # type: ignore[type-arg]
+def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:
     """The affine that picking ``picked`` along ``axis`` gives; identity where nothing is picked."""
     size, count = _size(node, axis), affine.shape[axis]
     if picked.size != count:
@@ -97,9 +102,9 @@ def _spread(node: ir.Node, affine: Affine, axis: int, picked: np.ndarray) -> Aff
         shape = list(block.shape)
         shape[axis] = size
         placed = np.full(shape, neutral)
-        window: list[object] = [slice(None)] * len(shape)
+        window: list[Any] = [slice(None)] * len(shape)
         window[axis] = picked
-        placed[tuple(window)] = block  # type: ignore[index]
+        placed[tuple(window)] = block
         if not np.array_equal(placed.take(picked, axis), block):
             raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} picks an element twice, for different affines")
         return placed
@@ -125,7 +130,7 @@ def _indices(node: ir.Node) -> ir.Value:
     return value
 
 
-def _constant_indices(node: ir.Node) -> np.ndarray:
+def _constant_indices(node: ir.Node) -> Array:
     held = ir.constant(_indices(node))
     if held is None:
         raise Declined(

@@ -50,20 +50,19 @@ def _check_windows(node: ir.Node, affine: Affine) -> None:
 
 
 def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axes that were dropped come back with size 1."""
     axes, rank = _axes(node)
     if not node.attr("keepdims", 1):
         kept = [axis for axis in range(rank) if axis not in axes]
         if affine.rank != len(kept):
             raise Declined(Reason.RANK_UNKNOWN, facts.where(node))
-        shape = {axis: size for axis, size in zip(kept, range(len(kept)), strict=True)}
-        affine = affine.map(
-            lambda block: block.reshape([block.shape[shape[axis]] if axis in shape else 1 for axis in range(rank)])
-        )
+        affine = affine.map(lambda block: np.expand_dims(block, axes))
     _check_reduction(node, axes, affine)
     return Step(demands=((0, affine),))
 
 
 def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Axes that are dropped go."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as axes")
     axes, _ = _axes(node)

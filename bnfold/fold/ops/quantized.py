@@ -1,4 +1,4 @@
-"""DequantizeLinear of a constant weight: ``w = (q − zero)·scale``; the scale takes an affine's scale, q stays integers."""
+"""DequantizeLinear of a constant weight, ``w = (q − zero)·scale``: its scale takes an affine's, q stays integers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, vector
 from bnfold.fold.step import SetAttr, SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Inline
+from bnfold.ir.tensor import Array, Exact, Float64, Inline
 from bnfold.reasons import Declined, Reason
 
 
@@ -64,7 +64,7 @@ def _widened_zero(node: ir.Node, size: int) -> tuple[SetConstant, ...]:
 
 
 def _negated(node: ir.Node, weight: ir.Tensor, s: Float64) -> tuple[SetConstant, ...]:
-    """The integers mirrored at the zero point wherever ``s`` is negative. Raises Declined where the type has no room."""
+    """The integers mirrored at the zero point where ``s`` is negative. Raises Declined where the type has no room."""
     if (s > 0).all():
         return ()
     q = weight.numpy()
@@ -85,5 +85,5 @@ def _negated(node: ir.Node, weight: ir.Tensor, s: Float64) -> tuple[SetConstant,
     return (SetConstant(node, 0, _integers(mirrored.astype(q.dtype))),)
 
 
-def _integers(array: np.ndarray) -> ir.Tensor:  # type: ignore[type-arg]
+def _integers(array: Array) -> ir.Tensor:
     return Inline(onnx.numpy_helper.from_array(np.ascontiguousarray(array)))

@@ -13,6 +13,7 @@ from bnfold.reasons import Declined, Reason
 
 
 def tile_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The factors repeat as the elements do."""
     repeats = _repeats(node, slot, affine.rank)
     tiled = [times if size > 1 else 1 for times, size in zip(repeats, affine.shape, strict=True)]
     return Step(demands=((0, affine.map(lambda block: np.tile(block, _only_where_it_varies(block, tiled)))),))
@@ -46,6 +47,7 @@ def _repeats(node: ir.Node, slot: int, rank: int) -> list[int]:
 
 
 def expand_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Broadcasting adds axes in front; those that are stretched had size 1, where nothing varies."""
     output = node.output(0)
     if slot != 0 or output is None:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as a shape")

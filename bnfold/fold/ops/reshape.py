@@ -11,11 +11,13 @@ from bnfold.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Back to the axes before."""
     old, new = _both_sides(node)
     return Step(demands=((0, carry(affine, new, old)),))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """On to the axes behind."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} uses the value as a shape")
     old, new = _both_sides(node)

@@ -19,10 +19,12 @@ def _permutation(node: ir.Node, rank: int) -> list[int]:
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axis ``perm[i]`` before is axis ``i`` behind."""
     back = np.argsort(_permutation(node, affine.rank))
     return Step(demands=((0, affine.map(lambda block: block.transpose(back))),))
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axis ``i`` behind is axis ``perm[i]`` before."""
     perm = _permutation(node, affine.rank)
     return Step(demands=((0, affine.map(lambda block: block.transpose(perm))),))

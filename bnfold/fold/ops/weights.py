@@ -18,7 +18,7 @@ def is_quantized(value: ir.Value | None) -> bool:
 
 
 def scaled(node: ir.Node, slot: int, axis: int, factors: Float64) -> Step:
-    """The weight at ``slot`` scaled along ``axis``: a new constant, or a demand on the DequantizeLinear that makes it."""
+    """The weight at ``slot`` scaled along ``axis``: a new constant, or a demand on the DequantizeLinear before it."""
     value = node.input(slot)
     if not is_quantized(value):
         return Step(edits=(SetConstant(node, slot, Scaled(facts.weight(node, slot), [(axis, factors)])),))

@@ -87,4 +87,4 @@ def test_two_functions_share_one_add() -> None:
     net = Net()
     x = net.batchnorm(net.input(2, 4, 5, 7), 4, positive=True)
     ends = [net.node("Conv", apply(net, op, x), net.const(3, 4, 1, 1)) for op in ("Relu", "Abs")]
-    assert folded(net, *ends).ops .count("Add") == 1, "the Add is the same for both"
+    assert folded(net, *ends).ops.count("Add") == 1, "the Add is the same for both"

@@ -56,5 +56,7 @@ def test_training_mode_takes_nothing_from_before() -> None:
 def test_a_constant_affine_on_its_parameters_is_none_on_its_input() -> None:
     net = Net()
     scale = net.node("Relu", net.input(3))
-    y = net.node("BatchNormalization", net.input(2, 3, 5), scale, net.const(3), net.const(3), net.const(value=np.ones(3)))
+    y = net.node(
+        "BatchNormalization", net.input(2, 3, 5), scale, net.const(3), net.const(3), net.const(value=np.ones(3))
+    )
     assert declined(net, net.batchnorm(y, 3))[0] == "dynamic-parameters"

@@ -38,7 +38,9 @@ def test_concat_with_one_value_twice() -> None:
     y = conv(net, 3)
     both = net.node("Concat", y, y, axis=1)
     same = [1.0, -2.0, 3.0]
-    alike = net.node("BatchNormalization", both, *(net.const(value=np.array(v * 2)) for v in (same, same, same, [1.0, 2.0, 3.0])))
+    alike = net.node(
+        "BatchNormalization", both, *(net.const(value=np.array(v * 2)) for v in (same, same, same, [1.0, 2.0, 3.0]))
+    )
     assert folded(net, alike).ops == ["Conv", "Concat"]
     net = Net()
     y = conv(net, 3)
@@ -92,7 +94,10 @@ def test_split_with_one_part_read_as_it_is() -> None:
 def test_split_evenly() -> None:
     net = Net(opset=18)
     parts = net.nodes_of("Split", conv(net, 7), outputs=3, axis=1, num_outputs=3)
-    assert folded(net, *(net.batchnorm(part, size) for part, size in zip(parts, (3, 3, 1), strict=True))).ops == ["Conv", "Split"]
+    assert folded(net, *(net.batchnorm(part, size) for part, size in zip(parts, (3, 3, 1), strict=True))).ops == [
+        "Conv",
+        "Split",
+    ]
 
 
 def test_split_along_another_axis() -> None:

@@ -94,7 +94,10 @@ def test_down_knows_whether_same_padding_pads(size: int, stride: int, padded: bo
 def test_down_with_same_padding_over_an_unknown_size() -> None:
     net = Net()
     x = net.batchnorm(net.input(1, 2, 4, 4, declared=(1, 2, "H", "W")), 2)
-    assert folded(net, net.node("Conv", x, net.const(3, 2, 2, 2), auto_pad="SAME_UPPER", strides=[2, 2])).ops == ["Add", "Conv"]
+    assert folded(net, net.node("Conv", x, net.const(3, 2, 2, 2), auto_pad="SAME_UPPER", strides=[2, 2])).ops == [
+        "Add",
+        "Conv",
+    ]
 
 
 def test_several_readers_that_all_accept() -> None:

@@ -1,4 +1,4 @@
-"""ConvTranspose: output channels are dealt out group by group, and a shift goes down through a pointwise kernel only."""
+"""ConvTranspose: output channels are dealt out group by group, a shift goes down through a pointwise kernel only."""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ def test_layer_normalization_up(axis: int, bias: bool) -> None:
     net = Net()
     dims = (4, 3, 2)
     operands = [net.input(2, *dims), net.const(*dims), *([net.const(*dims)] if bias else [])]
-    assert folded(net, net.batchnorm(net.node("LayerNormalization", *operands, axis=axis), 4)).ops == ["LayerNormalization"]
+    assert folded(net, net.batchnorm(net.node("LayerNormalization", *operands, axis=axis), 4)).ops == [
+        "LayerNormalization"
+    ]
 
 
 def test_layer_normalization_over_the_last_axis() -> None:

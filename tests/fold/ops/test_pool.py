@@ -9,7 +9,7 @@ import pytest
 
 from tests.fold.nets import Net, declined, folded
 
-KERNEL = {"kernel_shape": [3, 2]}
+KERNEL: dict[str, Any] = {"kernel_shape": [3, 2]}
 
 
 def between(net: Net, op: str, *, positive: bool = False, shift: Any = None, up: bool = True, **attributes: Any) -> str:
@@ -49,7 +49,9 @@ def test_maxima_carry_what_keeps_the_order(op: str, up: bool) -> None:
     assert declined(net, between(net, op, up=up, **attributes)) == ["negative-scale"]
 
 
-@pytest.mark.parametrize("attributes", [{"count_include_pad": 1, "pads": [1, 1, 0, 0]}, {"ceil_mode": 1, "strides": [2, 2]}])
+@pytest.mark.parametrize(
+    "attributes", [{"count_include_pad": 1, "pads": [1, 1, 0, 0]}, {"ceil_mode": 1, "strides": [2, 2]}]
+)
 def test_zeros_that_count(attributes: dict[str, Any]) -> None:
     net = Net()
     assert declined(net, between(net, "AveragePool", **KERNEL, **attributes)) == ["shift-through-padding"]
@@ -86,7 +88,9 @@ def test_reductions_down(keepdims: int) -> None:
     x = net.batchnorm(net.input(2, 4, 6, 7), 4)
     y = net.node("ReduceMean", x, axes=[2, 3], keepdims=keepdims)
     flat = net.node("Flatten", y) if keepdims else y
-    assert sorted(folded(net, net.node("Gemm", flat, net.const(4, 5))).ops) == sorted(["ReduceMean", "Gemm"] + ["Flatten"] * keepdims)
+    assert sorted(folded(net, net.node("Gemm", flat, net.const(4, 5))).ops) == sorted(
+        ["ReduceMean", "Gemm"] + ["Flatten"] * keepdims
+    )
 
 
 def test_reducing_the_channels() -> None:
@@ -116,4 +120,7 @@ def test_sums_carry_a_scale(shift: bool) -> None:
 def test_no_axes_and_nothing_to_do() -> None:
     net = Net(opset=18)
     y = net.node("Conv", net.input(2, 3, 6, 7), net.const(4, 3, 1, 1))
-    assert folded(net, net.batchnorm(net.node("ReduceMean", y, noop_with_empty_axes=1), 4)).ops == ["Conv", "ReduceMean"]
+    assert folded(net, net.batchnorm(net.node("ReduceMean", y, noop_with_empty_axes=1), 4)).ops == [
+        "Conv",
+        "ReduceMean",
+    ]

@@ -10,7 +10,9 @@ import pytest
 from tests.fold.nets import Folded, Net, declined, folded
 
 
-def weight(net: Net, *, per_channel: bool, dtype: Any = np.int8, zero: Any = None, low: int = -127, axis: int = 0) -> str:
+def weight(
+    net: Net, *, per_channel: bool, dtype: Any = np.int8, zero: Any = None, low: int = -127, axis: int = 0
+) -> str:
     dims = (4, 3, 2, 2)
     limits = np.iinfo(dtype)
     integers = net.rng.integers(max(low, limits.min), limits.max + 1, dims).astype(dtype)
@@ -40,7 +42,9 @@ def test_positive_scales_leave_the_integers_alone() -> None:
     y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=True, low=-128))
     proto = net.model(bn := net.batchnorm(y, 4, positive=True))
     result = folded(net, bn, tolerance=1e-6)
-    before = next(tensor for tensor in proto.graph.initializer if tensor.name == result.node("DequantizeLinear").proto.input[0])
+    before = next(
+        tensor for tensor in proto.graph.initializer if tensor.name == result.node("DequantizeLinear").proto.input[0]
+    )
     after = next(tensor for tensor in result.model.proto.graph.initializer if tensor.name == before.name)
     assert after.SerializeToString() == before.SerializeToString()
 

@@ -1,4 +1,4 @@
-"""Flatten, Reshape, Squeeze, Unsqueeze: legal iff every element's channel is well defined, whatever the unknown sizes."""
+"""Flatten, Reshape, Squeeze, Unsqueeze: legal iff every element's channel is well defined for all unknown sizes."""
 
 from __future__ import annotations
 
