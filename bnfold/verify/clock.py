@@ -20,6 +20,11 @@ class Clock:
         """Seconds of the budget that are not spent; never below a tenth, so that a limit stays a limit."""
         return max(0.1, self.budget - (time.monotonic() - self._start))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return time.monotonic() - self._start > self.budget
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count what happens inside under ``name``."""

@@ -42,7 +42,7 @@ def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
 
 def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRow, ...]:
     """Each rewrite on its own; where the whole does not decide, everything else that changed as well."""
-    decided = whole is not None and not whole.doubt
+    decided = whole is not None and not whole.doubt  # the parts are then a second opinion, as far as time allows
     if request.depth == "full" or (not request.cuts and decided):
         return ()
     with request.clock.phase("local"):
@@ -52,6 +52,8 @@ def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRo
         for index, row in enumerate(check_cuts(bench, cuts)):
             rows.append(row)
             request.progress("rewrites", index + 1, len(cuts))
+            if decided and request.clock.is_over:
+                break
         return tuple(rows)
 
 

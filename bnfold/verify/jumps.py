@@ -6,7 +6,7 @@ that both sides jump alike, and what follows is compared as if nothing had come 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import onnx
 
@@ -53,30 +53,38 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
 
 
 def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
-    """Names of the values read by jumping operators of ``after``: those that ``before`` has as well, and the others.
+    """Names of the values read by jumping operators of ``after``: those that can be held to ``before``, and the others.
 
-    Only values that nodes of the main graph make count; weights and inputs are the same on both sides.
+    Held can be what nodes of both main graphs make; bodies run where nobody sees their values.
     """
     common: dict[str, None] = {}
     alone: dict[str, None] = {}
-    for node in after.graph.nodes:
+    for value in _before_jumps(after):
+        twin = before.graph.values.get(value.name)
+        is_common = value.graph is after.graph and twin is not None and twin.producer is not None
+        (common if is_common else alone)[value.name] = None
+    return list(common), list(alone)
+
+
+def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
+    """What jumping operators read, if a node makes it and it may be a float; weights and inputs are alike anyway."""
+    for node in model.nodes():
         for slot in jump_slots(node):
             value = node.input(slot)
             if value is None or value.producer is None or value.producer.is_op("Constant"):
                 continue
-            twin = before.graph.values.get(value.name)
-            (common if twin is not None and twin.producer is not None else alone)[value.name] = None
-    return list(common), list(alone)
+            if value.dtype is None or is_float(value.dtype):
+                yield value
 
 
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:
     """A copy whose jumping operators read stand-ins for the values ``names``; and the stand-in of each, to be fed."""
     copy = model.clone()
     stand_ins = {name: copy.graph.fresh(f"{name}@before") for name in names}
-    for node in copy.graph.nodes:
+    for node in copy.nodes():
         for slot in jump_slots(node):
             value = node.input(slot)
-            if value is not None and value.name in stand_ins:
+            if value is not None and value.graph is copy.graph and value.name in stand_ins:
                 node.set_input(slot, stand_ins[value.name])
     return copy, {name: value.name for name, value in stand_ins.items()}
 

@@ -121,5 +121,7 @@ def _notes(pair: Pair) -> list[str]:
             "and from there on with the original's values"
         )
     if pair.uncut:
-        notes.append(f"{len(pair.uncut)} inputs of operators whose result jumps have no counterpart in the original")
+        notes.append(
+            f"{len(pair.uncut)} inputs of operators whose result jumps cannot be held to the original's values"
+        )
     return notes

@@ -86,6 +86,26 @@ def test_values_without_a_counterpart_are_told_apart() -> None:
     assert jumps(ir.load(after), ir.load(before)) == (["z"], [])
 
 
+def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
+    body = (
+        "(bool k, float[N] x) => (float[N] y) { h = Exp (x)  y = If (k)"
+        " <then_branch = t () => (float[N] u) { a = Floor (h)  b = Sin (a)  u = Ceil (b) },"
+        " else_branch = e () => (float[N] v) { v = Neg (h) }> }"
+    )
+    loaded = ir.load(model(body, {}))
+    assert jumps(loaded, loaded) == (["h"], ["b"])
+    for seed in range(4):
+        verdict = verify(loaded, loaded, witness="none", seed=seed)
+        assert verdict.status == "verified", verdict.reason
+    assert any("cannot be held" in note for note in verdict.notes)
+
+
+def test_integers_do_not_jump() -> None:
+    loaded = ir.load(model("(int64[N] x) => (bool[N] y) { a = Abs (x)  y = Equal (a, x) }", {}))
+    loaded.infer_shapes()
+    assert jumps(loaded, loaded) == ([], [])
+
+
 @pytest.mark.parametrize(("target", "slots"), [("1", ()), ("10", ()), ("6", (0,)), ("9", (0,))])
 def test_casts_jump_unless_they_stay_floats(target: str, slots: tuple[int, ...]) -> None:
     loaded = ir.load(model(f"(float[N] x) => (float[N] y) {{ y = Cast <to = {target}> (x) }}", {}))

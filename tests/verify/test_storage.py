@@ -57,4 +57,5 @@ def test_agreement_scales_with_the_type() -> None:
     assert agrees(Errors(1e-4, 1e-5, 0), F32)
     assert not agrees(Errors(1e-2, 1e-3, 0), F32)
     assert agrees(Errors(1e-2, 1e-3, 0), onnx.TensorProto.FLOAT16)
+    assert not agrees(Errors(0.3, 0.1, 0), onnx.TensorProto.FLOAT16)
     assert not agrees(Errors(0.0, 0.0, 1), F32)
