@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from bnfold.reference.kernels.reduction import average
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 LAST_SLOTTED = 9
@@ -27,7 +28,8 @@ def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Arra
     if not training:
         return ((x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + eps) * scale + b,)
     axes = (0,) if per_activation else tuple(i for i in range(x.ndim) if i != 1)
-    current, spread = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    current = average(x, axes)
+    spread = average(np.square(x - current), axes)
     y = (x - current) / np.sqrt(spread + eps) * scale + b
     return y, *_statistics(call, mean, var, current.reshape(mean.shape), spread.reshape(var.shape))
 
@@ -90,8 +92,8 @@ def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Resu
 
 def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
     """(x − mean) / sqrt(population variance + epsilon) over ``axes``."""
-    centred = x - x.mean(axes, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + epsilon)
+    centred = x - average(x, axes)
+    return centred / np.sqrt(average(np.square(centred), axes) + epsilon)
 
 
 @kernel("GroupNormalization", 18, 21)
@@ -113,26 +115,26 @@ def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
 def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = None) -> tuple[Array, ...]:
     """Normalises over ``axis`` and all later axes -> Y, Mean, InvStdDev (the latter two with those axes kept as 1)."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
-    mean = x.mean(axes, keepdims=True)
-    inverse = 1 / np.sqrt(x.var(axes, keepdims=True) + call.attr("epsilon"))
-    y = (x - mean) * inverse * scale
-    return y if b is None else y + b, mean, inverse
+    current = average(x, axes)
+    inverse = 1 / np.sqrt(average(np.square(x - current), axes) + call.attr("epsilon"))
+    y = (x - current) * inverse * scale
+    return y if b is None else y + b, current, inverse
 
 
 @kernel("RMSNormalization", 23)
 def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
     """X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
-    return x / np.sqrt(np.square(x).mean(axes, keepdims=True) + call.attr("epsilon")) * scale
+    return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * scale
 
 
 @kernel("MeanVarianceNormalization", 9, 13)
 def mean_variance_normalization(call: Call, x: Array) -> Result:
     """(X − mean) / (standard deviation + 1e-9) over ``axes``; the 1e-9 is in the operator's function body."""
     axes = tuple(call.attr("axes", [0, 2, 3]))
-    mean = x.mean(axes, keepdims=True)
-    deviation = np.sqrt(np.square(x).mean(axes, keepdims=True) - np.square(mean))
-    return (x - mean) / (deviation + float(np.float32(1e-9)))
+    current = average(x, axes)
+    deviation = np.sqrt(average(np.square(x), axes) - np.square(current))
+    return (x - current) / (deviation + float(np.float32(1e-9)))
 
 
 @kernel("LpNormalization", 1, 22)

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from bnfold.reference.kernels.reduction import average
 from bnfold.reference.kernels.window import Window, window
 from bnfold.reference.registry import Array, Call, Result, kernel
 
@@ -108,7 +109,7 @@ def lp_pool(call: Call, x: Array) -> Result:
 @kernel("GlobalAveragePool", 1, 22)
 def global_average_pool(call: Call, x: Array) -> Result:
     """Mean over the spatial axes, kept as 1."""
-    return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+    return average(x, tuple(range(2, x.ndim)))
 
 
 @kernel("GlobalMaxPool", 1, 22)

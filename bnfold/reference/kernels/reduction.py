@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,9 +24,14 @@ def _norm(x: Array, axes: Axes, keepdims: bool) -> Datum:
     return np.sqrt(np.square(x).sum(axes, keepdims=keepdims))
 
 
+def average(x: Array, axes: Axes) -> Result:
+    """The mean over ``axes``, kept as 1; NaN of no elements, without the warning that numpy has for it."""
+    return x.sum(axes, keepdims=True) / np.asarray(math.prod(x.shape[axis] for axis in axes), x.dtype)
+
+
 def _mean(x: Array, axes: Axes, keepdims: bool) -> Datum:
     if np.issubdtype(x.dtype, np.inexact):
-        return x.mean(axes, keepdims=keepdims)
+        return average(x, axes) if keepdims else np.squeeze(average(x, axes), axes)
     total = x.sum(axes, keepdims=keepdims)
     return total // (x.size // max(np.size(total), 1))
 

@@ -1,0 +1,78 @@
+"""The referee on real models: every one evaluates, or is refused for a reason that is listed here."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from tests.reference.models import Array
+
+KINDS = {"net", "net-noweights", "exporter-op", "fixture"}
+REFUSALS = {
+    "Azure-Samples+": "com.microsoft:LegacyPadding",  # an operator of a private converter, never described
+    "three_layer_bn_keras.504ea6f1": "64 parameters for an input",  # a transposed matrix: its channels are the batch
+    "three_layer_bn_keras.4e055300": "axes don't match",  # four axes to permute of a matrix
+    "resnet18_dynamo": "its data does not fit",  # the weights are not in the file
+    "instance_norm_nonbroadcastable": "could not be broadcast",  # made to be invalid
+}
+
+
+def feeds(proto: onnx.ModelProto, unknown: int, largest: int) -> dict[str, Array]:
+    """Normal numbers for float inputs, small ones for the others; variances positive."""
+    rng, stored = np.random.default_rng(0), {tensor.name for tensor in proto.graph.initializer}
+    inputs = [info for info in proto.graph.input if info.name not in stored]
+    return {info.name: draw(rng, info, unknown, largest) for info in inputs}
+
+
+def draw(rng: np.random.Generator, info: onnx.ValueInfoProto, unknown: int, largest: int) -> Array:
+    tensor = info.type.tensor_type
+    sizes = [
+        dim.dim_value if dim.dim_value > 0 else unknown if axis else 2 for axis, dim in enumerate(tensor.shape.dim)
+    ]
+    if len(sizes) == 4 and sizes[1] == 3:  # an image: most networks take a smaller one as well
+        sizes = [min(sizes[0], 2), 3, *(min(size, largest) for size in sizes[2:])]
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if dtype.kind in "biu":
+        return rng.integers(0, 2, sizes).astype(dtype)
+    numbers = rng.standard_normal(sizes)
+    return (np.abs(numbers) + 0.5 if "var" in info.name.lower() else numbers).astype(dtype)
+
+
+def attempt(path: Path) -> dict[str, Any]:
+    """The outputs for the smallest image that the model takes."""
+    proto = onnx.load(path, load_external_data=False)
+    error: BnfoldError | None = None
+    for unknown, largest in ((32, 96), (64, 240), (32, 1000)):
+        try:
+            return reference.evaluate(ir.load(path), feeds(proto, unknown, largest))
+        except reference.Unsupported as refusal:
+            error = refusal
+    raise error or AssertionError
+
+
+@pytest.mark.slow
+def test_every_real_model_evaluates_or_is_refused_for_a_known_reason(corpus: Path) -> None:
+    with (corpus / "INDEX.tsv").open() as index:
+        rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"] in KINDS]
+    unexpected: list[str] = []
+    for row in rows:
+        reason = next((reason for mark, reason in REFUSALS.items() if mark in row["path"]), None)
+        try:
+            results = attempt(corpus / row["path"])
+        except BnfoldError as error:
+            if reason is None or reason not in str(error):
+                unexpected.append(f"{row['path']}: {error}")
+            continue
+        if reason is not None:
+            unexpected.append(f"{row['path']} is not refused any more")
+        if not all(value.dtype == np.float64 for value in results.values() if value.dtype.kind == "f"):
+            unexpected.append(f"{row['path']}: not in float64")
+    assert not unexpected
+    assert len(rows) > 100
