@@ -55,29 +55,40 @@ def run(
     fold = _Fold(model, events, report, policy, limits, original, Budget(limits.growth))
     waiting = list(events)
     for _ in range(MAX_ROUNDS):
-        left = []
+        left, changed = [], False
         for done, node in enumerate(waiting):
-            if node.removed or not node.is_op("BatchNormalization"):
+            if not _stands(node):
                 continue
             if progress:
                 progress(done, len(waiting))
-            if not _settle(fold, node):
+            changed |= _settle(fold, node)
+            if _stands(node):
                 left.append(node)
-        folded = _fold_arithmetic(fold) if limits.all_affines else 0
-        if not left or (len(left) == len(waiting) and not folded and not fold.budget.grant()):
+        changed |= limits.all_affines and _fold_arithmetic(fold) > 0
+        if not (changed and (left or limits.all_affines)) and not fold.budget.grant():
             return
         waiting = left
 
 
+def _stands(node: ir.Node) -> bool:
+    return not node.removed and node.is_op("BatchNormalization")
+
+
 def _settle(fold: _Fold, node: ir.Node) -> bool:
-    """Try to fold one BatchNormalization; whether it is gone. The event learns what happened."""
-    try:
-        plan = _first_plan(fold, rows.around(node, fold.policy))
-    except Declined as refusal:
-        fold.events[node].decline(refusal)
-        return False
-    _carry_out(fold, plan, fold.events[node])
-    return node.removed or not node.is_op("BatchNormalization")
+    """Try to fold one BatchNormalization; whether anything changed. The event learns what happened.
+
+    What stands beside it may be folded into it first, and open the way.
+    """
+    changed = False
+    while _stands(node):
+        try:
+            plan = _first_plan(fold, rows.around(node, fold.policy))
+        except Declined as refusal:
+            fold.events[node].decline(refusal)
+            return changed
+        _carry_out(fold, plan, fold.events[node])
+        changed = True
+    return changed
 
 
 def _first_plan(fold: _Fold, candidates: Iterable[Chain]) -> Plan:

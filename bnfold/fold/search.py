@@ -107,9 +107,9 @@ def _readers(value: ir.Value) -> str:
 def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
     draft, (reader, slot) = search.draft, edge
-    draft.edges[edge] = None
     if affine.is_identity:
-        return
+        return  # this reader wants the value as it is: another one that does not is not in agreement
+    draft.edges[edge] = None
     if value in draft.relabelled:
         if not draft.relabelled[value].same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)

@@ -29,7 +29,8 @@ def test_past_failures(path: Path) -> None:
     model = onnx.load(path)
     rng = np.random.default_rng(0)
     feeds = {
-        info.name: feed(rng, Drawn(info.name, info.type.tensor_type.elem_type, _shape(info))) for info in model.graph.input
+        info.name: feed(rng, Drawn(info.name, info.type.tensor_type.elem_type, _shape(info)))
+        for info in model.graph.input
     }
     assert judge(model, feeds, path.stem.split("-")[0]).error == ""
 

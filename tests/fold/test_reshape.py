@@ -49,7 +49,12 @@ def named(name: str) -> Size:
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [((0, -1), [N, Size(12)]), ((-1, 12), [N, Size(12)]), ((0, 0, 4), [N, Size(3), Size(4)]), ((0, 2, -1), [N, Size(2), Size(6)])],
+    [
+        ((0, -1), [N, Size(12)]),
+        ((-1, 12), [N, Size(12)]),
+        ((0, 0, 4), [N, Size(3), Size(4)]),
+        ((0, 2, -1), [N, Size(2), Size(6)]),
+    ],
 )
 def test_targets(target: tuple[int, ...], expected: list[Size]) -> None:
     assert resolve([N, Size(3), Size(4)], target) == expected
@@ -70,7 +75,12 @@ def test_a_channel_across_an_unknown_size() -> None:
 
 
 def test_the_maps_hold_for_all_small_factorisations() -> None:
-    shapes = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3, 4, 6, 12), repeat=rank) if np.prod(shape) == 12]
+    shapes = [
+        shape
+        for rank in (1, 2, 3)
+        for shape in itertools.product((1, 2, 3, 4, 6, 12), repeat=rank)
+        if np.prod(shape) == 12
+    ]
     for old, new in itertools.product(shapes, repeat=2):
         parts = groups(plain(*old), plain(*new))
         assert [axis for before, _ in parts for axis in before] == list(range(len(old)))

@@ -13,7 +13,9 @@ def conv_norm(net: Net) -> str:
     return net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2)), 4)
 
 
-@pytest.mark.parametrize(("limits", "reason"), [({"only": frozenset({"Gemm"})}, "excluded"), ({"excluded": frozenset({"Conv"})}, "excluded")])
+@pytest.mark.parametrize(
+    ("limits", "reason"), [({"only": frozenset({"Gemm"})}, "excluded"), ({"excluded": frozenset({"Conv"})}, "excluded")]
+)
 def test_handlers_can_be_switched_off(limits: dict[str, frozenset[str]], reason: str) -> None:
     net = Net()
     assert declined(net, conv_norm(net), **limits) == [reason]
@@ -42,6 +44,10 @@ def test_an_operator_of_another_domain() -> None:
     proto = net.model(conv_norm(net))
     proto.graph.node[0].domain = "com.example"
     proto.opset_import.add(domain="com.example", version=1)
+    made = proto.graph.value_info.add(name=proto.graph.node[0].output[0]).type.tensor_type
+    made.elem_type = 11
+    for size in (2, 4, 4, 6):
+        made.shape.dim.add(dim_value=size)
     assert fold_only(proto).reasons == ["no-handler"]
 
 
@@ -156,6 +162,21 @@ def test_a_batchnorm_spelled_out(spelling: str) -> None:
 
 def test_all_affines_never_circle() -> None:
     net = Net()
-    y = net.node("Relu", net.node("Mul", net.input(2, 3, 5, 7), net.const(value=np.array([[[2.0]], [[3.0]], [[4.0]]]))))
-    y = net.node("Exp", net.node("Mul", y, net.const(value=np.array([[[5.0]], [[6.0]], [[7.0]]]))))
-    assert folded(net, y, all_affines=True).ops.count("Mul") == 1
+    scales = [net.const(value=np.array([[[2.0]], [[3.0]], [[size]]])) for size in (4.0, 5.0)]
+    y = net.node("Relu", net.node("Mul", net.input(2, 3, 5, 7), scales[0]))
+    y = net.node("Exp", net.node("Mul", y, scales[1]))
+    assert folded(net, y, all_affines=True, tolerance=1e-8).ops == ["Mul", "Relu", "Mul", "Exp"]
+
+
+def test_an_arm_that_stays_as_it_is_does_not_agree_to_a_change() -> None:
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    both = net.node("Concat", y, y, axis=0)
+    kept, changed = net.nodes_of("Split", both, net.ints(2, 2), outputs=2, axis=0)
+    alike = [net.const(value=np.full(4, number)) for number in (2.0, 3.0, -1.0, 0.25)]
+    bn = net.node("BatchNormalization", changed, *alike)
+    assert declined(net, kept, bn) == ["shared-value"]
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    total = net.node("Add", net.node("Sum", y, y, y), net.const(4, 1, 1))
+    assert folded(net, total, all_affines=True).ops == ["Conv", "Sum", "Add"], "the shift belongs to one arm only"
