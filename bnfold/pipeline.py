@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-import onnx
-
 from bnfold import fold, ir, upgrade
+from bnfold.check import checker_error
 from bnfold.errors import Unsupported
 from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
@@ -192,33 +191,3 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
     for step in PASSES:
         step(run)
     return run.report
-
-
-def checker_error(model: ir.Model) -> str:
-    """What onnx's checker says of the model without its large tensors; empty when it is content."""
-    model.sync()
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    for tensor in _tensors(proto):
-        if model.payloads.get(tensor.raw_data) is not None:  # a token, whose length says nothing: check it as empty
-            tensor.raw_data = b""
-            tensor.dims[:] = [0]
-    try:
-        onnx.checker.check_model(proto)
-    except onnx.checker.ValidationError as error:
-        return str(error).split("\n", 1)[0]
-    return ""
-
-
-def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every stored tensor, at any depth."""
-    stack: list[onnx.GraphProto | onnx.FunctionProto] = [proto.graph, *proto.functions]
-    while stack:
-        graph = stack.pop()
-        if isinstance(graph, onnx.GraphProto):
-            yield from graph.initializer
-        for attribute in (attribute for node in graph.node for attribute in node.attribute):
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            stack.extend([attribute.g] if attribute.HasField("g") else attribute.graphs)
