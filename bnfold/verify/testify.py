@@ -64,9 +64,13 @@ def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[],
     if request.witness == "none":
         yield lambda: None
         return
-    with ThreadPoolExecutor(1) as pool:
-        answers = pool.submit(_ask, request, [sample.feeds for sample in samples])
-        yield answers.result
+    feeds = [sample.feeds for sample in samples]
+    sides = ((request.before, request.before_file), (request.after, request.after_file))
+    with ThreadPoolExecutor(len(sides)) as pool:
+        before, after = (
+            pool.submit(_testimony, request, file or model, len(model.graph.nodes), feeds) for model, file in sides
+        )
+        yield lambda: (before.result(), after.result())
 
 
 def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
@@ -107,11 +111,6 @@ def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
 
 def _own_note(evidence: Evidence) -> list[str]:
     return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
-
-
-def _ask(request: Request, feeds: Sequence[Feeds]) -> Answers:
-    before = _testimony(request, request.before_file or request.before, len(request.before.graph.nodes), feeds)
-    return before, _testimony(request, request.after_file or request.after, len(request.after.graph.nodes), feeds)
 
 
 def _testimony(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> Testimony:
