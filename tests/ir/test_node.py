@@ -66,8 +66,8 @@ def test_setting_replaces_and_deleting_is_harmless() -> None:
 
 
 def test_a_reference_is_not_a_value() -> None:
+    assert not single(a=1).has_references
     node = single(a=1)
-    assert not node.has_references
     node.proto.attribute[0].ref_attr_name = "outer"
     assert node.has_references
     with pytest.raises(ReferenceAttribute, match="'a' is a reference to the function's attribute 'outer'"):
