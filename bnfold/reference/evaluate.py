@@ -76,6 +76,10 @@ def _named(graph: ir.Graph, name: str) -> ir.Value:
     return value
 
 
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
 def _stored(value: ir.Value) -> Array | None:
     if value.tensor is not None:
         return value.tensor.numpy()
@@ -107,9 +111,10 @@ class Evaluation:
         self.observer = observer
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {
-            (function.proto.domain, function.proto.name, getattr(function.proto, "overload", "")): function
+            (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
             for function in model.functions
         }
+        self._running: list[ir.Graph] = []
         self._schedules: dict[tuple[ir.Graph, int], Schedule] = {}
 
     def admit(self, value: Datum) -> Datum:
@@ -171,7 +176,12 @@ class Evaluation:
             raise MalformedModel(
                 f"node {node.label!r} gives {len(inputs)} inputs to a function of {len(function.inputs)}"
             )
+        if function in self._running:
+            raise MalformedModel(f"function {function.path} calls itself (node {node.label!r})")
         inputs = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
         environment: Environment = dict(zip(function.inputs, inputs, strict=True))
         arguments = function_bindings(function, resolve(node, bindings, self.precision))
-        return self.run(function, environment, function.outputs[: len(node.outputs)], arguments)
+        self._running.append(function)
+        results = self.run(function, environment, function.outputs[: len(node.outputs)], arguments)
+        self._running.pop()
+        return results

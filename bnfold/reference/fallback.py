@@ -24,12 +24,12 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "HannWindow"): (17,),
     ("", "MatMulInteger"): (10,),
     ("", "MaxUnpool"): (9, 11, 22),
-    ("", "NegativeLogLikelihoodLoss"): (12, 13),
+    ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
     ("", "NonMaxSuppression"): (10, 11),
     ("", "QLinearConv"): (10,),
-    ("", "QLinearMatMul"): (10,),
-    ("", "ReverseSequence"): (10,),
-    ("", "RoiAlign"): (16, 22),
+    ("", "QLinearMatMul"): (10, 21),
+    ("", "ReverseSequence"): (10, 28),
+    ("", "RoiAlign"): (10, 16, 22),
     ("", "RotaryEmbedding"): (23,),
     ("", "STFT"): (17,),
     ("", "SoftmaxCrossEntropyLoss"): (12, 13),
@@ -38,6 +38,12 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("ai.onnx.ml", "LinearRegressor"): (1,),
     ("ai.onnx.ml", "Scaler"): (1,),
 }
+
+
+LATER: dict[tuple[str, int], tuple[int, dict[str, Attribute]]] = {
+    ("RoiAlign", 10): (16, {"coordinate_transformation_mode": "output_half_pixel"}),
+}
+"""Versions that onnx's implementation gets wrong or has not, but which are another version with attributes fixed."""
 
 
 def find(domain: str, op: str, version: int) -> Kernel | None:
@@ -49,16 +55,17 @@ def run(call: Call, *inputs: Datum) -> Result:
     """Evaluate a one-node model with onnx's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
+    opset, fixed = LATER.get((call.op, call.version), (call.opset, {}))
     names = ["" if value is None else f"x{index}" for index, value in enumerate(inputs)]
     outputs = [f"y{index}" if named else "" for index, named in enumerate(call.named)]
-    node = onnx.helper.make_node(call.op, names, outputs, domain=call.domain, **_attributes(call))
+    node = onnx.helper.make_node(call.op, names, outputs, domain=call.domain, **_attributes(call), **fixed)
     graph = onnx.helper.make_graph(
         [node],
         "one",
         [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in names if name],
         [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in outputs if name],
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(call.domain, call.opset)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(call.domain, opset)])
     feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
     try:
         results = iter(ReferenceEvaluator(model).run(None, feeds))

@@ -36,8 +36,8 @@ def draw(rng: np.random.Generator, info: onnx.ValueInfoProto, unknown: int, larg
     sizes = [
         dim.dim_value if dim.dim_value > 0 else unknown if axis else 2 for axis, dim in enumerate(tensor.shape.dim)
     ]
-    if len(sizes) == 4 and sizes[1] == 3:  # an image: most networks take a smaller one as well
-        sizes = [min(sizes[0], 2), 3, *(min(size, largest) for size in sizes[2:])]
+    if len(sizes) == 4 and min(sizes[2:]) > 32:  # an image: most networks take a smaller one as well
+        sizes = [min(sizes[0], 2), sizes[1], *(min(size, largest) for size in sizes[2:])]
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     if dtype.kind in "biu":
         return rng.integers(0, 2, sizes).astype(dtype)

@@ -161,6 +161,17 @@ def test_attributes_that_the_caller_leaves_out_fall_back_to_the_schema() -> None
     np.testing.assert_array_equal(y, np.where(X < 0, float(np.float32(0.01)) * X.astype(float), X))
 
 
+def test_a_function_that_calls_itself() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17, "my": 1]>
+        g (float[2,3] x) => (float[2,3] y) { y = my.f (x) }
+        <opset_import: ["": 17, "my": 1], domain: "my">
+        f (p) => (q) { q = my.f (p) }
+    """
+    with pytest.raises(MalformedModel, match="calls itself"):
+        reference.evaluate(parse(text), {"x": X})
+
+
 def test_nodes_in_any_order_and_in_a_circle() -> None:
     model = onnx.parser.parse_model(MAIN)
     nodes = list(model.graph.node)

@@ -157,6 +157,22 @@ def recurrence(rng: np.random.Generator) -> Case:
     return one_node(op, int(rng.choice([7, 14, 22])), inputs, ["y", "h", "c"][: 3 if op == "LSTM" else 2], **attrs)
 
 
+def sampling(rng: np.random.Generator) -> Case:
+    opset, rank = int(rng.choice([16, 20, 22])), int(rng.integers(2, 4))
+    cubic = "bicubic" if opset == 16 else "cubic"
+    mode = str(rng.choice(["bilinear" if opset == 16 else "linear", "nearest", cubic]))
+    rank = 2 if opset == 16 or mode == cubic else rank
+    attrs = {"padding_mode": str(rng.choice(["zeros", "border", "reflection"])), "align_corners": int(rng.integers(2))}
+    grid = (rng.random((2, *[4, 3, 2][:rank], rank)) * 4 - 2).astype(np.float32)
+    return one_node("GridSample", opset, [normal(rng, 2, 3, *[5, 6, 7][:rank]), grid], mode=mode, **attrs)
+
+
+def affine_grid(rng: np.random.Generator) -> Case:
+    rank = int(rng.integers(2, 4))
+    size = np.array([2, 3, 4, 5, 6][: rank + 2])
+    return one_node("AffineGrid", 20, [normal(rng, 2, rank, rank + 1), size], align_corners=int(rng.integers(2)))
+
+
 def softmax(rng: np.random.Generator) -> Case:
     shape = [2, 3, 4, 5][: int(rng.integers(2, 5))]
     op, opset = str(rng.choice(["Softmax", "LogSoftmax", "Hardmax"])), int(rng.choice([1, 11, 13]))
@@ -174,6 +190,8 @@ DRAWS: list[tuple[Draw, int]] = [
     (resizing, 120),
     (recurrence, 60),
     (softmax, 40),
+    (sampling, 120),
+    (affine_grid, 10),
 ]
 
 

@@ -17,6 +17,7 @@ from bnfold.reference.kernels import (
     recurrent,
     reduction,
     resize,
+    sample,
     sequence,
     slicing,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "recurrent",
     "reduction",
     "resize",
+    "sample",
     "sequence",
     "slicing",
 ]

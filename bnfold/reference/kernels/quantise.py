@@ -10,16 +10,17 @@ import onnx
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 TP = onnx.TensorProto
-_RANGES = {
-    TP.INT2: (-2, 1),
-    TP.INT4: (-8, 7),
-    TP.INT8: (-128, 127),
-    TP.INT16: (-32768, 32767),
-    TP.UINT2: (0, 3),
-    TP.UINT4: (0, 15),
-    TP.UINT8: (0, 255),
-    TP.UINT16: (0, 65535),
+_LIMITS = {
+    "INT2": (-2, 1),
+    "INT4": (-8, 7),
+    "INT8": (-128, 127),
+    "INT16": (-32768, 32767),
+    "UINT2": (0, 3),
+    "UINT4": (0, 15),
+    "UINT8": (0, 255),
+    "UINT16": (0, 65535),
 }
+_RANGES = {TP.DataType.Value(name): limits for name, limits in _LIMITS.items() if name in TP.DataType.keys()}  # noqa: SIM118 - no mapping
 
 
 def _along_axis(call: Call, x: Array, parameter: Array) -> Array:

@@ -203,7 +203,7 @@ def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | 
     if method.mode == "linear":
         index, weights = np.stack([base, base + 1], 1), np.stack([1 - fraction, fraction], 1)
     elif method.mode == "cubic":
-        index, weights = base[:, None] + np.arange(-1, 3), _cubic_weights(fraction, method.cubic)
+        index, weights = base[:, None] + np.arange(-1, 3), cubic_weights(fraction, method.cubic)
     else:
         raise Declined(f"mode {method.mode!r} is not in the operator text")
     if method.exclude_outside:
@@ -222,9 +222,9 @@ def _round(positions: Array, axis: Axis, rounding: str) -> Array:
     return np.asarray(_ROUNDINGS[rounding](positions))
 
 
-def _cubic_weights(fraction: Array, a: float) -> Array:
+def cubic_weights(fraction: Array, a: float) -> Array:
     """Keys' cubic convolution at the distances of the four neighbours."""
     near, far = [fraction, 1 - fraction], [1 + fraction, 2 - fraction]
     inner = [((a + 2) * d - (a + 3)) * d * d + 1 for d in near]
     outer = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in far]
-    return np.stack([outer[0], inner[0], inner[1], outer[1]], 1)
+    return np.stack([outer[0], inner[0], inner[1], outer[1]], -1)

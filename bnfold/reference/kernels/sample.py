@@ -1,0 +1,83 @@
+"""GridSample and AffineGrid: reading an image at computed positions."""
+
+
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from bnfold.reference.kernels.resize import cubic_weights
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel
+
+_MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
+
+
+@kernel("GridSample", 16, 20, 22)
+def grid_sample(call: Call, x: Array, grid: Array) -> Result:
+    """X (N, C, D1…Dr) at grid (N, O1…Or, r) -> (N, C, O1…Or). Grid coordinates run over −1…1, the last axis first."""
+    mode, corners = _MODES.get(call.attr("mode")), bool(call.attr("align_corners"))
+    if mode is None or x.shape[0] != grid.shape[0] or grid.shape[-1] != x.ndim - 2:
+        raise Declined(f"mode {call.attr('mode')!r}, X of shape {x.shape}, grid of shape {grid.shape}")
+    sizes = x.shape[2:]
+    coordinates = np.moveaxis(grid[..., ::-1], -1, 0)
+    places = [_denormal(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
+    if mode != "cubic" and call.attr("padding_mode") != "zeros":
+        places = [_inside(call, p, n, corners) for p, n in zip(places, sizes, strict=True)]
+    if mode == "nearest":
+        return _fetch(call, x, [np.rint(place) for place in places], corners)
+    bases = [np.floor(place) for place in places]
+    weights = [_weights(place - base, mode) for place, base in zip(places, bases, strict=True)]
+    first = -1 if mode == "cubic" else 0
+    total = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:-1]), x.dtype)
+    for taps in product(range(len(weights[0])), repeat=len(sizes)):
+        weight = np.prod([weights[axis][tap] for axis, tap in enumerate(taps)], 0)
+        spots = [base + first + tap for base, tap in zip(bases, taps, strict=True)]
+        total += weight[:, None] * _fetch(call, x, spots, corners)
+    return total
+
+
+def _denormal(coordinate: Array, size: int, corners: bool) -> Array:
+    """−1 and 1 are the centres of the outer elements, or their outer edges."""
+    return (coordinate + 1) / 2 * (size - 1) if corners else ((coordinate + 1) * size - 1) / 2
+
+
+def _weights(fraction: Array, mode: str) -> list[Array]:
+    return [1 - fraction, fraction] if mode == "linear" else list(np.moveaxis(cubic_weights(fraction, -0.75), -1, 0))
+
+
+def _inside(call: Call, place: Array, size: int, corners: bool) -> Array:
+    """Positions outside moved in: to the border, or mirrored at the outer elements or their edges."""
+    if call.attr("padding_mode") == "border":
+        return np.clip(place, 0, size - 1)
+    if call.attr("padding_mode") != "reflection":
+        raise Declined(f"padding_mode {call.attr('padding_mode')!r} is not in the operator text")
+    low, span = (0.0, size - 1) if corners else (-0.5, size)
+    if span == 0:
+        return np.zeros_like(place)
+    turned = np.mod(place - low, 2 * span)
+    return np.clip(low + np.where(turned > span, 2 * span - turned, turned), 0, size - 1)
+
+
+def _fetch(call: Call, x: Array, spots: list[Array], corners: bool) -> Array:
+    """The elements (N, C, O…) at whole positions (N, O…); zeros outside under ``zeros``."""
+    sizes = x.shape[2:]
+    if call.attr("padding_mode") == "zeros":
+        outside = np.any([(spot < 0) | (spot > n - 1) for spot, n in zip(spots, sizes, strict=True)], 0)
+    else:
+        outside = np.zeros(spots[0].shape, bool)
+        spots = [np.rint(_inside(call, spot, n, corners)) for spot, n in zip(spots, sizes, strict=True)]
+    index = [np.clip(spot, 0, n - 1).astype(np.int64) for spot, n in zip(spots, sizes, strict=True)]
+    batch = np.arange(x.shape[0]).reshape(-1, *(1,) * (index[0].ndim - 1))
+    picked = np.moveaxis(np.moveaxis(x, 1, -1)[(batch, *index)], -1, 1)
+    return np.where(outside[:, None], 0, picked)
+
+
+@kernel("AffineGrid", 20)
+def affine_grid(call: Call, theta: Array, size: Array) -> Result:
+    """The grid (N, D1…Dr, r) of positions theta (N, r, r + 1) · (coordinates, 1), the last axis first."""
+    dims = int_list(size)[2:]
+    lines = [np.linspace(-1, 1, n) if call.attr("align_corners") else (2 * np.arange(n) + 1) / n - 1 for n in dims]
+    grid = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(dims)], -1)
+    return np.einsum("...k,nrk->n...r", grid, theta)

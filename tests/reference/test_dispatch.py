@@ -1,0 +1,58 @@
+"""From a node to its definition and its kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir, reference
+from bnfold.reference.dispatch import definition
+from bnfold.reference.registry import NO_SCHEMA
+from tests.reference.models import compute_all, floats, one_node
+
+
+def test_versions_follow_the_opset() -> None:
+    found = [definition("", "BatchNormalization", opset) for opset in (1, 5, 6, 8, 13, 14, 20)]
+    assert [one.version for one in found if one] == [1, 1, 6, 7, 9, 14, 15]
+
+
+def test_defaults_are_the_float32_numbers_of_the_schema() -> None:
+    batchnorm, lstm = definition("", "BatchNormalization", 15), definition("", "LSTM", 14)
+    assert batchnorm is not None
+    assert batchnorm.defaults["epsilon"] == float(np.float32(1e-5))
+    assert lstm is not None
+    assert lstm.defaults["direction"] == "forward"
+
+
+def test_no_schema_and_no_such_opset() -> None:
+    draft = definition("", "Affine", 7)
+    assert draft is not None
+    assert draft.version == NO_SCHEMA
+    assert definition("", "Conv", onnx.defs.onnx_opset_version() + 1) is None
+
+
+def test_stored_results_have_the_type_that_the_schema_ties_to_an_input() -> None:
+    x, wide = floats(1, 2, 3).astype(np.float16), floats(2, 3)
+    model, feeds = one_node(
+        "BatchNormalization", 15, [x, wide, wide, wide, np.abs(wide)], ["y", "m", "v"], training_mode=1
+    )
+    results = reference.evaluate(ir.load(model), feeds, precision="stored")
+    assert [value.dtype for value in results.values()] == [np.float16, np.float32, np.float32]
+
+
+def test_stored_results_without_a_schema_have_the_type_of_the_first_input() -> None:
+    model, feeds = one_node("Affine", 7, [floats(1, 2).astype(np.float16)], alpha=2.0)
+    assert reference.evaluate(ir.load(model), feeds, precision="stored")["y"].dtype == np.float16
+
+
+def test_every_output_is_float64_in_float64_precision() -> None:
+    for value in compute_all("LayerNormalization", 17, [floats(1, 2, 3), floats(2, 3)], ("y", "mean", "inverse")):
+        assert value.dtype == np.float64
+
+
+def test_misfits_say_what_numpy_says_in_one_line() -> None:
+    with pytest.raises(reference.Misfit) as error:
+        compute_all("MatMul", 13, [floats(1, 2, 3), floats(2, 4, 5)], ("y",))
+    assert "\n" not in str(error.value)
+    assert error.value.op == "MatMul"

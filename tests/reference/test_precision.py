@@ -1,0 +1,53 @@
+"""What widens, and what rounds."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from bnfold.reference.precision import as_array, computed_type, is_float, rounded, widen, workable
+from tests.reference.models import Array
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_floats_widen_exactly(dtype: type) -> None:
+    array: Array = np.array([1 / 3, 6e-5, 1e4]).astype(dtype)
+    wide = widen(array)
+    assert wide.dtype == np.float64
+    np.testing.assert_array_equal(wide.astype(dtype), array)
+
+
+def test_what_is_no_such_float_stays_itself() -> None:
+    for array in (np.array([1]), np.array([True]), np.array([1.0]), np.array([1], ml_dtypes.float8_e4m3fn)):
+        assert widen(array) is array
+    assert widen(None) is None
+    assert widen([np.ones(1, np.float32)])[0].dtype == np.float64
+
+
+def test_computed_types() -> None:
+    assert computed_type(TensorProto.BFLOAT16, "float64") == np.float64
+    assert computed_type(TensorProto.BFLOAT16, "stored") == ml_dtypes.bfloat16
+    assert computed_type(TensorProto.INT8, "float64") == np.int8
+    assert computed_type(TensorProto.STRING, "float64").kind == "O"
+
+
+def test_results_round_to_the_type_of_a_model_array_if_both_are_floats() -> None:
+    like = np.zeros(1, np.float16)
+    assert rounded(np.array([1 / 3]), like).dtype == np.float16
+    assert rounded(np.array([1]), like).dtype == np.int64
+    assert rounded(np.array([1 / 3]), None).dtype == np.float64
+    assert rounded(np.array([1 / 3]), np.array([1])).dtype == np.float64
+
+
+def test_halves_are_worked_on_in_float32() -> None:
+    assert workable(np.zeros(1, np.float16)).dtype == np.float32
+    assert workable(np.zeros(1)).dtype == np.float64
+
+
+def test_scalars_become_arrays() -> None:
+    assert as_array(np.float64(2)).shape == ()
+    assert as_array(None) is None
+    assert is_float(np.zeros(1, ml_dtypes.bfloat16))
+    assert not is_float(np.zeros(1, np.int32))
