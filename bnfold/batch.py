@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bnfold.errors import BadInput, BnfoldError
-from bnfold.job import Checks, Delivery, process, versions
+from bnfold.errors import BadInput, BnfoldError, VerificationFailed
+from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.pipeline import Options
 
-Status = Literal["verified", "unverified", "unchecked", "skipped", "failed"]
+Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 MAGIC = "*?["
 
 
@@ -46,10 +46,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one model of a batch; ``message`` is the error or the verdict's reason."""
+    """What became of one model of a batch; ``message`` is the error or the verdict's reason.
+
+    ``output`` is None where nothing was to be written, ``report`` is empty where there is none.
+    """
 
     source: Path
-    output: Path
+    output: Path | None
     status: Status
     message: str = ""
     report: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +70,18 @@ def find(source: str, output: str | os.PathLike[str]) -> list[Task]:
         BadInput: There are none, or ``output`` is a file.
     """
     output = Path(output)
+    root, found = _below(source)
+    inside = output.resolve()
+    models = [path for path in found if not path.resolve().is_relative_to(inside)]
+    if not models:
+        raise BadInput(f"{source}: no .onnx files there")
+    if output.exists() and not output.is_dir():
+        raise BadInput(f"{output}: is a file, but {len(models)} models need a folder")
+    return [Task(path, output / path.relative_to(root)) for path in models]
+
+
+def _below(source: str) -> tuple[Path, list[Path]]:
+    """The folder that results are placed relative to, and the model files there."""
     if Path(source).is_dir():
         root = Path(source)
         found = sorted(root.rglob("*.onnx"))
@@ -75,13 +90,27 @@ def find(source: str, output: str | os.PathLike[str]) -> list[Task]:
         depth = next(index for index, part in enumerate(Path(source).parts) if any(mark in part for mark in MAGIC))
         root = Path(*fixed[:depth]) if depth else Path()
         found = sorted(Path(path) for path in glob.glob(source, recursive=True))  # noqa: PTH207 - keeps the user's spelling
-    inside = output.resolve()
-    models = [path for path in found if path.is_file() and not path.resolve().is_relative_to(inside)]
+    return root, [path for path in found if path.is_file()]
+
+
+def inspect(source: str, options: Options, progress: Callable[[str, int, int], None]) -> list[Result]:
+    """What would become of every model below a folder or matching a pattern; nothing is written.
+
+    Raises:
+        BadInput: There are none.
+    """
+    _, models = _below(source)
     if not models:
         raise BadInput(f"{source}: no .onnx files there")
-    if output.exists() and not output.is_dir():
-        raise BadInput(f"{output}: is a file, but {len(models)} models need a folder")
-    return [Task(path, output / path.relative_to(root)) for path in models]
+    results = []
+    for done, path in enumerate(models):
+        progress("models", done, len(models))
+        try:
+            outcome = process(path, None, options, Checks(depth="none"))
+            results.append(Result(path, None, "inspected", report=outcome.to_json()))
+        except BnfoldError as error:
+            results.append(Result(path, None, "failed", str(error)))
+    return results
 
 
 def run(
@@ -116,6 +145,9 @@ def _one(task: Task, settings: Settings) -> Result:
     try:
         task.output.parent.mkdir(parents=True, exist_ok=True)
         outcome = process(task.source, Delivery(task.output, settings.external_data), settings.options, settings.checks)
+    except VerificationFailed as failure:
+        report = failure.outcome.to_json() if isinstance(failure.outcome, Outcome) else {}
+        return Result(task.source, task.output, "failed", str(failure), report)
     except BnfoldError as error:
         return Result(task.source, task.output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
@@ -162,7 +194,7 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
         "models": [
             {
                 "input": str(result.source),
-                "output": str(result.output),
+                "output": str(result.output) if result.output is not None else None,
                 "status": result.status,
                 "message": result.message,
                 "report": result.report or None,

@@ -17,11 +17,15 @@ from bnfold.options import (
     output_options,
     paths,
     policy_options,
+    report_options,
     stack,
     target_option,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bnfold.batch import Result
     from bnfold.job import Checks, Outcome
     from bnfold.pipeline import Options
 
@@ -91,18 +95,24 @@ def upgrade(**arguments: Any) -> None:
 @click.argument("source", metavar="IN")
 @target_option
 @stack(decompose_options, fold_options, policy_options)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output.")
-@click.option("--report", type=click.Path(dir_okay=False), help="Write the report: FILE.json or FILE.html.")
+@report_options
 def inspect(**arguments: Any) -> None:
-    """Say what each BatchNormalization of the model at IN is, what would become of it, and why. Nothing is written."""
+    """Say what each BatchNormalization of the model at IN is, what would become of it, and why. Nothing is written.
+
+    IN may be a folder of models, or a pattern.
+    """
     with _UserErrors(arguments["source"]):
-        from bnfold import terminal
+        from bnfold import batch, publish, terminal
         from bnfold.job import Checks, process
 
-        outcome = process(arguments["source"], None, parsed.options(arguments), Checks(depth="none"))
-        _publish(outcome, arguments)
+        publish.require(arguments["report"])
+        if batch.names_many(arguments["source"]):
+            sys.exit(_inspect_many(arguments))
+        outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
+        document = outcome.to_json()
+        _emit(document, arguments)
         if not arguments["as_json"]:
-            terminal.inspection(outcome)
+            terminal.inspection(outcome, document)
 
 
 @main.command()
@@ -157,8 +167,9 @@ class _UserErrors:
 def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
-        from bnfold import batch
+        from bnfold import batch, publish
 
+        publish.require(arguments["report"])
         options, checks = parsed.options(arguments), parsed.checks(arguments)
         if batch.names_many(arguments["source"]):
             sys.exit(_run_many(arguments, options, checks))
@@ -204,13 +215,29 @@ def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> in
             jobs=arguments["jobs"],
             progress=progress,
         )
-    if arguments["as_json"]:
-        _print_json(batch.to_json(results))
-    if arguments["report"]:
-        _write_report(arguments["report"], batch.to_json(results))
+    _publish_many(results, arguments)
     terminal.batch_summary(results)
     unverified = arguments["require_verified"] and any(result.status in ("unverified", "skipped") for result in results)
     return 1 if any(result.status == "failed" for result in results) else 3 if unverified else 0
+
+
+def _inspect_many(arguments: dict[str, Any]) -> int:
+    """Inspect a folder or a pattern of models; 1 if one of them cannot be processed."""
+    from bnfold import batch, terminal
+
+    with terminal.progress() as progress:
+        results = batch.inspect(arguments["source"], parsed.options(arguments), progress)
+    _publish_many(results, arguments)
+    if not arguments["as_json"]:
+        terminal.batch_summary(results)
+    return 1 if any(result.status == "failed" for result in results) else 0
+
+
+def _publish_many(results: Sequence[Result], arguments: dict[str, Any]) -> None:
+    from bnfold import batch
+
+    if arguments["report"] or arguments["as_json"]:
+        _emit(batch.to_json(results), arguments)
 
 
 def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
@@ -235,25 +262,17 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
 
 def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:
     """Print and write the report as asked."""
-    if not (arguments["report"] or arguments["as_json"]):
-        return
-    document = outcome.to_json()
+    if arguments["report"] or arguments["as_json"]:
+        _emit(outcome.to_json(), arguments)
+
+
+def _emit(document: dict[str, Any], arguments: dict[str, Any]) -> None:
+    from bnfold import publish
+
     if arguments["as_json"]:
         _print_json(document)
     if arguments["report"]:
-        _write_report(arguments["report"], document)
-
-
-def _write_report(path: str, document: dict[str, Any]) -> None:
-    import json
-    from pathlib import Path
-
-    from bnfold.errors import OutputError
-
-    try:
-        Path(path).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path}: the report cannot be written: {error.strerror or error}") from error
+        publish.write(arguments["report"], document)
 
 
 def _print_json(document: dict[str, Any]) -> None:

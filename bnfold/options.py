@@ -42,6 +42,17 @@ class TargetOpset(click.ParamType):  # type: ignore[type-arg] # generic only in 
             self.fail(f"{value!r} is neither an opset number nor 'keep'", param, ctx)
 
 
+class ReportFile(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
+    """``FILE.json`` or ``FILE.html``; anything else is told before any work is done."""
+
+    name = "FILE.json|FILE.html"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).endswith((".json", ".html")):
+            self.fail(f"{value!r} ends neither in .json nor in .html", param, ctx)
+        return str(value)
+
+
 def stack(*options: Command) -> Command:
     """Several click options as one decorator, in the order in which ``--help`` shows them."""
 
@@ -130,9 +141,13 @@ decompose_options = stack(
     ),
 )
 
-output_options = stack(
-    click.option("--report", type=click.Path(dir_okay=False), help="Write the report: FILE.json or FILE.html."),
+report_options = stack(
+    click.option("--report", type=ReportFile(), help="Write the report, for programs or for people."),
     click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output."),
+)
+
+output_options = stack(
+    report_options,
     click.option(
         "--external-data", default="auto", show_default=True, help="auto, keep, none, or the data file's name."
     ),

@@ -1,33 +1,55 @@
-"""What people see: a few lines after a run, tables for inspection, progress while it lasts. All of it on stderr,
-but for tables that were asked for, which are results and go to stdout.
+"""What people see: a few lines after a run, tables for inspection, progress while it lasts.
+
+All of it goes to stderr, but for tables that were asked for, which are results and go to stdout.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bnfold.advice import ADVICE
 from bnfold.report import BatchNormEvent, Report
 
 if TYPE_CHECKING:
     from bnfold import ir
-    from bnfold.batch import Result
+    from bnfold.batch import Result, Status
     from bnfold.job import Outcome
     from bnfold.verify import Verdict
 
-PIPE_WIDTH = 10_000
+PIPE_WIDTH = 1_000_000
 """Without a terminal no line is wrapped and no name is cut."""
+NARROW, WIDE = 80, 110
+"""Columns from which a terminal has room for version and mode, and for the ranges of scale and shift."""
 
 
 def _console(*, stderr: bool = True) -> Console:
     probe = Console(stderr=stderr, highlight=False, soft_wrap=True)
     return probe if probe.is_terminal else Console(stderr=stderr, highlight=False, soft_wrap=True, width=PIPE_WIDTH)
+
+
+def _show(table: Table, *, stderr: bool = False) -> None:
+    """A table as wide as the terminal allows; in a pipe one line a row, and nothing behind its last word."""
+    console = _console(stderr=stderr)
+    if console.is_terminal:
+        console.print(table, soft_wrap=False)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    console.print(Text("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))))
+
+
+def _columns(*names: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
 
 
 @contextmanager
@@ -59,9 +81,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if quiet:
         _verification(console, outcome.verdict)
         return
-    console.print(
-        f"opset {_change(report.opset_before, report.opset_after)}, IR version {_change(report.ir_before, report.ir_after)}"
-    )
+    console.print(_versions(report))
     console.print(Text(_became(report)))
     _verification(console, outcome.verdict)
     _attention(console, report, verbose=verbose)
@@ -71,6 +91,11 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         console.print(
             Text(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
         )
+
+
+def _versions(report: Report) -> str:
+    opset, version = _change(report.opset_before, report.opset_after), _change(report.ir_before, report.ir_after)
+    return f"opset {opset}, IR version {version}"
 
 
 def _change(before: int, after: int) -> str:
@@ -111,7 +136,7 @@ def _verification(console: Console, verdict: Verdict | None) -> None:
 def _attention(console: Console, report: Report, *, verbose: bool) -> None:
     rows = report.batchnorms if verbose else [event for event in report.batchnorms if event.reason is not None]
     if rows and verbose:
-        console.print(_table(rows))
+        _show(_table(rows), stderr=True)
     elif rows:
         reasons = Counter(event.reason for event in rows if event.reason is not None)
         for reason, count in reasons.most_common(5):
@@ -123,54 +148,73 @@ def _attention(console: Console, report: Report, *, verbose: bool) -> None:
         console.print(Text(f"  note: {note}"))
 
 
-def inspection(outcome: Outcome) -> None:
-    """The table of every BatchNormalization on stdout, and a summary line on stderr."""
-    report = outcome.report
-    if report.batchnorms:
-        _console(stderr=False).print(_table(report.batchnorms))
-    console = _console()
-    console.print(
-        f"opset {_change(report.opset_before, report.opset_after)}, IR version {_change(report.ir_before, report.ir_after)}"
-    )
+def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
+    """The table of every BatchNormalization on stdout; on stderr a summary, and what can be done about what is left."""
+    rows = sorted(document["batchnorms"], key=lambda row: row["reason"] is None)
+    if rows:
+        _show(_facts(rows, _console(stderr=False).width))
+    report, console = outcome.report, _console()
+    console.print(_versions(report))
     console.print(Text(_became(report)))
     _attention(console, report, verbose=False)
+    for reason in dict.fromkeys(event.reason for event in report.batchnorms if event.reason is not None):
+        console.print(Text(f"  {reason.code}: {ADVICE[reason].remedy}"))
+
+
+def _facts(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Rows of a report's ``batchnorms``, with as much about each as ``width`` has room for."""
+    kind = ("version", "mode") if width >= NARROW else ()
+    spreads = ("scale", "shift") if width >= WIDE else ()
+    table = _columns("BatchNormalization", *kind, *spreads, *OUTCOME)
+    for row in rows:
+        where = ", ".join(row["into"])
+        if row["reason"]:
+            where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
+        decided = "".join(f"; {text}" for text in row["policies"])
+        cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
+        table.add_row(Text(_name(row["graph"], row["name"])), *cells, row["verdict"], Text(where + decided))
+    return table
+
+
+OUTCOME = ("becomes", "where, or why not")
+
+
+def _range(spread: Mapping[str, Any] | None) -> str:
+    return f"{spread['min']:.3g} to {spread['max']:.3g}" if spread else "-"
+
+
+def _name(graph: str, name: str) -> str:
+    return f"{graph}: {name}" if graph else name
+
+
+def _why(text: str, code: str, detail: str) -> str:
+    return f"{text} [{code}]{f': {detail}' if detail else ''}"
 
 
 def _table(events: Sequence[BatchNormEvent]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("BatchNormalization", "version", "mode", "becomes", "where, or why not"):
-        table.add_column(column, overflow="fold")
+    table = _columns("BatchNormalization", "version", "mode", *OUTCOME)
     for event in sorted(events, key=lambda event: event.reason is None):
         where = ", ".join(event.into)
         if event.reason is not None:
-            where = f"{event.reason.value} [{event.reason.code}]{f': {event.detail}' if event.detail else ''}"
-        name = f"{event.graph}: {event.name}" if event.graph else event.name
-        table.add_row(Text(name), str(event.version), event.mode, event.verdict, Text(where))
+            where = _why(event.reason.value, event.reason.code, event.detail)
+        table.add_row(Text(_name(event.graph, event.name)), str(event.version), event.mode, event.verdict, Text(where))
     return table
 
 
 def verdict(found: Verdict) -> None:
     """The rows of a verdict on stdout, the sentence on stderr."""
     if found.outputs:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in (
-            "output",
-            "max error",
-            "RMS error",
-            "of the scale",
-            "allowed",
-            "ulps",
-            "error before",
-            "after",
-            "",
-        ):
-            table.add_column(column, overflow="fold")
+        table = _columns(
+            "output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", ""
+        )  # fmt: skip
         for row in found.outputs:
+            sizes = (row.max_abs, row.rms, row.relative, row.allowed)
+            verdict_of_row = Text(row.fault or "ok", style="red" if row.fault else "green")
             table.add_row(
-                Text(row.name), f"{row.max_abs:.2e}", f"{row.rms:.2e}", f"{row.relative:.2e}", f"{row.allowed:.2e}", f"{row.ulps:.3g}",
-                _number(row.error_before), _number(row.error_after), Text(row.fault or "ok", style="red" if row.fault else "green"),
+                Text(row.name), *map(_number, sizes), f"{row.ulps:.3g}",
+                _number(row.error_before), _number(row.error_after), verdict_of_row,
             )  # fmt: skip
-        _console(stderr=False).print(table)
+        _show(table)
     console = _console()
     console.print(Text(f"{found.status}: {found.reason}", style="green" if found.status == "verified" else "bold red"))
     if found.localised is not None:
@@ -186,18 +230,24 @@ def _number(value: float | None) -> str:
 
 def batch_summary(results: Sequence[Result]) -> None:
     """One row a model on stdout, those that need attention first, and the counts on stderr."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("model", "", "BatchNormalization", "what happened"):
-        table.add_column(column, overflow="fold")
-    order = ("failed", "unverified", "unchecked", "verified", "skipped")
-    for result in sorted(results, key=lambda result: order.index(result.status)):
+    table = _columns("model", "", "BatchNormalization", "what happened")
+    order: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
+    for result in sorted(results, key=lambda result: (order.index(result.status), -_left(result))):
         rows = result.report.get("batchnorms", [])
-        left = sum(row["verdict"] in ("kept", "upgraded") for row in rows)
-        became = f"{len(rows)} → {left}" if result.report else "-"
-        table.add_row(Text(str(result.source)), result.status, became, Text(result.message))
-    _console(stderr=False).print(table)
+        became = f"{len(rows)} → {_left(result)}" if result.report else "-"
+        table.add_row(Text(str(result.source)), result.status, became, Text(result.message or _reasons(rows)))
+    _show(table)
     counts = Counter(result.status for result in results)
     _console().print(Text(", ".join(f"{counts[status]} {status}" for status in order if counts[status])))
+
+
+def _left(result: Result) -> int:
+    return sum(row["verdict"] in ("kept", "upgraded") for row in result.report.get("batchnorms", []))
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    codes = Counter(row["reason"]["code"] for row in rows if row["reason"])
+    return ", ".join(f"{count} {code}" for code, count in codes.most_common())
 
 
 def still_there(outcome: Outcome, left: Sequence[ir.Node]) -> None:

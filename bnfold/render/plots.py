@@ -1,0 +1,180 @@
+"""The numbers behind the report's plots: scales and positions. How they are drawn is the template's business."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH = 100.0
+"""Positions across are in percent: a plot is as wide as the screen, and its letters keep their size."""
+MAX_BINS = 40
+MAX_ROWS = 24
+"""Outputs in one plot; the worst ones are shown and the table has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a histogram; ``up`` and ``down`` are heights from the base line, ``label`` says it in words."""
+
+    x: float
+    width: float
+    up: float
+    down: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Bars over a base line at height ``base`` of ``height``."""
+
+    height: float
+    base: float
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+    summary: str
+
+
+def spread(values: Mapping[str, Any], name: str) -> Histogram:
+    """The scales or shifts of one BatchNormalization."""
+    counts, low, high = values["counts"], values["min"], values["max"]
+    height = 56.0
+    step, top = WIDTH / len(counts), max(counts)
+    size = (high - low) / len(counts)
+    bars = []
+    for index, count in enumerate(counts):
+        label = f"{low + index * size:.4g} to {low + (index + 1) * size:.4g}: {count}"
+        bars.append(Bar(index * step, step, count / top * height, 0, label))
+    return Histogram(height, height, tuple(bars), (), f"{name} from {low:.4g} to {high:.4g}, {sum(counts)} values")
+
+
+def scales(values: Mapping[str, Any]) -> Histogram | None:
+    """|scale| over the whole model, positive above the line and negative below it; None where there is none."""
+    edges, positive, negative = _merged(values["log10_edges"], values["positive"], values["negative"])
+    if not positive:
+        return None
+    height, most = 150.0, max(positive)
+    unit, step = height / (most + max(negative)), WIDTH / len(positive)
+    low, high = edges[0], edges[-1]
+    bars = tuple(
+        Bar(
+            index * step, step, up * unit, down * unit,
+            f"|scale| from {10 ** edges[index]:.3g} to {10 ** edges[index + 1]:.3g}: {up} positive, {down} negative",
+        )
+        for index, (up, down) in enumerate(zip(positive, negative, strict=True))
+    )  # fmt: skip
+    ticks = tuple(Tick((at - low) / (high - low) * WIDTH, label) for at, label in _round_numbers(low, high))
+    total, below = sum(positive) + sum(negative), sum(negative)
+    zeros = f", {values['zeros']} zero" if values["zeros"] else ""
+    summary = f"{total + values['zeros']} scale factors: {total - below} positive, {below} negative{zeros}"
+    return Histogram(height, most * unit, bars, ticks, summary)
+
+
+def _merged(edges: list[float], up: list[int], down: list[int]) -> tuple[list[float], list[int], list[int]]:
+    """The bins from the first filled one to the last, joined until there are few enough to see."""
+    filled = [index for index, pair in enumerate(zip(up, down, strict=True)) if any(pair)]
+    if not filled:
+        return [], [], []
+    first, last = max(filled[0] - 1, 0), min(filled[-1] + 2, len(up))
+    size = -(-(last - first) // MAX_BINS)
+    starts = range(first, last, size)
+    merged = [edges[start] for start in starts] + [edges[min(starts[-1] + size, len(up))]]
+    return (
+        merged,
+        [sum(up[start : start + size]) for start in starts],
+        [sum(down[start : start + size]) for start in starts],
+    )
+
+
+def _round_numbers(low: float, high: float) -> list[tuple[float, str]]:
+    """Powers of ten between two exponents; 2 and 5 of each too where few powers lie between."""
+    steps = (1, 2, 5) if high - low < 3 else (1,)
+    candidates = [
+        (power + math.log10(step), step * 10.0**power)
+        for power in range(math.floor(low), math.ceil(high) + 1)
+        for step in steps
+    ]
+    return [(at, f"{value:g}") for at, value in candidates if low <= at <= high]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point on a row: ``kind`` says what it stands for and how it is drawn."""
+
+    x: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One output, or one rewrite, of an error plot."""
+
+    name: str
+    marks: tuple[Mark, ...]
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Rows on one logarithmic axis; what is 0 stands at its left end. ``left_out`` rows are only in the table."""
+
+    rows: tuple[Row, ...]
+    ticks: tuple[Tick, ...]
+    left_out: int
+
+    @property
+    def kinds(self) -> set[str]:
+        """What the legend has to explain."""
+        return {mark.kind for row in self.rows for mark in row.marks}
+
+
+KINDS = {
+    "error_before": "error of the original in its own precision",
+    "error_after": "error of the result in its own precision",
+    "relative": "difference between the two in float64",
+    "allowed": "what rounding the new weights can explain",
+}
+
+
+def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) -> Errors | None:
+    """The worst rows of a verdict, with the given numbers, named by key ``label``. None where there are no numbers."""
+    numbers = [value for row in rows for kind in kinds if (value := number(row.get(kind))) is not None and value > 0]
+    if not numbers:
+        return None
+    low, high = math.floor(math.log10(min(numbers))) - 1, math.ceil(math.log10(max(numbers)))
+    high = max(high, low + 2)
+
+    def place(value: float) -> float:
+        return (max(math.log10(value), low) - low) / (high - low) * WIDTH if value > 0 else 0.0
+
+    worst = sorted(rows, key=lambda row: (not _is_failed(row), -(number(row.get("relative")) or 0.0)))[:MAX_ROWS]
+    drawn = tuple(Row(str(row[label]), _marks(row, kinds, place), _is_failed(row)) for row in worst)
+    stride = max(1, (high - low) // 8)
+    ticks = tuple(
+        Tick((power - low) / (high - low) * WIDTH, f"1e{power}") for power in range(low + 1, high + 1, stride)
+    )
+    return Errors(drawn, (Tick(0.0, "0"), *ticks), len(rows) - len(worst))
+
+
+def _marks(row: Mapping[str, Any], kinds: Sequence[str], place: Callable[[float], float]) -> tuple[Mark, ...]:
+    found = [(kind, number(row.get(kind))) for kind in kinds]
+    return tuple(Mark(place(value), kind, f"{KINDS[kind]}: {value:.2e}") for kind, value in found if value is not None)
+
+
+def number(value: Any) -> float | None:
+    """A finite number; reports write nan and inf as strings, which have no place on an axis."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _is_failed(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("fault")) or row.get("status") == "failed"

@@ -1,0 +1,52 @@
+"use strict";
+// Filters, order and links. Without it the page still shows every row; links into closed rows are what it opens.
+for (const form of document.querySelectorAll(".filters")) {
+  const list = form.closest("section").querySelector(".rows");
+  const rows = [...list.children];
+  const output = form.querySelector("output");
+  const place = (row) => Number(row.id.split("-bn")[1]);
+  const order = {
+    attention: (a, b) => rows.indexOf(a) - rows.indexOf(b),
+    graph: (a, b) => place(a) - place(b),
+    name: (a, b) => a.querySelector(".name").textContent.localeCompare(b.querySelector(".name").textContent, undefined, { numeric: true }),
+  };
+
+  const filter = () => {
+    const states = new Set([...form.querySelectorAll("[name=state]:checked")].map((box) => box.value));
+    const reason = form.elements.reason ? form.elements.reason.value : "";
+    const words = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const row of rows) {
+      const keep = states.has(row.dataset.state) && (!reason || row.dataset.reason === reason)
+        && words.every((word) => row.dataset.words.includes(word));
+      row.hidden = !keep;
+      shown += keep;
+    }
+    output.textContent = `${shown} of ${rows.length} shown`;
+  };
+
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.elements.order.addEventListener("change", (event) => list.append(...[...rows].sort(order[event.target.value])));
+  for (const button of form.querySelectorAll("[data-open]")) {
+    button.addEventListener("click", () => {
+      for (const row of rows) if (!row.hidden) row.open = Boolean(button.dataset.open);
+    });
+  }
+  filter(); // a browser that comes back to the page restores the form, not what it hid
+}
+
+const reveal = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  target.hidden = false;
+  for (let element = target; element; element = element.parentElement) if (element.tagName === "DETAILS") element.open = true;
+  target.scrollIntoView();
+  target.querySelector("summary")?.focus({ preventScroll: true });
+};
+addEventListener("hashchange", reveal);
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  if (link && link.getAttribute("href") === location.hash) reveal(); // the same link twice makes no hashchange
+});
+reveal();
