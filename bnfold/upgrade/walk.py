@@ -105,7 +105,7 @@ class Walk:
         op_type, label = node.op_type, node.label
         before = node.proto.SerializeToString()
         inputs = tuple(value.name for value in node.inputs if value is not None)
-        outputs = tuple(value.name for value in node.outputs if value is not None)
+        outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
         site = Site(node, successor, self.shared)
         try:
             if adapter is not None:
