@@ -6,6 +6,7 @@ Runs once for every node and every weight of a model, so its loops touch each me
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
@@ -29,7 +30,8 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     _index_makers(graph)
     for node in graph.nodes:
         _index_reads(node)
-        _index_subgraphs(node)
+        if _may_hold_graphs(node.op_type, node.domain):
+            _index_subgraphs(node)
     for name in proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]:
         value = graph.lookup(name)
         value.output_slots += 1
@@ -43,10 +45,11 @@ def _index_makers(graph: Graph) -> None:
         node = Node(graph, message)
         nodes.append(node)
         for slot, name in enumerate(message.output):
-            value = None
-            if name:
-                value = define_once(graph, name) if name in values else graph.define(name)
-                value.producer, value.slot = node, slot
+            if not name:
+                node.outputs.append(None)
+                continue
+            value = values[name] = define_once(graph, name) if name in values else Value(graph, name)
+            value.producer, value.slot = node, slot
             node.outputs.append(value)
 
 
@@ -67,9 +70,12 @@ def _index_interface(graph: Graph) -> None:
         _index_types(graph, getattr(proto, "value_info", ()))
         return
     graph.inputs = [_input(graph, info.name) for info in proto.input]
+    values = graph.values
     for tensor in proto.initializer:
         name = tensor.name
-        value = graph.values.get(name) or graph.define(name)
+        value = values.get(name)
+        if value is None:
+            value = values[name] = Value(graph, name)
         if value.tensor_proto is not None:
             raise MalformedModel(f"the initializer {name!r} is stored twice")
         value.tensor_proto = tensor
@@ -93,6 +99,15 @@ def _index_types(graph: Graph, infos: Iterable[onnx.ValueInfoProto]) -> None:
     for info in infos:
         if info.HasField("type"):
             graph.types.setdefault(info.name, info.type)
+
+
+@cache
+def _may_hold_graphs(op_type: str, domain: str) -> bool:
+    """Looking through the attributes of every node is slow, and most operators have none that could be a graph."""
+    if domain or not onnx.defs.has(op_type):
+        return True
+    kinds = {attribute.type for attribute in onnx.defs.get_schema(op_type).attributes.values()}
+    return onnx.defs.OpSchema.AttrType.GRAPH in kinds or onnx.defs.OpSchema.AttrType.GRAPHS in kinds
 
 
 def _index_subgraphs(node: Node) -> None:

