@@ -39,10 +39,9 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
 
     Args:
         model: Any opset; nothing of it is changed.
-        feeds: Arrays by value name. Any value of the main graph may be fed, not only inputs: what makes it is then not
-            run, so that a region can be evaluated by itself. Initializers that are fed are overridden.
-        outputs: Names of the values to return, of the main graph at any place; the graph's outputs when None. Only
-            what they depend on is run.
+        feeds: Arrays by value name. Any value of the main graph may be fed: what makes it is then not run, so that a
+            region can be evaluated by itself, and an initializer is overridden.
+        outputs: Names of values of the main graph, at any place; its outputs when None. Only what they need is run.
         precision: ``float64`` widens every float tensor (`precision` says what that means for casts); ``stored``
             computes in each tensor's own type, 16-bit floats in float32 with a rounding after every node.
         keep: Further values to return.
@@ -54,10 +53,11 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
 
     Raises:
-        Unsupported: A needed operator version has no proven implementation, or cannot be computed in this form.
-        Random: A needed operator is random.
+        Unsupported: A needed operator has no proven implementation in its version (`Random`: is random, `Misfit`: has
+            inputs that do not fit together).
         OutOfTime: ``limit_seconds`` are over.
         BadInput: An unknown name, or a needed input that is not fed.
+        MalformedModel: Values that nothing makes, or that depend on themselves.
     """
     graph = model.graph
     names = [*(outputs if outputs is not None else (value.name for value in graph.outputs)), *keep]

@@ -162,7 +162,10 @@ def sampling(rng: np.random.Generator) -> Case:
     cubic = "bicubic" if opset == 16 else "cubic"
     mode = str(rng.choice(["bilinear" if opset == 16 else "linear", "nearest", cubic]))
     rank = 2 if opset == 16 or mode == cubic else rank
-    attrs = {"padding_mode": str(rng.choice(["zeros", "border", "reflection"])), "align_corners": int(rng.integers(2))}
+    attrs: dict[str, Any] = {
+        "padding_mode": str(rng.choice(["zeros", "border", "reflection"])),
+        "align_corners": int(rng.integers(2)),
+    }
     grid = (rng.random((2, *[4, 3, 2][:rank], rank)) * 4 - 2).astype(np.float32)
     return one_node("GridSample", opset, [normal(rng, 2, 3, *[5, 6, 7][:rank]), grid], mode=mode, **attrs)
 

@@ -1,7 +1,5 @@
 """GridSample and AffineGrid: reading an image at computed positions."""
 
-
-
 from __future__ import annotations
 
 from itertools import product
