@@ -6,6 +6,7 @@ All of it in float32, or float64 where a type is: averages in 16 bits would satu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from bnfold import ir
 from bnfold.decompose.builder import Builder
@@ -50,8 +51,7 @@ class Stage:
         x = builder.cast(spec.x, spec.dtypes["x"], compute)
         if not reshape:
             return cls(spec, x, compute, is_reshaped=False)
-        channels = builder.add("Shape", [spec.inputs["scale"]], "channels")
-        x = builder.add("Reshape", [x, builder.three_axes(channels)], "rank3", allowzero=1)
+        x = builder.add("Reshape", [x, builder.three_axes(_channels(builder, spec))], "rank3", allowzero=1)
         return cls(replace(spec, layout=Layout(3)), x, compute, is_reshaped=True)
 
     def output(self, builder: Builder, moments: Moments) -> ir.Value:
@@ -61,6 +61,15 @@ class Stage:
         if self.is_reshaped:
             y = builder.add("Reshape", [y, builder.dims], "restored", allowzero=1)
         return builder.cast(y, self.compute, self.spec.dtypes["x"])
+
+
+def _channels(builder: Builder, spec: Spec) -> ir.Value:
+    """The number of channels as a (1,) of int64: there are as many scales."""
+    dims = builder.shape(spec.inputs["scale"])
+    static = [dim for dim in dims or () if isinstance(dim, int)]
+    if dims is not None and len(static) == len(dims):
+        return builder.ints([prod(static)], "channels")
+    return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,6 @@ def per_activation(x: Sequence[Dim] | None, parameter: Sequence[Dim] | None) -> 
         if dims is None:
             continue
         static = tuple(dim for dim in dims if isinstance(dim, int))
-        if len(static) == len(dims):
+        if len(static) == len(dims) and 0 not in static:
             return Layout(len(static) + 1, static)
     raise Declined(Reason.NOT_STATIC, "the sizes of the activation that each parameter belongs to")
