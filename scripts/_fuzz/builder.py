@@ -40,6 +40,8 @@ class Builder:
     inputs: list[Drawn] = field(default_factory=list)
     values: list[Drawn] = field(default_factory=list)
     counter: int = 0
+    plain: bool = False
+    """Every weight an initializer, every dim as it is: for models that are written down, not drawn."""
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -53,7 +55,7 @@ class Builder:
 
     def weight(self, array: Array, hint: str = "w") -> str:
         """A constant: an initializer, a Constant node, or one of the two behind an Identity or Transpose."""
-        name, kind = self.fresh(hint), self.rng.random()
+        name, kind = self.fresh(hint), 0.0 if self.plain else self.rng.random()
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
         if kind < 0.8:
             self.weights.append(tensor)
@@ -113,9 +115,13 @@ class Builder:
         for value in self.inputs:
             dims: list[int | str | None] = list(value.shape)
             for axis in range(len(dims)):
-                if axis != 1 and self.chance(0.2):
+                if axis != 1 and not self.plain and self.chance(0.2):
                     dims[axis] = self.pick([f"d{axis}_{value.name}", None])
             infos.append(helper.make_tensor_value_info(value.name, value.dtype, dims))
-        ends = [helper.make_tensor_value_info(value.name, value.dtype, [None] * value.rank) for value in outputs]
+        hidden = [list(value.shape) if self.plain else [None] * value.rank for value in outputs]
+        ends = [
+            helper.make_tensor_value_info(value.name, value.dtype, dims)
+            for value, dims in zip(outputs, hidden, strict=True)
+        ]
         graph = helper.make_graph(self.nodes, "drawn", infos, ends, self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)

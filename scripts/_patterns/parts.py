@@ -1,0 +1,103 @@
+"""The parts that patterns are put together from. Dims are pairwise different, scales of both signs unless asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from _fuzz.builder import Builder, Drawn
+from onnx import TensorProto
+
+Build = Callable[[Builder], "Drawn | list[Drawn]"]
+Part = Callable[[Builder, Drawn], Drawn]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One row. ``build`` makes the graph and answers its outputs."""
+
+    name: str
+    build: Build
+    opset: int = 17
+    dtype: int = TensorProto.FLOAT
+
+    def model(self) -> onnx.ModelProto:
+        """The model, the same every time."""
+        b = Builder(np.random.default_rng(1), opset=self.opset, dtype=self.dtype, plain=True)
+        outputs = self.build(b)
+        return b.model(outputs if isinstance(outputs, list) else [outputs])
+
+
+def given(b: Builder, *shape: int) -> Drawn:
+    """An input of the graph."""
+    b.inputs.append(Drawn(b.fresh("x"), b.dtype, shape))
+    b.values.append(b.inputs[-1])
+    return b.inputs[-1]
+
+
+def weight(b: Builder, *shape: int) -> str:
+    """A random constant, kept away from zero."""
+    drawn = b.numbers(shape, 0.5, 1.5)
+    return b.weight(drawn * np.where(b.rng.random(shape) < 0.5, -1, 1).astype(drawn.dtype))
+
+
+def norm(b: Builder, x: Drawn, *, positive: bool = False, scale_only: bool = False, **attributes: Any) -> Drawn:
+    """A BatchNormalization over axis 1."""
+    channels = x.shape[1]
+    scale = b.numbers([channels], 0.5, 1.5) * (1 if positive else np.where(np.arange(channels) % 2, -1, 1))
+    shift, mean = (b.numbers([channels]) * (0 if scale_only else 1) for _ in range(2))
+    arrays = [scale, shift, mean, b.numbers([channels], 0.5, 2.0)]
+    operands = [b.weight(array.astype(b.numbers([]).dtype)) for array in arrays]
+    return b.node("BatchNormalization", [x.name, *operands], epsilon=1e-3, **attributes)[0]
+
+
+def node(b: Builder, op_type: str, *operands: Drawn | str, **attributes: Any) -> Drawn:
+    """A node with one output."""
+    names = [operand if isinstance(operand, str) else operand.name for operand in operands]
+    return b.node(op_type, names, **attributes)[0]
+
+
+def conv(
+    b: Builder, x: Drawn, channels: int = 4, *, group: int = 1, bias: bool = True, kernel: int = 2, **attributes: Any
+) -> Drawn:
+    """A Conv of any rank."""
+    spatial = len(x.shape) - 2
+    operands: list[Drawn | str] = [x, weight(b, channels, x.shape[1] // group, *[kernel] * spatial)]
+    return node(b, "Conv", *operands, *([weight(b, channels)] if bias else []), group=group, **attributes)
+
+
+def conv_transpose(b: Builder, x: Drawn, each: int = 4, *, group: int = 1, kernel: int = 2, **attributes: Any) -> Drawn:
+    """A ConvTranspose with ``each`` output channels a group."""
+    kernel_shape = [kernel] * (len(x.shape) - 2)
+    operands = (weight(b, x.shape[1], each, *kernel_shape), weight(b, each * group))
+    return node(b, "ConvTranspose", x, *operands, group=group, **attributes)
+
+
+def gemm(b: Builder, x: Drawn, columns: int = 5, c: Sequence[int] | None = (5,), **attributes: Any) -> Drawn:
+    """A Gemm, with C of a shape or without."""
+    inner = x.shape[0] if attributes.get("transA") else x.shape[1]
+    matrix = weight(b, *((columns, inner) if attributes.get("transB") else (inner, columns)))
+    return node(b, "Gemm", x, matrix, *([] if c is None else [weight(b, *c)]), **attributes)
+
+
+def matmul(b: Builder, x: Drawn, columns: int = 5) -> Drawn:
+    """A MatMul with a constant right operand."""
+    return node(b, "MatMul", x, weight(b, x.shape[-1], columns))
+
+
+def ints(b: Builder, *numbers: int) -> str:
+    """A constant list of int64."""
+    return b.integers(numbers)
+
+
+def through(op_type: str, *constants: Sequence[int], **attributes: Any) -> Part:
+    """A node of one computed operand, with constant lists of integers behind it."""
+    return lambda b, x: node(b, op_type, x, *(ints(b, *numbers) for numbers in constants), **attributes)
+
+
+def image(b: Builder) -> Drawn:
+    """What a network of images reads."""
+    return given(b, 2, 3, 6, 8)

@@ -1,0 +1,83 @@
+"""What a tool made of one pattern: folded right, left alone, wrong numbers, or nothing that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+
+Arrays = dict[str, npt.NDArray[Any]]
+AFFINES = {"BatchNormalization", "Mul", "Add", "Sub", "Div", "Neg"}
+TOLERANCE: dict[int, float] = {
+    TensorProto.FLOAT16: 2e-2, TensorProto.BFLOAT16: 1e-1, TensorProto.FLOAT: 5e-5, TensorProto.DOUBLE: 1e-9,
+}  # fmt: skip
+"""Error relative to an output's largest value that rounding may explain, by the type of the first input."""
+
+
+def judge(source: Path, out: Path, note: str) -> str:
+    """``folded``, ``left``, ``wrong`` or ``crash``."""
+    before = onnx.load(source)
+    if note or not out.is_file():
+        return "crash"
+    after = onnx.load(out)
+    feeds = _feeds(before)
+    expected = reference.evaluate(ir.load(before), feeds)
+    try:
+        found = _run(after, feeds)
+    except Exception:  # noqa: BLE001 - a model that neither evaluates nor runs is the tool's crash
+        return "crash"
+    tolerance = TOLERANCE[before.graph.input[0].type.tensor_type.elem_type]
+    if any(not _close(expected[name], found[name], tolerance) for name in expected):
+        return "wrong"
+    old, new = _cost(before), _cost(after)
+    return "folded" if new < old and new[1] <= old[1] else "left"
+
+
+def _feeds(model: onnx.ModelProto) -> Arrays:
+    rng = np.random.default_rng(2)
+    return {
+        info.name: rng.standard_normal([dim.dim_value for dim in info.type.tensor_type.shape.dim]).astype(
+            helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        )
+        for info in model.graph.input
+    }
+
+
+def _run(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
+    """In float64; by onnxruntime where a tool put in operators of its own."""
+    onnx.checker.check_model(model)
+    try:
+        return reference.evaluate(ir.load(model), feeds)
+    except BnfoldError:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def _close(expected: npt.NDArray[Any], found: npt.NDArray[Any], tolerance: float) -> bool:
+    size = float(np.abs(expected).max())
+    return expected.shape == found.shape and float(np.abs(found - expected).max()) <= tolerance * size
+
+
+def _cost(model: onnx.ModelProto) -> tuple[int, int]:
+    """BatchNormalizations, and all affine nodes, among what depends on the inputs."""
+    moving = {info.name for info in model.graph.input}
+    norms = affines = 0
+    for node in model.graph.node:
+        if moving.intersection(node.input):
+            moving.update(node.output)
+            norms += node.op_type == "BatchNormalization"
+            affines += node.op_type in AFFINES
+    return norms, affines

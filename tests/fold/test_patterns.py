@@ -1,0 +1,40 @@
+"""Every pattern of the README's table: folded right where that is exact, right numbers everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from _patterns import backward, forward, traps
+from _patterns.parts import Pattern
+from _patterns.verdict import judge
+
+from bnfold import ir, pipeline
+
+EXACT = [*backward.ROWS, *forward.ROWS]
+
+
+def verdict(pattern: Pattern, folder: Path) -> str:
+    source, out = folder / "in.onnx", folder / "out.onnx"
+    onnx.save(pattern.model(), source)
+    model = ir.load(source)
+    pipeline.rewrite(model, pipeline.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    ir.save(model, out)
+    return judge(source, out, "")
+
+
+@pytest.mark.parametrize("pattern", EXACT, ids=lambda pattern: pattern.name)
+def test_exact(pattern: Pattern, tmp_path: Path) -> None:
+    assert verdict(pattern, tmp_path) == "folded"
+
+
+@pytest.mark.parametrize("pattern", traps.ROWS, ids=lambda pattern: pattern.name)
+def test_traps(pattern: Pattern, tmp_path: Path) -> None:
+    assert verdict(pattern, tmp_path) in ("folded", "left")
+
+
+def test_there_are_as_many_as_the_table_promises() -> None:
+    names = [pattern.name for pattern in (*EXACT, *traps.ROWS)]
+    assert len(EXACT) >= 80
+    assert len(set(names)) == len(names)
