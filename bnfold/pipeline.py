@@ -135,6 +135,7 @@ def fold_affines(run: Run) -> None:
         growth=fold.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,
         excluded=options.excluded,
+        all_affines=options.all_affines,
     )
     fold.run(
         run.model,
