@@ -12,7 +12,7 @@ from bnfold.errors import BadInput, BnfoldError, MalformedModel
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
-from bnfold.reference.precision import Datum, Precision, widen
+from bnfold.reference.precision import Datum, Precision, as_declared, widen
 from bnfold.reference.registry import Array, Policy
 from bnfold.reference.schedule import Schedule, schedule
 
@@ -43,7 +43,8 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
             region can be evaluated by itself, and an initializer is overridden.
         outputs: Names of values of the main graph, at any place; its outputs when None. Only what they need is run.
         precision: ``float64`` widens every float tensor (`precision` says what that means for casts); ``stored``
-            computes in each tensor's own type, 16-bit floats in float32 with a rounding after every node.
+            rounds feeds to the declared types and computes in each tensor's own, 16-bit floats in float32 with a
+            rounding after every node.
         keep: Further values to return.
         observer: Called with each value that a node of the main graph makes, as soon as it is made.
         limit_seconds: Give up after so long; looked at between nodes.
@@ -63,7 +64,10 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     names = [*(outputs if outputs is not None else (value.name for value in graph.outputs)), *keep]
     wanted = {name: _named(graph, name) for name in names}
     evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
-    environment: Environment = {_named(graph, name): evaluation.admit(array) for name, array in feeds.items()}
+    environment: Environment = {}
+    for name, array in feeds.items():
+        value = _named(graph, name)
+        environment[value] = evaluation.admit(as_declared(array, value.dtype) if precision == "stored" else array)
     with np.errstate(all="ignore"):
         results = evaluation.run(graph, environment, list(wanted.values()), {})
     return dict(zip(wanted, results, strict=True))
@@ -164,7 +168,7 @@ class Evaluation:
         else:
             results = apply(node, inputs, resolve(node, bindings, self.precision), self.precision, self.policy)
         for value, result in zip(node.outputs, results, strict=False):
-            if value is None:
+            if value is None or value in environment:  # a fed value stays, even where its node runs for another
                 continue
             environment[value] = result
             if self.observer is not None and node.graph is self.main:

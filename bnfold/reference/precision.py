@@ -43,6 +43,13 @@ def widen(value: Datum) -> Datum:
     return value
 
 
+def as_declared(value: Datum, code: int | None) -> Datum:
+    """A float array in the float type that its declaration gives (None: says nothing); anything else as it is."""
+    if code not in WIDENED or not isinstance(value, np.ndarray) or not is_float(value):
+        return value
+    return value.astype(computed_type(code, "stored"), copy=False)
+
+
 def workable(value: Datum) -> Datum:
     """16-bit floats as float32, in which processors compute with them; anything else as it is."""
     if isinstance(value, np.ndarray) and value.dtype in _HALVES:

@@ -50,6 +50,16 @@ def test_any_value_can_be_fed_in_place_of_what_makes_it() -> None:
     assert not overridden["z"].any()
 
 
+def test_a_fed_value_stays_where_its_node_runs_for_another() -> None:
+    model = parse("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[4] x) => (float[2] y) { a, b = Split (x)  y = Sub (a, b) }
+    """)
+    x, a = floats(1, 4), floats(2, 2)
+    y = reference.evaluate(model, {"x": x, "a": a})["y"]
+    np.testing.assert_array_equal(y, a.astype(float) - x[2:].astype(float))
+
+
 def test_float64_feeds_keep_their_digits() -> None:
     third = np.full((2, 3), 1 / 3)
     assert reference.evaluate(parse(MAIN), {"a": third}, ["z"])["z"][0, 0] == 1 / 3
@@ -62,6 +72,13 @@ def test_names_that_do_not_exist_and_inputs_that_are_not_fed() -> None:
         reference.evaluate(parse(MAIN), {"x": X}, ["r"])
     with pytest.raises(BadInput, match="'x' is not fed"):
         reference.evaluate(parse(MAIN), {})
+
+
+def test_stored_precision_rounds_feeds_to_what_is_declared() -> None:
+    third = np.full((2, 3), 1 / 3)
+    model, _ = one_node("Neg", 13, [third.astype(np.float32)])
+    y = reference.evaluate(ir.load(model), {"x0": third}, precision="stored")["y"]
+    assert [y.dtype, float(y[0, 0])] == [np.float32, -float(np.float32(1 / 3))]
 
 
 @pytest.mark.parametrize("op", ["Neg", "MatMul", "BatchNormalization", "Softmax"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from bnfold.reference.precision import as_array, computed_type, is_float, rounded, widen, workable
+from bnfold.reference.precision import as_array, as_declared, computed_type, is_float, rounded, widen, workable
 from tests.reference.models import Array
 
 
@@ -31,6 +31,14 @@ def test_computed_types() -> None:
     assert computed_type(TensorProto.BFLOAT16, "stored") == ml_dtypes.bfloat16
     assert computed_type(TensorProto.INT8, "float64") == np.int8
     assert computed_type(TensorProto.STRING, "float64").kind == "O"
+
+
+def test_feeds_take_the_declared_float_type() -> None:
+    third = np.array([1 / 3])
+    assert as_declared(third, TensorProto.BFLOAT16).dtype == ml_dtypes.bfloat16
+    assert as_declared(third, None) is third
+    assert as_declared(third, TensorProto.INT32) is third
+    assert as_declared(np.array([3]), TensorProto.FLOAT).dtype == np.int64
 
 
 def test_results_round_to_the_type_of_a_model_array_if_both_are_floats() -> None:
