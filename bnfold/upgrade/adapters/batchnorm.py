@@ -67,6 +67,7 @@ class Era(NamedTuple):
 
 _ERAS = {
     1: Era(frozenset({"is_test", "consumed_inputs"}), "is_test", 0, "inference", 5),
+    6: Era(frozenset({"is_test"}), "is_test", 0, "inference", 5),
     7: Era(frozenset(), None, 0, "training", 5),
     14: Era(frozenset({"training_mode"}), "training_mode", 0, "training", 3),
 }
@@ -88,6 +89,8 @@ def _write_mode(site: Site, form: Form) -> None:
     written = node.attr("training_mode")
     for name in LEGACY:
         node.del_attr(name)
+    if site.target < 6:
+        node.set_attr("consumed_inputs", [0, 0, 0, 1, 1])  # no meaning, but demanded there
     if form.mode == "inference":
         node.trim_outputs(1)
         if site.target >= 14 and written is not None:

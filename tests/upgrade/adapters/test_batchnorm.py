@@ -209,7 +209,7 @@ def test_illegal_forms_are_one_clear_error(upgraded: Upgraded) -> None:
         upgraded(model(6), policy=Policy(legacy_mode="error"))
 
 
-@pytest.mark.parametrize(("opset", "target"), list(itertools.permutations([6, 7, 9, 14, 15], 2)))
+@pytest.mark.parametrize(("opset", "target"), list(itertools.permutations([1, 6, 7, 9, 14, 15], 2)))
 @pytest.mark.parametrize("training", [False, True])
 def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, training: bool) -> None:
     outputs = (("y", "rm", "rv") if opset >= 14 else ("y", "rm", "rv", "", "")) if training else ("y",)
@@ -220,6 +220,7 @@ def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, t
         attrs = {"training_mode": 1}
     outcome = upgraded(model(opset, outputs=outputs, **attrs), target)
     assert outcome.model.opset("") == target
+    assert outcome.model.graph.nodes[-1].has_attr("consumed_inputs") == (target < 6)
 
 
 def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: Upgraded) -> None:
