@@ -7,7 +7,8 @@ from bnfold.ir.load import load
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.save import Staged, encode, save, stage
-from bnfold.ir.tensor import Exact, Inline, Scaled, Stored, Tensor
+from bnfold.ir.stored import Stored
+from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
 from bnfold.ir.value import Value
 
 __all__ = [

@@ -11,8 +11,9 @@ from pathlib import Path
 from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.lower import lower
 from bnfold.ir.model import TOKEN_LENGTH, Payloads
+from bnfold.ir.stored import Stored
 from bnfold.ir.stream import Progress, write_payload
-from bnfold.ir.tensor import Scaled, Stored, Tensor
+from bnfold.ir.tensor import Scaled, Tensor
 
 PAGE = 4096
 """Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import onnx
 
 from bnfold.errors import BadInput, ExternalDataError
+from bnfold.ir.elements import TP
 from bnfold.ir.source import FileSource
-from bnfold.ir.tensor import TP, Span, Stored
+from bnfold.ir.stored import Span, Stored
 
 MAX_HELD = 64
 """Data files of a model that are held open; further ones are opened when they are read."""

@@ -12,11 +12,12 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
+from bnfold.ir.elements import TP
 from bnfold.ir.external import ExternalFiles
 from bnfold.ir.lift import lift
 from bnfold.ir.model import THRESHOLD, Model, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
-from bnfold.ir.tensor import TP, Span, Stored
+from bnfold.ir.stored import Span, Stored
 
 
 def load(

@@ -12,7 +12,8 @@ from bnfold.errors import ExternalDataError
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.source import Source
-from bnfold.ir.tensor import Inline, Scaled, Stored, Tensor
+from bnfold.ir.stored import Stored
+from bnfold.ir.tensor import Inline, Scaled, Tensor
 from bnfold.ir.value import Value
 
 THRESHOLD = 1024

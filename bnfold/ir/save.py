@@ -23,8 +23,9 @@ from bnfold.ir import datafile, wire
 from bnfold.ir.lower import Reference, Segment, lower
 from bnfold.ir.model import THRESHOLD, TOKEN_LENGTH, Model
 from bnfold.ir.source import Source
+from bnfold.ir.stored import Stored
 from bnfold.ir.stream import Progress, write_payload
-from bnfold.ir.tensor import Inline, Stored, Tensor
+from bnfold.ir.tensor import Inline, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
 BUFFER = 1 << 20

@@ -11,7 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 from bnfold.ir.elements import to_raw
 from bnfold.ir.source import Source
-from bnfold.ir.tensor import RangeViolation, Scaled, Stored, Tensor
+from bnfold.ir.stored import Stored
+from bnfold.ir.tensor import RangeViolation, Scaled, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model

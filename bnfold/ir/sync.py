@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold.ir.tensor import Stored, Tensor, make_proto
+from bnfold.ir.stored import Stored
+from bnfold.ir.tensor import Tensor, make_proto
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -25,9 +24,7 @@ from bnfold.ir.elements import (
     round_once,
     to_raw,
 )
-from bnfold.ir.source import Source
 from bnfold.ir.windows import windows
-from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 
 __all__ = [
     "FLOATS",
@@ -38,8 +35,6 @@ __all__ = [
     "Inline",
     "RangeViolation",
     "Scaled",
-    "Span",
-    "Stored",
     "Tensor",
     "make_proto",
     "numpy_type",
@@ -56,17 +51,6 @@ class RangeViolation(BnfoldError):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__("a folded weight overflows its type")
         self.tensor = tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
-
-    source: Source
-    offset: int
-    length: int
-    field: int = RAW_DATA
-    is_external: bool = False
 
 
 class Tensor:
@@ -99,9 +83,23 @@ class Tensor:
         """The values widened to float64; exact for every float type, and for what was never rounded yet."""
         return self.numpy().astype(np.float64)
 
+    @property
+    def can_read(self) -> bool:
+        """Whether `read` gives a part of the values without touching the rest."""
+        return False
+
+    def read(self, start: int, count: int) -> Array:
+        """Elements ``start … start+count`` in row-major order, where `can_read`."""
+        raise NotImplementedError
+
     def blocks(self) -> Iterator[Array]:
-        """The values in row-major order, in pieces of bounded size. Raises as `numpy`."""
-        yield self.numpy().reshape(-1)
+        """The values in row-major order, in pieces of bounded size where `can_read`. Raises as `numpy`."""
+        if not self.can_read:
+            yield self.numpy().reshape(-1)
+            return
+        step = CHUNK // 8
+        for start in range(0, self.size, step):
+            yield self.read(start, min(step, self.size - start))
 
 
 class Inline(Tensor):
@@ -145,75 +143,6 @@ class InMemory(Tensor):
 
     def numpy(self) -> Array:
         return self.array
-
-
-class Stored(Tensor):
-    """A tensor whose payload is a span of the model file or of an external data file."""
-
-    __slots__ = ("name", "span")
-
-    def __init__(self, dtype: int, dims: Sequence[int], span: Span, name: str = "") -> None:
-        super().__init__(dtype, dims)
-        self.span = span
-        self.name = name
-
-    @property
-    def nbytes(self) -> int:
-        length = raw_length(self.dtype, self.size)
-        return self.span.length if length is None else length
-
-    @property
-    def is_external(self) -> bool:
-        """Whether the bytes lie in an external data file."""
-        return self.span.is_external
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether the bytes of the span are those of raw_data."""
-        return (
-            self.span.field == RAW_DATA
-            or (self.span.field == FLOAT_DATA and self.dtype == TP.FLOAT)
-            or (self.span.field == DOUBLE_DATA and self.dtype == TP.DOUBLE)
-        )
-
-    def check(self) -> None:
-        """Raise MalformedModel unless the payload has the length that type and dims say."""
-        if any(dim < 0 for dim in self.dims) or (self.is_raw and self.span.length != self.nbytes):
-            raise MalformedModel(
-                f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {list(self.dims)}"
-            )
-
-    def numpy(self) -> Array:
-        self.check()
-        if not self._is_plain:
-            return Inline(self.to_proto()).numpy()
-        return from_raw(self.span.source.read(self.span.offset, self.span.length), self.dtype).reshape(self.dims)
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether an element is a run of bytes in the file."""
-        return self.is_raw and self.dtype in RAW_TYPES
-
-    def to_proto(self) -> onnx.TensorProto:
-        """A TensorProto with the payload inside, in its own storage form."""
-        payload = self.span.source.read(self.span.offset, self.span.length)
-        proto = TP(data_type=self.dtype, dims=self.dims, name=self.name)
-        proto.MergeFromString(record(self.span.field, payload))
-        return proto
-
-    def read(self, start: int, count: int) -> Array:
-        """Elements ``start … start+count`` in row-major order, read from disk; raw payloads only."""
-        itemsize = RAW_TYPES[self.dtype].itemsize
-        return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
-
-    def blocks(self) -> Iterator[Array]:
-        if not self._is_plain:
-            yield self.numpy().reshape(-1)
-            return
-        self.check()
-        step = CHUNK // 8
-        for start in range(0, self.size, step):
-            yield self.read(start, min(step, self.size - start))
 
 
 class Exact(Tensor):
@@ -263,10 +192,9 @@ class Scaled(Tensor):
 
     def blocks(self) -> Iterator[Array]:
         base = self.base
-        if not isinstance(base, Stored) or not base.is_raw:
+        if not base.can_read:
             yield self.numpy().reshape(-1)
             return
-        base.check()
         for start, window in windows(self.dims, CHUNK // 8):
             shape = [piece.stop - piece.start for piece in window]
             yield self._rounded(base.read(start, math.prod(shape)).reshape(shape), window).reshape(-1)

@@ -16,8 +16,9 @@ from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.elements import TP
 from bnfold.ir.source import BufferSource, FileSource
+from bnfold.ir.stored import Span, Stored
 from bnfold.ir.stream import RangeViolation, check_range, copy_range, write_payload
-from bnfold.ir.tensor import Exact, InMemory, Scaled, Span, Stored
+from bnfold.ir.tensor import Exact, InMemory, Scaled
 from tests.ir.build import chain
 
 CONTENT = np.random.default_rng(0).bytes(300_000)

@@ -20,7 +20,8 @@ from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
 from bnfold.ir.elements import RAW_TYPES, TP, numpy_type, round_once
 from bnfold.ir.source import BufferSource
-from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled, Span, Stored, make_proto
+from bnfold.ir.stored import Span, Stored
+from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled, make_proto
 from tests.ir.build import model
 
 DIMS = (3, 2, 5)

@@ -1,0 +1,84 @@
+"""A weight that stays on disk: a span of the model file, or of an external data file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from bnfold.errors import MalformedModel
+from bnfold.ir.elements import RAW_TYPES, TP, Array, from_raw, raw_length
+from bnfold.ir.source import Source
+from bnfold.ir.tensor import Inline, Tensor
+from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
+
+    source: Source
+    offset: int
+    length: int
+    field: int = RAW_DATA
+    is_external: bool = False
+
+
+class Stored(Tensor):
+    """A tensor whose payload is a span of the model file or of an external data file."""
+
+    __slots__ = ("name", "span")
+
+    def __init__(self, dtype: int, dims: Sequence[int], span: Span, name: str = "") -> None:
+        super().__init__(dtype, dims)
+        self.span = span
+        self.name = name
+
+    @property
+    def nbytes(self) -> int:
+        length = raw_length(self.dtype, self.size)
+        return self.span.length if length is None else length
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the bytes lie in an external data file."""
+        return self.span.is_external
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the bytes of the span are those of raw_data."""
+        return (
+            self.span.field == RAW_DATA
+            or (self.span.field == FLOAT_DATA and self.dtype == TP.FLOAT)
+            or (self.span.field == DOUBLE_DATA and self.dtype == TP.DOUBLE)
+        )
+
+    def check(self) -> None:
+        """Raise MalformedModel unless the payload has the length that type and dims say."""
+        if any(dim < 0 for dim in self.dims) or (self.is_raw and self.span.length != self.nbytes):
+            raise MalformedModel(
+                f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {list(self.dims)}"
+            )
+
+    @property
+    def can_read(self) -> bool:
+        """An element has to be a run of bytes in the file, and all of them have to be there."""
+        self.check()
+        return self.is_raw and self.dtype in RAW_TYPES
+
+    def read(self, start: int, count: int) -> Array:
+        itemsize = RAW_TYPES[self.dtype].itemsize
+        return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
+
+    def numpy(self) -> Array:
+        if not self.can_read:
+            return Inline(self.to_proto()).numpy()
+        return self.read(0, self.size).reshape(self.dims)
+
+    def to_proto(self) -> onnx.TensorProto:
+        """A TensorProto with the payload inside, in its own storage form."""
+        payload = self.span.source.read(self.span.offset, self.span.length)
+        proto = TP(data_type=self.dtype, dims=self.dims, name=self.name)
+        proto.MergeFromString(record(self.span.field, payload))
+        return proto
