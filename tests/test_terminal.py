@@ -1,0 +1,80 @@
+"""Tables on a terminal of any width, and in a pipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from bnfold.cli import main
+from tests.conftest import MODELS
+
+LONG = "block_" + "deep_" * 60 + "norm"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The model of dense blocks, with one BatchNormalization that stays under a name wider than any terminal."""
+    proto = onnx.load(MODELS / "dense.onnx")
+    (node,) = [node for node in proto.graph.node if node.name == "node16"]
+    node.name = LONG
+    path = tmp_path / "dense.onnx"
+    onnx.save(proto, path)
+    return path
+
+
+def lines(text: str) -> list[str]:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+def test_a_pipe_gets_one_line_a_row_whole_names_and_no_blanks_at_the_end(model: Path) -> None:
+    result = CliRunner().invoke(main, ["inspect", str(model)])
+    rows = result.stdout.splitlines()
+    assert len(rows) == 9
+    assert sum(LONG in row for row in rows) == 1
+    assert all(row == row.rstrip() for row in rows)
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_terminal_s_width_is_kept_and_nothing_is_cut(
+    width: int, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = lines(CliRunner().invoke(main, ["inspect", str(model)]).stdout)
+    assert max(map(len, shown)) <= width
+    assert "…" not in "".join(shown)
+    first = "".join(line[:width].split(" ")[0] for line in shown[1:])
+    assert LONG in first
+    assert any("scale" in word for word in shown[0].split()) == (width >= 110)
+
+
+def test_what_needs_attention_comes_first_with_what_can_be_done() -> None:
+    result = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")])
+    became = [re.split(r"\s{2,}", row)[5] for row in result.stdout.splitlines()[1:]]
+    assert became == sorted(became, key=lambda word: word != "upgraded")
+    assert became.count("upgraded") == 2
+    assert "  shared-value: Mostly nothing" in result.stderr
+
+
+def test_ranges_are_those_of_the_affine() -> None:
+    (row,) = CliRunner().invoke(main, ["inspect", str(MODELS / "bn15_training.onnx")]).stdout.splitlines()[1:]
+    assert re.split(r"\s{2,}", row)[3:5] == ["-", "-"]
+    rows = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")]).stdout.splitlines()[1:]
+    assert all(re.fullmatch(r"-?[\d.e-]+ to -?[\d.e-]+", re.split(r"\s{2,}", row)[3]) for row in rows)
+
+
+def test_a_folder_has_a_row_a_model_worst_first(tmp_path: Path) -> None:
+    for name in ("bn9.onnx", "dense.onnx"):
+        (tmp_path / name).write_bytes((MODELS / name).read_bytes())
+    (tmp_path / "zz.onnx").write_bytes(b"no model")
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert result.exit_code == 1
+    names = [Path(row.split()[0]).name for row in result.stdout.splitlines()[1:]]
+    assert names == ["zz.onnx", "dense.onnx", "bn9.onnx"]
+    assert "2 shared-value" in result.stdout
+    assert "1 failed, 2 inspected" in result.stderr
