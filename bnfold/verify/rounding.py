@@ -7,7 +7,8 @@ and at any depth, without knowing what the operators mean.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,68 +45,73 @@ class Disturbed(ir.Tensor):
         return np.where(usable, moved, values).reshape(self.dims)
 
 
+Key = tuple[str, str]
+"""A weight: the path of its graph, and its name."""
+
+
 class Draws:
-    """The weights that the rewritten model made, by graph path, and copies of models with those weights disturbed."""
+    """The weights that the rewritten model made, and copies of models with those weights disturbed.
+
+    New is what the original does not store under the same name with the same bytes. Weights that are all short numbers
+    (2, .5, 1: exponents, resize factors, fill values) were not rounded and do not count; moving those would change what
+    the model means. Weights are compared only when somebody asks, for that reads them.
+    """
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
-        self.fresh = new_weights(before, after)
-        self._everywhere = frozenset(name for names in self.fresh.values() for name in names)
-        self.elements = sum(
-            tensor.size
-            for graph in after.graphs()
-            for name in self.fresh.get(graph.path, ())
-            if (tensor := stored(graph.values[name])) is not None
-        )
+        self._old, self._stored = dict(_weights(before)), dict(_weights(after))
+        self._paths = {name: path for path, name in self._stored}
+        self._known: dict[Key, bool] = {}
+
+    def is_new(self, path: str, name: str) -> bool:
+        """Whether the rewritten model made the weight."""
+        key = (path, name)
+        if key not in self._known:
+            tensor = self._stored.get(key)
+            self._known[key] = tensor is not None and not same(self._old.get(key), tensor) and not _is_short(tensor)
+        return self._known[key]
+
+    @cached_property
+    def new(self) -> list[Key]:
+        """All new weights."""
+        return [key for key in self._stored if self.is_new(*key)]
+
+    @property
+    def elements(self) -> int:
+        """How many numbers all new weights have."""
+        return sum(self._stored[key].size for key in self.new)
 
     def of(self, model: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
         """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights moved.
 
         Another round disturbs the same shares in other directions.
         """
-        return _copies(model, groups, self.fresh, round_number)
+        return _copies(model, groups, self.is_new, round_number)
 
     def of_region(self, region: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
         """The same for a region, whose main graph holds weights that came from any graph of the model."""
-        return _copies(region, groups, {**self.fresh, "": self._everywhere}, round_number)
+        return _copies(
+            region, groups, lambda path, name: self.is_new(path or self._paths.get(name, ""), name), round_number
+        )
 
 
-def _copies(model: ir.Model, groups: int, weights: Mapping[str, Collection[str]], round_number: int) -> list[ir.Model]:
+def _copies(model: ir.Model, groups: int, is_new: Callable[[str, str], bool], round_number: int) -> list[ir.Model]:
     found = [
-        (graph.path, name)
-        for graph in model.graphs()
-        if graph.path in weights
-        for name in sorted(graph.values)
-        if name in weights[graph.path]
+        (graph.path, name) for graph in model.graphs() for name in sorted(graph.values) if is_new(graph.path, name)
     ]
     shares = [found[share::groups] for share in range(groups)]
-    return [_disturbed(model, frozenset(share), round_number) for share in shares if share]
+    return [_disturbed(model, share, round_number) for share in shares if share]
 
 
-def _disturbed(model: ir.Model, weights: Collection[tuple[str, str]], seed: int) -> ir.Model:
+def _disturbed(model: ir.Model, weights: Sequence[Key], seed: int) -> ir.Model:
     """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
     copy = model.clone()
     graphs = {graph.path: graph for graph in copy.graphs()}
-    for path, name in sorted(weights):
+    for path, name in weights:
         value = graphs[path].values[name]
         tensor = stored(value)
         if tensor is not None:
             value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
     return copy
-
-
-def new_weights(before: ir.Model, after: ir.Model) -> dict[str, set[str]]:
-    """The float weights of ``after`` that ``before`` does not store under the same name with the same bytes.
-
-    Weights that are all short numbers (2, .5, 1: exponents, resize factors, fill values) were not rounded and are left
-    out; moving those would change what the model means.
-    """
-    old = {(graph.path, name): tensor for graph in before.graphs() for name, tensor in _weights(graph)}
-    found: dict[str, set[str]] = {}
-    for graph in after.graphs():
-        for name, tensor in _weights(graph):
-            if not same(old.get((graph.path, name)), tensor) and not _is_short(tensor):
-                found.setdefault(graph.path, set()).add(name)
-    return found
 
 
 def stored(value: ir.Value) -> ir.Tensor | None:
@@ -131,11 +137,12 @@ def _bits(block: Array) -> Array:
     return block if block.dtype.kind == "O" else np.ascontiguousarray(block).view(np.uint8)
 
 
-def _weights(graph: ir.Graph) -> Iterator[tuple[str, ir.Tensor]]:
-    for name, value in graph.values.items():
-        tensor = stored(value)
-        if tensor is not None and tensor.dtype in FLOAT_TYPES and tensor.size:
-            yield name, tensor
+def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:
+    for graph in model.graphs():
+        for name, value in graph.values.items():
+            tensor = stored(value)
+            if tensor is not None and tensor.dtype in FLOAT_TYPES and tensor.size:
+                yield (graph.path, name), tensor
 
 
 def _is_short(tensor: ir.Tensor) -> bool:

@@ -17,6 +17,9 @@ from bnfold.verify.shapes import sizings
 
 Shapes = dict[str, tuple[int, ...]]
 
+_EVALUATIONS = 3
+"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
+
 
 class Impossible(Exception):
     """The whole models cannot be compared; the message is the reason."""
@@ -46,12 +49,12 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     """
     if request.data is not None:
         runs = load_data(request.data, request.before)
-        _check_cost(request, pair, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
+        _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
         return Samples([_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)], None)
     misfit: Unsupported | None = None
     for shapes in _candidates(request):
         try:
-            _check_cost(request, pair, shapes, request.samples)
+            _check_cost(request, shapes, request.samples)
             return Samples(
                 [_drawn(request, pair, shapes, index) for index in range(request.samples)],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
@@ -91,11 +94,11 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
     return f"no input shape tried fits the original ({misfit}); give one with {hints}"
 
 
-def _check_cost(request: Request, pair: Pair, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
     if request.depth == "full":
         return
     cost = estimate(request.before, shapes)
-    seconds = cost.seconds * (2 + pair.groups) * samples
+    seconds = cost.seconds * _EVALUATIONS * samples
     if seconds > request.clock.left:
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
     if cost.memory > memory_there_is():

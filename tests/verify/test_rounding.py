@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verify.rounding import Disturbed, Draws, new_weights, same
+from bnfold.verify.rounding import Disturbed, Draws, same
 from tests.verify.graphs import model
 
 
@@ -58,14 +58,14 @@ def weights(seed: int) -> dict[str, np.ndarray[Any, Any]]:
 def test_only_what_differs_is_new() -> None:
     old, new = weights(0), weights(0)
     new["b"] = new["b"] * 1.5
-    assert new_weights(ir.load(model(BODY, old)), ir.load(model(BODY, new))) == {"": {"b"}}
-    assert new_weights(ir.load(model(BODY, old)), ir.load(model(BODY, old))) == {}
+    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, new))).new == [("", "b")]
+    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, old))).new == []
 
 
 def test_short_numbers_were_not_rounded() -> None:
     body = "(float[N,C,H,W] x) => (float[N,C,P,Q] y) { y = Resize (x, , scales) }"
     after = ir.load(model(body, {"scales": np.array([1.0, 1.0, 2.0, 1.5])}))
-    assert new_weights(ir.load(model(BODY, weights(0))), after) == {}
+    assert Draws(ir.load(model(BODY, weights(0))), after).new == []
 
 
 def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
@@ -75,18 +75,16 @@ def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
         " else_branch = e () => (float[3] v) { v = Neg (m) }> }"
     )
     after = ir.load(model(body, {}))
-    found = new_weights(ir.load(model(BODY, weights(0))), after)
-    assert found[""] == {"k"}
-    assert {name for path, names in found.items() for name in names if path} == {"w"}
     draws = Draws(ir.load(model(BODY, weights(0))), after)
+    assert {name for _, name in draws.new} == {"k", "w"}
     assert draws.elements == 6
     (copy,) = draws.of(after, 1, 0)
-    for graph in copy.graphs():
-        for name in found.get(graph.path, ()):
-            value, original = graph.values[name], next(g for g in after.graphs() if g.path == graph.path).values[name]
-            (left,), (right,) = ([ir.constant(side)] for side in (value, original))
-            assert left is not None and right is not None  # noqa: PT018 - for mypy
-            assert not np.array_equal(left.numpy(), right.numpy())
+    originals, copies = ({graph.path: graph for graph in side.graphs()} for side in (after, copy))
+    for path, name in draws.new:
+        old, new = ir.constant(originals[path].values[name]), ir.constant(copies[path].values[name])
+        assert old is not None
+        assert new is not None
+        assert not np.array_equal(old.numpy(), new.numpy())
 
 
 def test_groups_disturb_every_weight_once_and_rounds_in_other_ways() -> None:
