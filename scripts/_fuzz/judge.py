@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -43,14 +45,17 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, mode: str = "fold") -> Outcome:
     model = ir.load(proto)
     try:
         report = pipeline.rewrite(model, options(mode))
-        found = reference.evaluate(ir.load(model.proto) if not _has_payloads(model) else model, feeds)
+        found = reference.evaluate(_saved(model), feeds)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(f"{type(crash).__name__}: {crash}")
     return Outcome(_difference(expected, found, _tolerance(proto)), len(report.batchnorms), _gone(report))
 
 
-def _has_payloads(model: ir.Model) -> bool:
-    return bool(model.payloads.sources())
+def _saved(model: ir.Model) -> ir.Model:
+    """The model as it is written and read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        ir.save(model, Path(folder) / "model.onnx")
+        return ir.load((Path(folder) / "model.onnx").read_bytes())
 
 
 def _gone(report: Report) -> int:

@@ -9,6 +9,7 @@ from _fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
 from _patterns.parts import (
+    Build,
     Part,
     Pattern,
     conv,
@@ -69,7 +70,9 @@ def _matrices() -> list[Pattern]:
         "without C": None, "C ()": (), "C (1)": (1,), "C (N)": (5,), "C (1,N)": (1, 5), "C (M,1)": (3, 1), "C (M,N)": (3, 5),
     }  # fmt: skip
     rows = [
-        Pattern(f"Gemm {name}, α, β → BN", lambda b, c=c: norm(b, gemm(b, given(b, 3, 4), c=c, alpha=0.5, beta=2.0)))  # type: ignore[misc]
+        Pattern(
+            f"Gemm {name}, alpha, beta → BN", lambda b, c=c: norm(b, gemm(b, given(b, 3, 4), c=c, alpha=0.5, beta=2.0))
+        )  # type: ignore[misc]
         for name, c in shapes.items()
     ]
     return [
@@ -90,6 +93,10 @@ def _matrices() -> list[Pattern]:
     ]
 
 
+def _factors(c: tuple[int, ...] | None) -> Build:
+    return lambda b: norm(b, gemm(b, given(b, 3, 4), c=c, alpha=0.5, beta=2.0))
+
+
 def _turned(b: Builder, x: Drawn) -> Drawn:
     return node(b, "Transpose", x, perm=[0, 2, 1])
 
@@ -97,7 +104,7 @@ def _turned(b: Builder, x: Drawn) -> Drawn:
 CARRIERS: dict[str, tuple[Part, dict[str, Any]]] = {
     "Identity": (through("Identity"), {}),
     "Dropout": (through("Dropout"), {}),
-    "Transpose × 2": (
+    "Transpose twice": (
         lambda b, x: through("Transpose", perm=[0, 1, 3, 2])(b, through("Transpose", perm=[0, 1, 3, 2])(b, x)),
         {},
     ),

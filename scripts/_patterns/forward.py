@@ -21,10 +21,12 @@ def _direct() -> list[Pattern]:
             "BN → Conv SAME that pads nothing",
             lambda b: conv(b, norm(b, given(b, 2, 3, 6, 8)), auto_pad="SAME_UPPER", strides=[2, 2]),
         ),
-        Pattern("BN → ConvTranspose 1×1", lambda b: conv_transpose(b, norm(b, image(b)), kernel=1)),
+        Pattern("BN → ConvTranspose 1x1", lambda b: conv_transpose(b, norm(b, image(b)), kernel=1)),
         Pattern("BN without shift → ConvTranspose", lambda b: conv_transpose(b, norm(b, image(b), scale_only=True))),
         Pattern("BN → Gemm", lambda b: gemm(b, norm(b, given(b, 3, 4)))),
-        Pattern("BN → Gemm transB, α, β", lambda b: gemm(b, norm(b, given(b, 3, 4)), transB=1, alpha=0.5, beta=2.0)),
+        Pattern(
+            "BN → Gemm transB, alpha, beta", lambda b: gemm(b, norm(b, given(b, 3, 4)), transB=1, alpha=0.5, beta=2.0)
+        ),
         Pattern("BN → MatMul", lambda b: matmul(b, norm(b, given(b, 3, 4)))),
         Pattern("BN → Transpose → MatMul → Add", _token),
         Pattern(
@@ -84,7 +86,7 @@ def _carried() -> list[Pattern]:
             lambda b: conv(b, through("Pad", [0, 0, 1, 1, 0, 0, 1, 1], mode="edge")(b, norm(b, image(b)))),
         ),
         Pattern(
-            "BN → Relu → Conv 1×1 (s > 0; an Add stays)",
+            "BN → Relu → Conv 1x1 (s > 0; an Add stays)",
             lambda b: conv(b, through("Relu")(b, norm(b, image(b), positive=True)), kernel=1),
         ),
         Pattern("BN → constant Mul → Conv", lambda b: conv(b, node(b, "Mul", norm(b, image(b)), weight(b, 3, 1, 1)))),

@@ -53,19 +53,50 @@ def _square(b: Builder) -> Drawn:
     return matmul(b, given(b, 6, 4), 6)
 
 
+def _coinciding() -> list[Pattern]:
+    return [
+        Pattern("MatMul → Reshape (1,6,6) → BN, sizes coincide", lambda b: norm(b, _reshaped(b, _square(b), 1, 6, 6))),
+        Pattern("MatMul → Transpose → BN, sizes coincide", lambda b: norm(b, _turned(b, _square(b)))),
+        Pattern("Gemm → Transpose → BN, sizes coincide", lambda b: norm(b, _turned(b, gemm(b, given(b, 5, 4))))),
+        Pattern("Conv → Mul by a vector along the width", lambda b: node(b, "Mul", _even(b), weight(b, 4))),
+        Pattern("Conv → Mul by (C,1) along the height", lambda b: node(b, "Mul", _even(b), weight(b, 4, 1))),
+        Pattern("ConvTranspose with group → Mul along the width", _grouped),
+    ]
+
+
+def _reshaped(b: Builder, x: Drawn, *target: int) -> Drawn:
+    return through("Reshape", target)(b, x)
+
+
+def _turned(b: Builder, x: Drawn) -> Drawn:
+    return node(b, "Transpose", x, perm=[1, 0])
+
+
+def _even(b: Builder) -> Drawn:
+    return conv(b, given(b, 2, 3, 5, 5))
+
+
+def _grouped(b: Builder) -> Drawn:
+    return node(b, "Mul", conv_transpose(b, given(b, 2, 4, 3, 3), 4, group=2), weight(b, 4))
+
+
+def _unlawful() -> list[Pattern]:
+    maximum = through("MaxPool", kernel_shape=[2, 2])
+    mean = through("AveragePool", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
+    zeros = through("Pad", [0, 0, 1, 1, 0, 0, 1, 1])
+    return [
+        Pattern("Conv → MaxPool → BN with negative scales", lambda b: norm(b, maximum(b, conv(b, image(b))))),
+        Pattern("Conv → Relu → BN with negative scales", lambda b: norm(b, through("Relu")(b, conv(b, image(b))))),
+        Pattern("Conv → AveragePool counting its padding → BN", lambda b: norm(b, mean(b, conv(b, image(b))))),
+        Pattern("Conv → Pad with zeros → BN", lambda b: norm(b, zeros(b, conv(b, image(b))))),
+    ]
+
+
 ROWS = [
     Pattern("Conv → BN in training mode", _training),
     Pattern("float16 weights that would overflow", _overflow, dtype=TensorProto.FLOAT16),
     Pattern("float16 weights that would lose their bits", _subnormal, dtype=TensorProto.FLOAT16),
     Pattern("names that tools like to make are taken", _taken_names),
-    Pattern("MatMul → Reshape (1,6,6) → BN, sizes coincide", lambda b: norm(b, through("Reshape", [1, 6, 6])(b, _square(b)))),
-    Pattern("MatMul → Transpose → BN, sizes coincide", lambda b: norm(b, node(b, "Transpose", _square(b), perm=[1, 0]))),
-    Pattern("Gemm → Transpose → BN, sizes coincide", lambda b: norm(b, node(b, "Transpose", gemm(b, given(b, 5, 4)), perm=[1, 0]))),
-    Pattern("Conv → Mul by a vector along the width", lambda b: node(b, "Mul", conv(b, given(b, 2, 3, 5, 5)), weight(b, 4))),
-    Pattern("Conv → Mul by (C,1) along the height", lambda b: node(b, "Mul", conv(b, given(b, 2, 3, 5, 5)), weight(b, 4, 1))),
-    Pattern("ConvTranspose with group → Mul along the width", lambda b: node(b, "Mul", conv_transpose(b, given(b, 2, 4, 3, 3), 4, group=2), weight(b, 4))),
-    Pattern("Conv → MaxPool → BN with negative scales", lambda b: norm(b, through("MaxPool", kernel_shape=[2, 2])(b, conv(b, image(b))))),
-    Pattern("Conv → Relu → BN with negative scales", lambda b: norm(b, through("Relu")(b, conv(b, image(b))))),
-    Pattern("Conv → AveragePool counting its padding → BN", lambda b: norm(b, through("AveragePool", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)(b, conv(b, image(b))))),
-    Pattern("Conv → Pad with zeros → BN", lambda b: norm(b, through("Pad", [0, 0, 1, 1, 0, 0, 1, 1])(b, conv(b, image(b))))),
-]  # fmt: skip
+    *_coinciding(),
+    *_unlawful(),
+]

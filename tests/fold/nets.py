@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,7 @@ class Folded:
 
     def __init__(self, model: ir.Model, report: Report) -> None:
         self.model, self.report = model, report
+        self.proto = saved(model)
 
     @property
     def ops(self) -> list[str]:
@@ -139,15 +142,23 @@ def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | 
     )
     model.tidy()
     model.sync()
-    onnx.checker.check_model(model.proto)
-    return Folded(model, report)
+    result = Folded(model, report)
+    onnx.checker.check_model(result.proto)
+    return result
+
+
+def saved(model: ir.Model) -> onnx.ModelProto:
+    """The model as it is written, every weight in its place."""
+    with tempfile.TemporaryDirectory() as folder:
+        ir.save(model, Path(folder) / "model.onnx")
+        return onnx.load(Path(folder) / "model.onnx")
 
 
 def folded(net: Net, *outputs: str, tolerance: float = 1e-10, **limits: Any) -> Folded:
     """Fold the net, and assert that every output is what it was, relative to its largest value."""
     proto = net.model(*outputs)
     result = fold_only(proto, **limits)
-    compare(proto, result.model.proto, net.feeds, tolerance)
+    compare(proto, result.proto, net.feeds, tolerance)
     return result
 
 
@@ -167,7 +178,7 @@ def declined(net: Net, *outputs: str, **limits: Any) -> list[str]:
     proto = net.model(*outputs)
     result = fold_only(proto, **limits)
     assert result.ops == [node.op_type for node in proto.graph.node if node.op_type != "Constant"]
-    kept = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.model.proto.graph.initializer}
+    kept = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.proto.graph.initializer}
     for tensor in proto.graph.initializer:
         np.testing.assert_array_equal(kept[tensor.name], numpy_helper.to_array(tensor))
     return result.reasons

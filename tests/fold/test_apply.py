@@ -24,7 +24,7 @@ def test_the_output_keeps_its_name_and_the_weight_too() -> None:
     node = result.node("Conv")
     assert list(node.proto.output) == [y]
     assert node.proto.input[1] == w
-    assert names(result.model.proto) == {w, node.proto.input[2]}, "parameters without a reader are gone"
+    assert names(result.proto) == {w, node.proto.input[2]}, "parameters without a reader are gone"
 
 
 def test_a_bias_gets_a_name_that_nothing_has() -> None:
@@ -53,7 +53,7 @@ def test_a_weight_that_another_node_reads_stays_what_it_is() -> None:
     y = net.batchnorm(net.node("Conv", x, w), 3)
     result = folded(net, y, net.node("Conv", x, w))
     assert result.ops == ["Conv", "Conv"]
-    assert {w, f"{w}_1"} <= names(result.model.proto)
+    assert {w, f"{w}_1"} <= names(result.proto)
 
 
 def test_a_weight_that_is_an_output_of_the_graph() -> None:
@@ -137,7 +137,7 @@ def test_bytes_are_the_same_every_time() -> None:
     x = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
     y = net.batchnorm(net.node("Relu", net.batchnorm(x, 4, positive=True)), 4, positive=True)
     proto = net.model(net.node("Conv", y, net.const(2, 4, 3, 3), pads=[1, 1, 1, 1]))
-    first, second = (fold_only(proto).model.proto.SerializeToString(deterministic=True) for _ in range(2))
+    first, second = (fold_only(proto).proto.SerializeToString(deterministic=True) for _ in range(2))
     assert first == second
 
 
@@ -145,6 +145,6 @@ def test_folding_twice_changes_nothing() -> None:
     net = Net()
     x = net.node("Relu", net.batchnorm(net.input(2, 3, 5, 7), 3, positive=True))
     proto = net.model(net.node("Conv", x, net.const(2, 3, 3, 3), pads=[1, 1, 1, 1]))
-    once = fold_only(proto).model.proto
+    once = fold_only(proto).proto
     compare(proto, once, net.feeds)
-    assert fold_only(once).model.proto.SerializeToString() == once.SerializeToString()
+    assert fold_only(once).proto.SerializeToString() == once.SerializeToString()

@@ -34,7 +34,7 @@ def test_inside_a_branch(inner: bool) -> None:
     out = branching(net, body, body, y, weights)
     proto = net.model(out)
     result = fold_only(proto)
-    compare(proto, result.model.proto, net.feeds)
+    compare(proto, result.proto, net.feeds)
     kinds = [node.op_type for graph in result.model.graphs() for node in graph.nodes]
     assert sorted(kinds) == ["Conv", "Conv", "If"]
 
@@ -47,7 +47,7 @@ def test_a_value_that_a_branch_reads_too() -> None:
     proto = net.model(bn, branching(net, body, body, "inner", []))
     result = fold_only(proto)
     assert result.reasons == ["shared-value"]
-    compare(proto, result.model.proto, net.feeds)
+    compare(proto, result.proto, net.feeds)
 
 
 def test_an_affine_that_only_a_branch_reads() -> None:
@@ -102,7 +102,7 @@ def function_model(*, weights_inside: bool) -> tuple[onnx.ModelProto, dict[str, 
 def test_inside_a_function_with_its_own_constants() -> None:
     proto, feeds = function_model(weights_inside=True)
     result = fold_only(proto)
-    compare(proto, result.model.proto, feeds)
+    compare(proto, result.proto, feeds)
     kinds = [node.op_type for node in result.model.functions[0].nodes]
     assert sorted(set(kinds)) == ["Constant", "Conv"]
 

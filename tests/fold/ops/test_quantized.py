@@ -45,7 +45,7 @@ def test_positive_scales_leave_the_integers_alone() -> None:
     before = next(
         tensor for tensor in proto.graph.initializer if tensor.name == result.node("DequantizeLinear").proto.input[0]
     )
-    after = next(tensor for tensor in result.model.proto.graph.initializer if tensor.name == before.name)
+    after = next(tensor for tensor in result.proto.graph.initializer if tensor.name == before.name)
     assert after.SerializeToString() == before.SerializeToString()
 
 
