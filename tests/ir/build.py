@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir
 from bnfold.ir.load import tensor_messages
+from bnfold.ir.source import BufferSource
+from bnfold.ir.stored import Span, Stored
 
 Array = np.ndarray[Any, Any]
 LARGE = 2048
@@ -22,6 +24,12 @@ def weight(name: str, *dims: int, seed: int = 0, dtype: Any = np.float32) -> onn
     """A tensor of random numbers as raw_data."""
     values = np.random.default_rng([seed, len(name)]).normal(size=dims) * 10
     return numpy_helper.from_array(values.astype(dtype), name)
+
+
+def stored(values: np.ndarray[Any, Any], dtype: int, *, before: int = 7) -> Stored:
+    """A tensor in the middle of a buffer."""
+    data = values.tobytes()
+    return Stored(dtype, values.shape, Span(BufferSource(bytes(before) + data + b"tail"), before, len(data)), "w")
 
 
 def info(name: str, *dims: Any, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
