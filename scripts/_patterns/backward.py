@@ -69,14 +69,8 @@ def _matrices() -> list[Pattern]:
     shapes: dict[str, tuple[int, ...] | None] = {
         "without C": None, "C ()": (), "C (1)": (1,), "C (N)": (5,), "C (1,N)": (1, 5), "C (M,1)": (3, 1), "C (M,N)": (3, 5),
     }  # fmt: skip
-    rows = [
-        Pattern(
-            f"Gemm {name}, alpha, beta → BN", lambda b, c=c: norm(b, gemm(b, given(b, 3, 4), c=c, alpha=0.5, beta=2.0))
-        )  # type: ignore[misc]
-        for name, c in shapes.items()
-    ]
     return [
-        *rows,
+        *(Pattern(f"Gemm {name}, alpha, beta → BN", _factors(c)) for name, c in shapes.items()),
         Pattern("Gemm transA, transB → BN", lambda b: norm(b, gemm(b, given(b, 4, 3), transA=1, transB=1))),
         Pattern(
             "Gemm, C omitted by an empty name → BN",
