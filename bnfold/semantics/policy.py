@@ -22,7 +22,8 @@ class Policy:
         legacy_mode: Mode of a BatchNormalization-1 or -6 without ``is_test``. The attribute's default says training,
             one output says inference. ``auto`` goes by the outputs named; ``inference`` takes every one for inference
             whose statistics nobody reads; ``training`` follows the attribute's default; ``error`` refuses to choose.
-        force_inference: Read training mode as inference wherever no statistics output is read.
+            Likewise for Dropout-1 and -6, which ``auto`` takes for inference.
+        force_inference: Read training mode as inference wherever no statistics output is read, and so with Dropout.
         saved_var: What output 5 of versions up to 9 holds: the variance its name says, or the ``1/sqrt(var + epsilon)``
             that onnxruntime returns.
     """

@@ -76,6 +76,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
                 walk.graph(graph)
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), walk.blockers)
+    walk.shared.drop_replaced()
     imports.write_opset(model, goal)
     imports.write_ir_version(model, goal)
     return Upgraded(

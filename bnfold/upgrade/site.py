@@ -37,8 +37,14 @@ class Shared:
     types: Types
     repairs: list[Repair] = field(default_factory=list)
     training: list[str] = field(default_factory=list)
-    constants: dict[tuple[int, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
-    reshaped: dict[tuple[ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+    constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
+    reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+
+    def drop_replaced(self) -> None:
+        """Constants that were stored anew in other dims and that nobody reads any more."""
+        for _, value, _ in self.reshaped:
+            if value.is_initializer and not (value.uses or value.is_output or value.is_input):
+                value.graph.remove_initializer(value)
 
 
 class Site:
@@ -126,7 +132,7 @@ class Site:
 
     def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
         """A constant of this graph; equal ones of one upgrade are stored once."""
-        key = (id(self.graph), array.dtype.str, array.shape, array.tobytes())
+        key = (self.graph, array.dtype.str, array.shape, array.tobytes())
         known = self.shared.constants.get(key)
         if known is None:
             known = self.shared.constants[key] = self.graph.add_constant(f"{self.node.label}_{hint}", array)
@@ -170,7 +176,7 @@ class Site:
         tensor = ir.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:
             return self._reshape_node(value, dims, hint)
-        key = (value, tuple(dims))
+        key = (self.graph, value, tuple(dims))  # what one branch stores the other does not see
         if key not in self.shared.reshaped:
             shaped = _with_dims(tensor, dims)
             if len(value.uses) == 1 and not value.is_output and value.graph is self.graph:

@@ -37,7 +37,10 @@ def test_a_version_of_batchnorm_that_nobody_has_read_is_blocked() -> None:
 
 def test_the_lists_name_real_steps_and_do_not_contradict_each_other() -> None:
     steps = {(op_type, newer) for op_type, _, newer in STEPS}
-    lists = (set(table.ADAPTERS), set(table.REVIEWED), set(table.BLOCKED))
+    known = defs.onnx_opset_version()  # an older onnx has fewer
+    lists = [
+        {step for step in listed if step[1] <= known} for listed in (table.ADAPTERS, table.REVIEWED, table.BLOCKED)
+    ]
     assert set().union(*lists) <= steps
     assert sum(map(len, lists)) == len(set().union(*lists))
 

@@ -51,6 +51,19 @@ def test_branches_of_an_if(upgraded: Upgraded) -> None:
     assert {change.graph for change in outcome.report.changes} == {"y.then_branch", "y.else_branch"}
 
 
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches_do_not_see_each_others_constants(upgraded: Upgraded, condition: bool) -> None:
+    source = """<ir_version: 8, opset_import: ["" : 6]>
+    g (bool c, float[2, 3, 4] x) => (float[] y) <float[3] w = {1, 2, 3}> {
+        y = If (c) <
+            then_branch = t () => (float[] t0) { t0 = Add <broadcast = 1, axis = 1> (x, w) },
+            else_branch = e () => (float[] e0) { e0 = Mul <broadcast = 1, axis = 1> (x, w) }>
+    }"""
+    outcome = upgraded(source, feeds={"c": np.array(condition)})
+    owners = [graph.path for graph in outcome.model.graphs() for value in graph.values.values() if value.tensor]
+    assert sorted(owners) == ["y.else_branch", "y.then_branch"]
+
+
 def test_the_body_of_a_loop(upgraded: Upgraded) -> None:
     source = """<ir_version: 8, opset_import: ["" : 9]>
     g (float[2, 3, 4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2, 3, 4] y)

@@ -91,13 +91,19 @@ def _write_mode(site: Site, form: Form) -> None:
         node.del_attr(name)
     if site.target < 6:
         node.set_attr("consumed_inputs", [0, 0, 0, 1, 1])  # no meaning, but demanded there
-    if form.mode == "inference":
-        node.trim_outputs(1)
-        if site.target >= 14 and written is not None:
-            node.set_attr("training_mode", 0)
-        if site.target < 7:
-            node.set_attr("is_test", 1)
+    if form.mode == "training":
+        _write_training(site)
         return
+    node.trim_outputs(1)
+    if site.target >= 14 and written is not None:
+        node.set_attr("training_mode", 0)
+    if site.target < 7:
+        node.set_attr("is_test", 1)
+
+
+def _write_training(site: Site) -> None:
+    """All outputs that the target's form has in training mode, read or not."""
+    node = site.node
     node.trim_outputs(3)
     for index, what in ((1, "running_mean"), (2, "running_var")):
         if node.output(index) is None:
