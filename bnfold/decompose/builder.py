@@ -65,12 +65,12 @@ class Builder(Site):
     def successor(self, old: ir.Value, block: Float64, dtype: int, hint: str) -> ir.Value:
         """A constant that stands where parameter ``old`` stood: under its name, if nobody else reads that."""
         tensor = Exact(dtype, block)
-        alone = len(old.uses) == 1 and not old.is_output and not old.is_input and old.graph is self.graph
+        alone = len(old.uses) == 1 and not old.is_output and not old.is_input
         if not (alone and old.holds_constant and old.dtype == dtype):
             return self.graph.add_constant(f"{self.node.label}_{hint}", tensor)
         old.tensor = tensor
-        self.graph.types.pop(old.name, None)
-        self.graph.dropped_names.add(old.name)  # a value_info that tells its old dims
+        old.graph.types.pop(old.name, None)
+        old.graph.dropped_names.add(old.name)  # a value_info that tells its old dims
         return old
 
     # -- operators whose spelling depends on the opset

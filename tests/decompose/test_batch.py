@@ -59,6 +59,15 @@ def test_mean_and_deviations_are_computed_once_for_all_outputs() -> None:
     outputs_equal(OLD, OLD.proto(), done)
 
 
+def test_in_rank_1_a_statistic_is_read_and_returned() -> None:
+    """There no axis is taken off mean and variance, so what others read and what the graph returns are one value."""
+    case = replace(OLD, dims=(4,), annotation=(4,))
+    done = decomposed(case.proto())
+    assert done.ops.count("Identity") == 2
+    assert "Squeeze" not in done.ops
+    outputs_equal(case, case.proto(), done)
+
+
 def test_nothing_used_nothing_left() -> None:
     model = used_only(CASE, "nothing")
     model.graph.node.append(helper.make_node("Identity", ["x"], ["z"]))

@@ -103,6 +103,16 @@ def test_constants_are_shared_between_nodes() -> None:
     assert np.allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_names_of_outer_parameters_pass_on_from_inside_a_branch() -> None:
+    model, after = ir.load(MODELS / "in_if.onnx"), ir.load(MODELS / "in_if.onnx")
+    upgrade(after)
+    decompose(after, {}, Report(), policy=Policy())
+    after.tidy()
+    held = {value.name for value in model.graph.values.values() if value.is_initializer}
+    kept = {value.name for value in after.graph.values.values() if value.is_initializer}
+    assert kept < held  # the scales and biases of the captured ones are there, means and variances are not
+
+
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     model = ir.load(CASE.proto())

@@ -130,6 +130,7 @@ def test_constants_of_another_type_need_no_cast() -> None:
     done = decomposed(replace(CASE, types=(HALF, FLOAT, DOUBLE)).proto())
     assert done.ops == ["Mul", "Add"]
     assert {array.dtype for array in done.initializers.values()} == {np.dtype(np.float16)}
+    assert done.initializers.keys() == {"norm_mul_by", "norm_add_by"}  # a name keeps its type
 
 
 @pytest.mark.parametrize("form", ["mul_add", "sub_mul_add", "depthwise_conv"])
