@@ -48,6 +48,43 @@ def _inside(model: ir.Model, cut: ir.Cut) -> list[ir.Node]:
     return walk(outputs, stops)[0]
 
 
+def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
+    """The next larger cuts around unannounced changes whose values differ.
+
+    Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
+    that is made of it is the same. So such values are hidden, and the values behind them are compared instead. Outputs
+    of graphs are not hidden, callers read them by their names.
+    """
+    before = {graph.path: graph for graph in request.before.graphs()}
+    cuts: list[ir.Cut] = []
+    for graph in request.after.graphs():
+        names = [cut.outputs[0] for cut in failed if cut.graph == graph.path]
+        twin = before.get(graph.path)
+        if not names or twin is None:
+            continue
+        hidden = {name for name in names if not (graph.values[name].is_output or twin.values[name].is_output)}
+        common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
+        stops = [{side.values[name] for name in common} for side in (twin, graph)]
+        shown = dict.fromkeys(name for name in names if name not in hidden)
+        for side in (twin, graph):
+            shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
+        cuts += [_around(graph, twin, name, "what makes", stops) for name in shown]
+    return cuts
+
+
+def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
+    """Names of the first common values that are made from ``values``."""
+    stack, seen = list(values), set(values)
+    while stack:
+        made = [output for node in stack.pop().readers for output in node.outputs if output is not None]
+        for value in made:
+            if value.name in common:
+                yield value.name
+            elif value not in seen:
+                seen.add(value)
+                stack.append(value)
+
+
 def _changed(graph: ir.Graph, twin: ir.Graph, covered: set[ir.Node]) -> Iterator[ir.Cut]:
     """Cuts around the changed nodes of a graph, and around outputs that are no longer (or newly) inputs or weights."""
     common = {name for name in graph.values if _is_activation(graph, twin, name)}

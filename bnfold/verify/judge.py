@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.verify.changes import uncovered
+from bnfold.verify.changes import beyond, uncovered
 from bnfold.verify.interface import interface_fault
 from bnfold.verify.local import Bench, check_cuts
 from bnfold.verify.localise import localise
@@ -47,14 +47,27 @@ def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRo
         return ()
     with request.clock.phase("local"):
         bench = Bench(request.before, request.after, draws, request.policy, request.seed)
-        cuts = [*request.cuts] if decided else [*request.cuts, *uncovered(request)]
         rows = []
-        for index, row in enumerate(check_cuts(bench, cuts)):
+        for row in check_cuts(bench, request.cuts):
             rows.append(row)
-            request.progress("rewrites", index + 1, len(cuts))
+            request.progress("rewrites", len(rows), len(request.cuts))
             if decided and request.clock.is_over:
                 break
-        return tuple(rows)
+        return tuple(rows if decided else [*rows, *_unannounced(request, bench)])
+
+
+def _unannounced(request: Request, bench: Bench) -> list[LocalRow]:
+    """Changes outside the cuts. A value that differs may have changed its meaning; then what is made of it decides."""
+    cuts = uncovered(request)
+    rows = []
+    for row in check_cuts(bench, cuts):
+        rows.append(row)
+        request.progress("changes", len(rows), len(cuts))
+    failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
+    larger = list(check_cuts(bench, beyond(request, failed)))
+    if larger and all(row.status == "verified" for row in larger):
+        return [row for row in rows if row.status != "failed"] + larger
+    return rows
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
@@ -95,6 +108,8 @@ def _found(broken: LocalRow) -> Location:
 
 def _praise(whole: Whole) -> str:
     worst = max((row.relative for row in whole.rows), default=0.0)
+    if worst == 0:
+        return "both models give the same results in float64"
     return f"both models agree in float64 to {worst:.2g} of the scale, which rounding the new weights explains"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import pytest
 
 from bnfold import ir
 from bnfold.verify import verify
-from tests.verify.faults import Rewrite, rewrites
+from tests.verify.faults import Rewrite, rewrites, table
 
 REWRITES = rewrites()
 FAULTS = [
@@ -20,6 +22,16 @@ RIGHT = [pytest.param(rewrite, id=rewrite.name) for rewrite in REWRITES]
 
 def test_there_are_enough_of_them() -> None:
     assert len(FAULTS) >= 40
+
+
+def test_the_list_of_them_is_up_to_date() -> None:
+    assert (Path(__file__).parent / "faults" / "README.md").read_text(encoding="utf-8") == table()
+
+
+@pytest.mark.parametrize("rewrite", RIGHT)
+def test_a_right_rewrite_passes_unannounced(rewrite: Rewrite) -> None:
+    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), depth="local", witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
 
 
 @pytest.mark.parametrize("rewrite", RIGHT)

@@ -161,3 +161,26 @@ def test_a_weight_and_a_bias_that_cancel_do_not_hide_their_noise() -> None:
     for seed in range(3):
         verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none", seed=seed)
         assert verdict.status == "verified", verdict.reason
+
+
+def test_another_tool_may_give_an_inner_name_another_meaning() -> None:
+    """The Conv keeps the name of its output though it now makes what the BatchNormalization made."""
+    rng = numbers(9)
+    stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    head, tail = "(float[N,3,H,W] x) => (float[N,4,H,W] y)", "y = com.example.Secret (r)"
+    plain = f"{head} {{ c = Conv (x, W)  z = {BN} (c, scale, B, mean, var)  r = Relu (z)  {tail} }}"
+    folded = f"{head} {{ c = Conv (x, W, b)  r = Relu (c)  {tail} }}"
+    before = _with_domain(model(plain, {"W": weight, **stats}))
+    after = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t}))
+    wrong = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t + 1e-3}))
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
+    assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
+
+
+def test_a_name_that_callers_read_keeps_its_meaning() -> None:
+    body = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { {made}  z = com.example.Secret (x) }"
+    before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
+    after = _with_domain(model(body.replace("{made}", "y = Neg (x)"), {}))
+    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
