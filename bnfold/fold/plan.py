@@ -50,10 +50,12 @@ class Limits:
 
 def check_gain(plan: Plan) -> None:
     """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
+    residuals = plan.residuals
+    if not residuals:
+        return
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
     removed = len(plan.chain.links) + len(bypassed)
-    gone = plan.chain.batchnorms + sum(node.op_type == "BatchNormalization" for node in bypassed)
-    if plan.residuals > removed or (plan.residuals == removed and not gone):
-        raise Declined(Reason.NO_GAIN, f"{plan.residuals} operations would stay for {removed} removed")
-    if plan.residuals and plan.chain.source.graph.opset() < 7:
+    if residuals > removed or (residuals == removed and not plan.chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
+    if plan.chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")

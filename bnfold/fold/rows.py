@@ -71,6 +71,8 @@ def _row_behind(link: Link, policy: Policy) -> list[Link]:
 
 
 def _link(node: ir.Node, policy: Policy) -> Link | None:
+    if not node.is_op("BatchNormalization", *ARITHMETIC):
+        return None
     try:
         return recognise.link(node, policy)
     except (Declined, ReferenceAttribute):

@@ -67,7 +67,8 @@ def _quantized(b: Builder) -> Drawn:
 
 def _matrices() -> list[Pattern]:
     shapes: dict[str, tuple[int, ...] | None] = {
-        "without C": None, "C ()": (), "C (1)": (1,), "C (N)": (5,), "C (1,N)": (1, 5), "C (M,1)": (3, 1), "C (M,N)": (3, 5),
+        "without C": None, "C ()": (), "C (1)": (1,), "C (N)": (5,),
+        "C (1,N)": (1, 5), "C (M,1)": (3, 1), "C (M,N)": (3, 5),
     }  # fmt: skip
     return [
         *(Pattern(f"Gemm {name}, alpha, beta → BN", _factors(c)) for name, c in shapes.items()),
