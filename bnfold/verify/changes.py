@@ -52,20 +52,21 @@ def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
     """The next larger cuts around unannounced changes whose values differ.
 
     Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
-    that is made of it is the same. So such values are hidden, and the values behind them are compared instead. Outputs
-    of graphs are not hidden, callers read them by their names.
+    that is made of it is the same. So the first such values are hidden, and what is behind them is compared instead.
+    Outputs of graphs are not hidden, callers read them by their names.
     """
     before = {graph.path: graph for graph in request.before.graphs()}
     cuts: list[ir.Cut] = []
     for graph in request.after.graphs():
-        names = [cut.outputs[0] for cut in failed if cut.graph == graph.path]
+        inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
         twin = before.get(graph.path)
-        if not names or twin is None:
+        if not inputs or twin is None:
             continue
-        hidden = {name for name in names if not (graph.values[name].is_output or twin.values[name].is_output)}
+        first = [name for name, read in inputs.items() if not read & set(inputs)]
+        hidden = {name for name in first if not (graph.values[name].is_output or twin.values[name].is_output)}
         common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
         stops = [{side.values[name] for name in common} for side in (twin, graph)]
-        shown = dict.fromkeys(name for name in names if name not in hidden)
+        shown = dict.fromkeys(name for name in inputs if name not in hidden)
         for side in (twin, graph):
             shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
         cuts += [_around(graph, twin, name, "what makes", stops) for name in shown]
