@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold.errors import ReferenceAttribute
+from bnfold.errors import MalformedModel, ReferenceAttribute
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -29,6 +29,8 @@ class Node:
         self.proto = proto
         self._op_type: str = proto.op_type
         domain = proto.domain
+        if type(self._op_type) is not str or type(domain) is not str:  # protobuf gives bytes for what is no text
+            raise MalformedModel(f"the operator {self._op_type!r} of domain {domain!r} is not UTF-8")
         self.domain: str = "" if domain == "ai.onnx" else domain
         self.inputs: list[Value | None] = []
         self.outputs: list[Value | None] = []
@@ -44,12 +46,13 @@ class Node:
     @property
     def name(self) -> str:
         """The node's name, often empty."""
-        return self.proto.name
+        name: str | bytes = self.proto.name
+        return name if isinstance(name, str) else name.decode("utf-8", "replace")
 
     @property
     def label(self) -> str:
         """What to call the node in a message: its name, or else the first value it makes."""
-        return self.proto.name or next((value.name for value in self.outputs if value), "") or f"<{self.op_type}>"
+        return self.name or next((value.name for value in self.outputs if value), "") or f"<{self.op_type}>"
 
     @property
     def op_type(self) -> str:

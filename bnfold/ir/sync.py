@@ -91,4 +91,5 @@ def _write_types(graph: Graph) -> None:
     _drop(infos, [info for info in infos if info.name in graph.dropped_names])
     names = {old: value.name for value, old in graph.renamed.items()}
     for info in infos:
-        info.name = names.get(info.name, info.name)
+        if info.name in names:
+            info.name = names[info.name]

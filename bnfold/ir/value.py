@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold.errors import MalformedModel
 from bnfold.ir.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Value:
     __slots__ = ("_tensor", "_uses", "graph", "is_input", "name", "output_slots", "producer", "slot", "tensor_proto")
 
     def __init__(self, graph: Graph, name: str) -> None:
+        if type(name) is not str:
+            raise MalformedModel(f"the name {name!r} of a value is not UTF-8")
         self.graph = graph
         self.name = name
         self.producer: Node | None = None

@@ -30,6 +30,27 @@ def test_names_may_be_anything() -> None:
     assert graph.nodes[0].outputs == [None, graph.values["y"], None]
 
 
+@pytest.mark.parametrize("name", ["made", "read", "given", "stored", "Operator", "domain"])
+def test_a_name_that_is_no_text_is_refused(name: str) -> None:
+    """protobuf lets it pass, and gives bytes."""
+    nodes = [helper.make_node("Operator", ["given", "stored", "read"], ["made"], domain="domain")]
+    data = model(nodes, [weight("stored", 3)], inputs=["given"], outputs=["made"]).SerializeToString()
+    with pytest.raises(MalformedModel, match="not UTF-8"):
+        ir.load(data.replace(name.encode(), b"\xff" * len(name)))
+
+
+def test_a_node_may_be_called_anything() -> None:
+    """Also what is no text: nothing depends on it, but annotations beside it have to stay as they are."""
+    nodes = [helper.make_node("Abs", ["x"], ["v"], name="called"), helper.make_node("Neg", ["x"], ["y"])]
+    proto = model(nodes, value_info=[info("v", 3), info("strange", 3)])
+    data = proto.SerializeToString().replace(b"called", b"c\xff\xffled").replace(b"strange", b"str\xffnge")
+    loaded = ir.load(data)
+    assert loaded.graph.nodes[0].label == "c\ufffd\ufffdled"
+    loaded.graph.remove(loaded.graph.nodes[0])
+    loaded.sync()
+    assert b"str\xffnge" in loaded.proto.SerializeToString()
+
+
 def test_a_value_nobody_makes_is_a_value() -> None:
     """Such a model runs nowhere, but it is not for the index to say so."""
     value = ir.load(model([helper.make_node("Abs", ["nobody"], ["y"])])).graph.values["nobody"]
