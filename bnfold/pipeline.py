@@ -117,6 +117,7 @@ def raise_opset(run: Run) -> None:
         f"{count} {operator} left as {'they were' if count > 1 else 'it was'}: not an operator of ONNX"
         for operator, count in done.passed.items()
     )
+    run.report.notes.extend([done.advice] if done.advice else [])
     alive = set(run.live().values())
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):

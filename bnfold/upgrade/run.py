@@ -47,6 +47,16 @@ class Upgraded:
     training: tuple[str, ...]
 
     @property
+    def advice(self) -> str:
+        """What to tell a user whose model trains, probably without meaning to; empty where none does."""
+        if not self.training:
+            return ""
+        return (
+            f"training mode, with the statistics of the batch: {', '.join(self.training)}; if that was not meant, "
+            "call model.eval() before exporting, or use --force-inference; for runtimes without it use --decompose"
+        )
+
+    @property
     def cuts(self) -> list[ir.Cut]:
         """The boundaries of the rewrites, for local validation."""
         return [change.cut for change in self.changes if change.cut is not None]
@@ -69,7 +79,8 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     imports.strip_initializer_inputs(model)
     if ir_before < 2:
         imports.state_attribute_types(model)
-    walk = Walk(Shared(goal, policy or Policy(), Types(goal)))
+    functions = frozenset((function.domain, function.name) for function in model.proto.functions)
+    walk = Walk(Shared(goal, policy or Policy(), Types(goal)), functions)
     with _no_garbage_collection():
         for graph in (model.graph, *model.functions):
             if graph is model.graph or _uses_default_domain(graph):

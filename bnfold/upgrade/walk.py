@@ -44,11 +44,13 @@ class Walk:
     """One pass over a model.
 
     Attributes:
+        functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: A line for every node that cannot be brought to the target.
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
     """
 
     shared: Shared
+    functions: frozenset[tuple[str, str]] = frozenset()
     changes: list[Change] = field(default_factory=list)
     blockers: list[str] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
@@ -149,6 +151,8 @@ class Walk:
             self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
 
     def _pass(self, node: ir.Node) -> None:
+        if (node.domain, node.op_type) in self.functions:
+            return
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         self.passed[key] = self.passed.get(key, 0) + 1
 

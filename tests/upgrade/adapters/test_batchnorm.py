@@ -190,8 +190,11 @@ def test_force_inference(upgraded: Upgraded) -> None:
 
 
 def test_training_is_reported_by_name(upgraded: Upgraded) -> None:
-    assert upgraded(model(9, outputs=FIVE)).report.training == ("bn",)
+    report = upgraded(model(9, outputs=FIVE)).report
+    assert report.training == ("bn",)
+    assert "bn; if that was not meant, call model.eval()" in report.advice
     assert upgraded(model(9)).report.training == ()
+    assert upgraded(model(9)).report.advice == ""
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
