@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -22,7 +22,6 @@ from bnfold.errors import OutputError
 from bnfold.ir import datafile, wire
 from bnfold.ir.lower import Reference, Segment, lower
 from bnfold.ir.model import THRESHOLD, TOKEN_LENGTH, Model
-from bnfold.ir.source import Source
 from bnfold.ir.stored import Stored
 from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.tensor import Inline, Tensor
@@ -42,7 +41,6 @@ class Staged:
     path: Path
     data_path: Path | None = None
     owns_data: bool = True
-    sources: Collection[Source] = ()
     obsolete: list[Path] = field(default_factory=list)
     done: bool = False
 
@@ -54,9 +52,6 @@ class Staged:
             if self.target.exists():
                 for path in (self.path, self.data_path) if self.owns_data and self.data_path else (self.path,):
                     shutil.copymode(self.target, path)
-            if os.name == "nt":  # where a file that is open cannot be replaced or removed
-                for source in self.sources:
-                    source.release()
             self.path.replace(self.target)
         except OSError as error:
             self.discard()
@@ -129,7 +124,7 @@ def stage(
     target = _target(path)
     name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
     datafile.check_name(name, target)
-    staged = Staged(target, _temporary(target), sources=model.payloads.sources())
+    staged = Staged(target, _temporary(target))
     try:
         staged.obsolete = datafile.obsolete(target, name)
         segments = _place(model, staged, target.with_name(name), external_data, size_threshold, progress)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from bnfold.errors import BadInput, MalformedModel
 
+MAY_HOLD = os.name != "nt"
+"""Windows neither replaces nor removes a file that is open, be it the input or what was just written."""
+
 
 class Source:
     """Random access to a run of bytes of known size."""
@@ -35,9 +38,6 @@ class Source:
     def check_unchanged(self) -> None:
         """Raise BadInput if the bytes are no longer those that were indexed."""
 
-    def release(self) -> None:
-        """Let go of the file, where there is one, so that it can be replaced on every platform."""
-
 
 class BufferSource(Source):
     """Bytes in memory."""
@@ -51,10 +51,11 @@ class BufferSource(Source):
 
 
 class FileSource(Source):
-    """A regular file, held open so that replacing it by rename does not disturb us; a change in place is detected.
+    """A regular file; a change in place is detected.
 
-    Without ``hold`` it is opened for every read: a model may have a data file for each tensor, and a process has few
-    descriptors. Then the path must go on leading to the same file.
+    It is held open where possible, so that replacing it by rename does not disturb us. Without ``hold``, because a
+    model may have a data file for each tensor and a process has few descriptors, and on Windows it is opened for every
+    read; then the path must go on leading to the same file.
     Raises BadInput for what cannot be opened or is no regular file, and never waits for a pipe.
     """
 
@@ -71,7 +72,7 @@ class FileSource(Source):
                 what = "a directory" if stat.S_ISDIR(self._first.st_mode) else "no regular file"
                 raise BadInput(f"{path}: is {what}")
             self.size = self._first.st_size
-            if hold:
+            if hold and MAY_HOLD:
                 self._held, descriptor = descriptor, -1
         finally:
             if descriptor >= 0:
@@ -125,14 +126,17 @@ class FileSource(Source):
 
         It says nothing when the number of links changed too: then the file was merely unlinked or linked.
         """
-        now, first = self.path.stat() if self._held is None else os.fstat(self._held), self._first
+        try:
+            now, first = self.path.stat() if self._held is None else os.fstat(self._held), self._first
+        except OSError as error:
+            raise BadInput(f"{self.path}: cannot be read: {error.strerror or error}") from error
         same_file = (now.st_dev, now.st_ino, now.st_size) == (first.st_dev, first.st_ino, first.st_size)
         touched = now.st_ctime_ns != first.st_ctime_ns and now.st_nlink == first.st_nlink
         if not same_file or now.st_mtime_ns != first.st_mtime_ns or touched:
             raise BadInput(f"{self.path}: the file was changed while it was being processed; run again")
 
     def release(self) -> None:
-        """As `Source.release`; from now on the file is opened for every read."""
+        """Hold the file open no longer; from now on it is opened for every read."""
         held, self._held = self._held, None
         if held is not None:
             os.close(held)

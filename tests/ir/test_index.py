@@ -32,7 +32,7 @@ def test_names_may_be_anything() -> None:
 
 @pytest.mark.parametrize("name", ["made", "read", "given", "stored", "Operator", "domain"])
 def test_a_name_that_is_no_text_is_refused(name: str) -> None:
-    """protobuf lets it pass, and gives bytes."""
+    """Protobuf lets it pass, and gives bytes."""
     nodes = [helper.make_node("Operator", ["given", "stored", "read"], ["made"], domain="domain")]
     data = model(nodes, [weight("stored", 3)], inputs=["given"], outputs=["made"]).SerializeToString()
     with pytest.raises(MalformedModel, match="not UTF-8"):

@@ -117,6 +117,8 @@ def test_replacing_a_file_that_is_not_held_is_noticed(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(BadInput, match="cannot be read"):
         source.read(0, 10)
+    with pytest.raises(BadInput, match="cannot be read"):
+        source.check_unchanged()
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
