@@ -80,32 +80,12 @@ CONTINUOUS: list[Row] = [
 ]
 DISCRETE: list[Row] = [
     ("BlackmanWindow", (17,), [np.array(9)], {}),
-    (
-        "ConvInteger",
-        (10,),
-        [bytes_of(1, 4, 6, 5), bytes_of(6, 2, 3, 3), ZERO, OTHER],
-        {"group": 2, "pads": [1, 0, 1, 1]},
-    ),
     ("HammingWindow", (17,), [np.array(9)], {"periodic": 0}),
     ("HannWindow", (17,), [np.array(9)], {}),
-    ("MatMulInteger", (10,), [bytes_of(2, 3, 4), bytes_of(4, 5), ZERO, OTHER], {}),
     ("NonMaxSuppression", (10, 11), [BOXES, np.abs(floats(2, 2, 3, 8)), *LIMITS], {}),
-    (
-        "QLinearConv",
-        (10,),
-        [bytes_of(1, 4, 6, 5), number(0.1), ZERO, bytes_of(4, 2, 3, 3), number(0.05), OTHER, number(0.9), ZERO],
-        {"group": 2, "strides": [1, 2]},
-    ),
-    (
-        "QLinearMatMul",
-        (10,),
-        [bytes_of(2, 3, 4), number(0.1), ZERO, bytes_of(4, 5), number(0.05), OTHER, number(0.3), ZERO],
-        {},
-    ),
 ]
 UNWITNESSED = {
     ("", "NegativeLogLikelihoodLoss", 22),
-    ("", "QLinearMatMul", 21),
     ("", "ReverseSequence", 28),
     ("", "RoiAlign", 22),
     ("ai.onnx.ml", "LinearClassifier", 1),

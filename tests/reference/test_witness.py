@@ -157,6 +157,34 @@ def recurrence(rng: np.random.Generator) -> Case:
     return one_node(op, int(rng.choice([7, 14, 22])), inputs, ["y", "h", "c"][: 3 if op == "LSTM" else 2], **attrs)
 
 
+def whole(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.integers(0, 255, shape).astype(np.uint8)
+
+
+def integer_product(rng: np.random.Generator) -> Case:
+    zero, other = (np.array(value, np.uint8) for value in (120, 100))
+    if rng.random() < 0.5:
+        return one_node("MatMulInteger", 10, [whole(rng, 2, 3, 4), whole(rng, 4, 5), zero, other])
+    groups = int(rng.integers(1, 3))
+    x, w = whole(rng, 1, 4, 6, 5), whole(rng, 6, 4 // groups, 3, 3)
+    return one_node("ConvInteger", 10, [x, w, zero, other], group=groups, pads=[1, 0, 1, 1], strides=[1, 2])
+
+
+def quantised_product(rng: np.random.Generator) -> Case:
+    scales = [np.array(value, np.float32) for value in rng.random(3) * 0.1 + [0, 0, 5]]
+    zeros = [np.array(value, np.uint8) for value in (120, 100, 110)]
+    bias = rng.integers(-300, 300, 6).astype(np.int32)
+    if rng.random() < 0.5:
+        inputs = [whole(rng, 2, 3, 4), scales[0], zeros[0], whole(rng, 4, 5), scales[1], zeros[1], scales[2], zeros[2]]
+        return one_node("QLinearMatMul", 10, inputs)
+    groups = int(rng.integers(1, 3))
+    x, w, scale, zero = whole(rng, 1, 4, 6, 5), whole(rng, 6, 4 // groups, 3, 3), scales[1], zeros[1]
+    if rng.random() < 0.5:  # one scale an output channel, for signed weights around zero
+        w, scale, zero = w.astype(np.int8), (rng.random(6) * 0.1).astype(np.float32), np.zeros(6, np.int8)
+    inputs = [x, scales[0], zeros[0], w, scale, zero, scales[2], zeros[2], bias]
+    return one_node("QLinearConv", 10, inputs, group=groups, pads=[1, 0, 1, 1])
+
+
 def sampling(rng: np.random.Generator) -> Case:
     opset, rank = int(rng.choice([16, 20, 22])), int(rng.integers(2, 4))
     cubic = "bicubic" if opset == 16 else "cubic"
@@ -195,6 +223,8 @@ DRAWS: list[tuple[Draw, int]] = [
     (softmax, 40),
     (sampling, 120),
     (affine_grid, 10),
+    (integer_product, 30),
+    (quantised_product, 60),
 ]
 
 

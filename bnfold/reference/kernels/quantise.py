@@ -1,4 +1,4 @@
-"""QuantizeLinear to integers of 2 to 16 bits, DequantizeLinear of any type, and DynamicQuantizeLinear."""
+"""QuantizeLinear to integers of 2 to 16 bits, DequantizeLinear of any type, and integer products."""
 
 # ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from bnfold.reference.kernels.conv import conv
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 TP = onnx.TensorProto
@@ -70,3 +71,54 @@ def dynamic_quantize_linear(call: Call, x: Array) -> tuple[Array, ...]:
     zero = np.clip(np.rint(-low / scale), 0, 255) if scale else 0.0
     y = np.clip(np.rint(x / scale) + zero, 0, 255) if scale else np.zeros_like(x)
     return y.astype(np.uint8), np.asarray(scale, x.dtype), np.asarray(zero, np.uint8)
+
+
+def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
+    """Integers less their zero point, exactly, in float64; ``shape`` aligns a zero point of several elements."""
+    wide = x.astype(np.float64)
+    if zero is None:
+        return wide
+    return np.asarray(wide - zero.astype(np.float64).reshape(() if zero.size == 1 else shape))
+
+
+def _requantised(total: Array, factor: Array, zero: Array) -> Result:
+    """Rounded to the type of the zero point, halves to even, saturated."""
+    limits = np.iinfo(zero.dtype)
+    return np.clip(np.rint(total * factor) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
+
+
+@kernel("ConvInteger", 10)
+def conv_integer(call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Result:
+    """The convolution of integers, as int32; zero points of the weight may be one an output channel."""
+    return conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1)))).astype(np.int32)
+
+
+@kernel("MatMulInteger", 10)
+def matmul_integer(call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Result:
+    """The product of integers, as int32; zero points may be one a row of A, one a column of B."""
+    return (_plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))).astype(np.int32)
+
+
+@kernel("QLinearConv", 10)
+def qlinear_conv(call: Call, *tensors: Array) -> Result:
+    """X, its scale and zero point, W and its, Y's scale and zero point, a bias in units of both scales' product."""
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = tensors[:8]
+    lanes = (-1, *(1,) * (x.ndim - 2))
+    total = conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1))))
+    if len(tensors) > 8:
+        total = total + tensors[8].astype(np.float64).reshape(lanes)
+    factor = x_scale * w_scale / y_scale
+    return _requantised(total, factor.reshape(lanes if factor.size > 1 else ()), y_zero)
+
+
+@kernel("QLinearMatMul", 10, 21)
+def qlinear_matmul(call: Call, *tensors: Array) -> Result:
+    """A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
+    if max(y_scale.size, y_zero.size) > 1:
+        raise Declined("a scale or zero point of the result for every row")
+    scales = [
+        scale.reshape(() if scale.size == 1 else shape) for scale, shape in ((a_scale, (-1, 1)), (b_scale, (1, -1)))
+    ]
+    total = _plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))
+    return _requantised(total, scales[0] * scales[1] / y_scale.reshape(()), y_zero.reshape(()))
