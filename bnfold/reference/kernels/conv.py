@@ -102,7 +102,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
         stamp = taps[last_axes(*offset)].swapaxes(1, 2) @ columns
         y[last_axes(*win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
     y = y.reshape(x.shape[0], -1, *full)
-    y = y[last_axes(*(slice(b, b + n) for b, n in zip(win.begin, _wanted(win), strict=True)))]
+    y = y[last_axes(*(slice(first, first + n) for first, n in zip(win.begin, _wanted(win), strict=True)))]
     return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
 
 

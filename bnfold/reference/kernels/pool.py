@@ -61,7 +61,7 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
 
 @kernel("MaxPool", 1, 8, 10, 11, 12, 22)
 def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
-    """Maximum of each window; with a second output also its flat index in X, the first one winning ties.
+    """Maximum of each window; with a second output also its flat index in X, the first one winning ties, and NaN all.
 
     The index is row major, or column major where ``storage_order`` is 1.
     """
@@ -76,7 +76,7 @@ def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
     where = np.zeros(best.shape, np.int64)
     for offset in win.offsets():
         candidate = win.view(padded, offset)
-        better = (candidate > best) | ((candidate != candidate) & (best == best))  # noqa: PLR0124 - NaN wins, as in maximum
+        better = (candidate > best) | (np.isnan(candidate) & ~np.isnan(best))
         best = np.where(better, candidate, best)
         where = np.where(better, _positions(call, win, offset, x.shape[2:]), where)
     planes = np.arange(math.prod(x.shape[:2]), dtype=np.int64).reshape(*x.shape[:2], *(1,) * len(win.size))

@@ -71,6 +71,14 @@ def test_max_pool_and_its_indices(attrs: dict[str, Any], size: list[int], order:
         np.testing.assert_array_equal(index[(..., *place)], flat + np.arange(6).reshape(2, 3) * 42)
 
 
+def test_nan_is_the_maximum_with_and_without_indices() -> None:
+    x = np.array([[[3, np.nan, 1, 2]]], np.float32)
+    y, index = compute_all("MaxPool", 12, [x], ("y", "index"), kernel_shape=[2])
+    np.testing.assert_array_equal(y, [[[np.nan, np.nan, 2]]])
+    np.testing.assert_array_equal(index, [[[1, 1, 3]]])
+    np.testing.assert_array_equal(compute("MaxPool", 12, [x], kernel_shape=[2]), y)
+
+
 def test_max_pool_of_nothing_but_minus_infinity_and_nan() -> None:
     x = np.array([[[-np.inf, -np.inf, 1, np.nan]]], np.float32)
     np.testing.assert_array_equal(compute("MaxPool", 12, [x], kernel_shape=[2]), [[[-np.inf, 1, np.nan]]])
