@@ -144,8 +144,7 @@ class Site:
 
     def scalar(self, value: float, like: ir.Value, hint: str) -> ir.Value:
         """A rank-0 constant of the element type of ``like``."""
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(self.dtype(like))
-        return self.constant(np.array(value).astype(dtype), hint)
+        return self.constant(np.array(value).astype(numeric_type(self.dtype(like))), hint)
 
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
         """A new node in front of this one; it makes ``output``, or a fresh value with this hint in its name."""
@@ -215,6 +214,20 @@ class Site:
         if self.target < 18:
             return self.add("ReduceMean", [value], output, axes=list(axes), keepdims=keepdims)
         return self.add("ReduceMean", [value, self.ints(axes, "axes")], output, keepdims=keepdims)
+
+
+def numeric_type(dtype: int) -> np.dtype[Any]:
+    """The numpy type of an ONNX element type.
+
+    Raises:
+        Inexpressible: It is not a type of numbers.
+    """
+    if (
+        dtype in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
+        or dtype not in onnx.TensorProto.DataType.values()
+    ):
+        raise Inexpressible(f"{dtype} is not an element type of numbers")
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
 
 
 def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:

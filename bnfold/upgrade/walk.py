@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import onnx
+
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrade import habits, lower, table
-from bnfold.upgrade.adapters import batchnorm, broadcast, normalization
-from bnfold.upgrade.adapters.prestandard import PRESTANDARD
+from bnfold.upgrade.adapters import batchnorm, broadcast, normalization, prestandard
 from bnfold.upgrade.site import Inexpressible, Shared, Site
-from bnfold.upgrade.versions import version_at
+from bnfold.upgrade.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_AP = onnx.AttributeProto
 
 BY_MEANING: dict[str, Callable[[Site], None]] = {
     "BatchNormalization": batchnorm.to_target,
@@ -110,6 +113,8 @@ class Walk:
         outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
         site = Site(node, successor, self.shared)
         try:
+            if version is not None:
+                _check_types(node, version)
             if adapter is not None:
                 adapter(site)
             else:
@@ -123,8 +128,8 @@ class Walk:
         self.changes.append(Change(node.graph.path, label, op_type, version, cut))
 
     def _unknown(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
-        legal, adapter = PRESTANDARD.get(node.op_type, (frozenset(), None))
-        if adapter is not None and set(node.attrs) <= legal:
+        adapter = prestandard.adapter_of(node)
+        if adapter is not None:
             self._adapt(node, successor, None, adapter)
         elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
             reason = Inexpressible("the withdrawn experiment of this name averages over other axes than version 9")
@@ -177,6 +182,16 @@ def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
             else:
                 ordered[stack.pop()] = None
     return list(ordered)
+
+
+def _check_types(node: ir.Node, version: int) -> None:
+    """Raise Inexpressible for an attribute of another type than the operator's: adapters rely on them."""
+    schema = schema_of(node.op_type, version)
+    for attribute in node.proto.attribute:
+        expected = schema.attributes.get(attribute.name)
+        found = _AP.AttributeType.Name(attribute.type)
+        if expected is not None and found not in ("UNDEFINED", str(expected.type).removeprefix("AttrType.")):
+            raise Inexpressible(f"attribute {attribute.name} is of type {found}")
 
 
 def _step_through(site: Site, version: int) -> None:

@@ -205,3 +205,33 @@ def test_attributes_that_no_version_had_stay(upgraded: Upgraded, text: Text) -> 
     outcome = upgraded(text(9, "float[2, 3] x", "y = Relu <colour = 3> (x)"), compare=False)
     assert outcome.model.graph.nodes[0].attr("colour") == 3
     assert not outcome.repairs
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "body", "reason"),
+    [
+        (11, "float[2, 3] x", 'y = Softmax <axis = "last"> (x)', "attribute axis is of type STRING"),
+        (6, "float[2, 3] x", "y = Add <broadcast = 1.5> (x, x)", "attribute broadcast is of type FLOAT"),
+        (
+            9,
+            "float[2, 3] x",
+            "y = BatchNormalization <epsilon = [1]> (x, x, x, x, x)",
+            "attribute epsilon is of type INTS",
+        ),
+        (18, "float[2, 4, 3] x, float[2] s", "y = GroupNormalization <num_groups = 0> (x, s, s)", "0 groups"),
+        (1, "float[2, 3] x", "y = GivenTensorFill <shape = [2], values = [1.0]> ()", "1 values for the shape"),
+        (1, "float[2, 3] x", "y = ConstantFill <shape = [2], dtype = 8> ()", "not an element type of numbers"),
+        (1, "float[2, 3] x", "y = ConstantFill <shape = [2], dtype = 99> ()", "not an element type of numbers"),
+        (1, "float[1, 1, 9, 9] x", "y = Crop <border = [1, 1, 1, 1], scale = [3]> (x)", "no window of two sides"),
+    ],
+)
+def test_nonsense_is_an_error_and_no_crash(text: Text, opset: int, inputs: str, body: str, reason: str) -> None:
+    with pytest.raises(UpgradeBlocked, match=reason):
+        upgrade(ir.load(onnx.parser.parse_model(text(opset, inputs, body))), 22)
+
+
+@pytest.mark.parametrize("weights", ["float[1] n = {2}, float[1] a = {7}", "float[2] n = {2, 2}, float[1] a = {0}"])
+def test_nonsense_in_constants_is_an_error_too(text: Text, weights: str) -> None:
+    head = text(1, "float[2, 3] x", "").removesuffix("{  }")
+    with pytest.raises(UpgradeBlocked, match=r"tiles"):
+        upgrade(ir.load(onnx.parser.parse_model(f"{head} <{weights}> {{ y = Tile (x, n, a) }}")))

@@ -115,10 +115,19 @@ def dft_axis(site: Site) -> None:
 def tile_repeats(site: Site) -> None:
     """Tile 1 → 6: one axis and one count become a count for every axis."""
     data = site.input(0)
-    count, axis = (constant_ints(site.input(index), what)[0] for index, what in ((1, "tiles"), (2, "axis")))
+    (count,), (axis,) = (_one(site.input(index), what) for index, what in ((1, "tiles"), (2, "axis")))
     repeats = [1] * site.rank(data)
+    if not -len(repeats) <= axis < len(repeats):
+        raise Inexpressible(f"tiles axis {axis} of rank {len(repeats)}")
     repeats[axis] = count
     site.node.set_inputs([data, site.ints(repeats, "repeats")])
+
+
+def _one(value: ir.Value, what: str) -> list[int]:
+    elements = constant_ints(value, what)
+    if len(elements) != 1:
+        raise Inexpressible(f"{what} ({value.name!r}) has {len(elements)} elements, not one")
+    return elements
 
 
 def crop_window(border: list[int], size: list[int] | None) -> tuple[list[int], list[int], list[int]]:
@@ -137,7 +146,10 @@ def constant_ints(value: ir.Value, what: str) -> list[int]:
     tensor = ir.constant(value)
     if tensor is None:
         raise Inexpressible(f"{what} ({value.name!r}) is not constant")
-    return [int(element) for element in tensor.numpy().reshape(-1)]
+    values = tensor.numpy().reshape(-1)
+    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise Inexpressible(f"{what} ({value.name!r}) is no number")
+    return [int(element) for element in values]
 
 
 def default_axis(axis: int) -> Callable[[Site], None]:

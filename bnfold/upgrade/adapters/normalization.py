@@ -22,10 +22,10 @@ def instance(site: Site) -> None:
 
 def group(site: Site) -> None:
     """GroupNormalization 18 → 21: scale and bias for every channel instead of every group."""
-    data, groups = site.input(0), int(site.node.attr("num_groups"))
+    data, groups = site.input(0), int(site.node.attr("num_groups", 0))
     shape = site.shape(data)
     channels = shape[1] if shape is not None and len(shape) > 1 else None
-    if not isinstance(channels, int) or channels % groups:
+    if not isinstance(channels, int) or groups < 1 or channels % groups:
         raise Inexpressible(f"{groups} groups of an unknown number of channels")
     for index in (1, 2):
         site.node.set_input(index, _repeated(site, site.input(index), groups, channels // groups))

@@ -5,17 +5,16 @@ Early converters wrote them into the default domain. Each is rewritten only wher
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
 from bnfold.upgrade.adapters.inputs import constant_ints, crop_window
-from bnfold.upgrade.site import Inexpressible, Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from bnfold.upgrade.site import Inexpressible, Site, numeric_type
 
 
 def image_scaler(site: Site) -> None:
@@ -46,6 +45,8 @@ def crop(site: Site) -> None:
     border, size = site.take("border"), site.take("scale")
     if border is None or len(border) != 4:
         raise Inexpressible("has no border of four sides")
+    if size is not None and len(size) != 2:
+        raise Inexpressible("has no window of two sides")
     starts, ends, axes = crop_window(border, size if size and any(size) else None)
     if site.target < 10:
         _become(site, "Slice", [site.input(0)])
@@ -88,7 +89,7 @@ def constant_fill(site: Site) -> None:
         raise Inexpressible("needs ConstantOfShape, opset 9")
     value, extra = site.take("value", 0.0), site.take("extra_shape", [])
     as_shape, dims = site.take("input_as_shape", 0), site.take("shape")
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(site.take("dtype", onnx.TensorProto.FLOAT))
+    dtype = numeric_type(site.take("dtype", onnx.TensorProto.FLOAT))
     shape = _fill_shape(site, dims, as_shape=bool(as_shape))
     if extra:
         shape = site.add("Concat", [shape, site.ints(extra, "extra")], "shape", axis=0)
@@ -101,6 +102,8 @@ def given_tensor(site: Site) -> None:
     dims, values = site.take("shape"), site.take("values")
     if dims is None or values is None or site.take("input_as_shape", 0) or site.node.input(0) is not None:
         raise Inexpressible("has no fixed shape and values")
+    if prod(dims) != len(values):
+        raise Inexpressible(f"has {len(values)} values for the shape {dims}")
     site.node.del_attr("extra_shape")
     _become(site, "Constant", [])
     site.node.set_attr("value", onnx.numpy_helper.from_array(np.array(values, np.float32).reshape(dims)))
@@ -127,7 +130,7 @@ def _scaled_function(site: Site, op_type: str) -> None:
 
 
 def _typed(site: Site, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
-    return site.constant(array.astype(onnx.helper.tensor_dtype_to_np_dtype(site.dtype(site.input(0)))), hint)
+    return site.constant(array.astype(numeric_type(site.dtype(site.input(0)))), hint)
 
 
 def _become(site: Site, op_type: str, inputs: list[ir.Value]) -> None:
@@ -138,15 +141,26 @@ def _become(site: Site, op_type: str, inputs: list[ir.Value]) -> None:
         raise Inexpressible("needs the broadcasting of opset 7")
 
 
-PRESTANDARD: dict[str, tuple[frozenset[str], Callable[[Site], None]]] = {
-    "ImageScaler": (frozenset({"scale", "bias"}), image_scaler),
-    "Affine": (frozenset({"alpha", "beta"}), affine),
-    "Scale": (frozenset({"scale"}), scale),
-    "Crop": (frozenset({"border", "scale"}), crop),
-    "FC": (frozenset({"axis", "axis_w"}), fully_connected),
-    "ParametricSoftplus": (frozenset({"alpha", "beta"}), parametric_softplus),
-    "ScaledTanh": (frozenset({"alpha", "beta"}), scaled_tanh),
-    "ConstantFill": (frozenset({"value", "dtype", "shape", "extra_shape", "input_as_shape"}), constant_fill),
-    "GivenTensorFill": (frozenset({"values", "shape", "extra_shape", "input_as_shape"}), given_tensor),
+_AP = onnx.AttributeProto
+_CURVE = {"alpha": _AP.FLOAT, "beta": _AP.FLOAT}
+_FILL = {"shape": _AP.INTS, "extra_shape": _AP.INTS, "input_as_shape": _AP.INT}
+
+PRESTANDARD: dict[str, tuple[dict[str, _AP.AttributeType], Callable[[Site], None]]] = {
+    "ImageScaler": ({"scale": _AP.FLOAT, "bias": _AP.FLOATS}, image_scaler),
+    "Affine": (_CURVE, affine),
+    "Scale": ({"scale": _AP.FLOAT}, scale),
+    "Crop": ({"border": _AP.INTS, "scale": _AP.INTS}, crop),
+    "FC": ({"axis": _AP.INT, "axis_w": _AP.INT}, fully_connected),
+    "ParametricSoftplus": (_CURVE, parametric_softplus),
+    "ScaledTanh": (_CURVE, scaled_tanh),
+    "ConstantFill": ({**_FILL, "value": _AP.FLOAT, "dtype": _AP.INT}, constant_fill),
+    "GivenTensorFill": ({**_FILL, "values": _AP.FLOATS}, given_tensor),
 }
-"""Operator → the attributes it may have (others mean another operator of that name) and its adapter."""
+"""Operator → the attributes it may have, with their types, and its adapter."""
+
+
+def adapter_of(node: ir.Node) -> Callable[[Site], None] | None:
+    """The adapter of a withdrawn operator; None where other attributes show that the name means something else."""
+    legal, adapter = PRESTANDARD.get(node.op_type, ({}, None))
+    known = all(legal.get(attribute.name) == attribute.type for attribute in node.proto.attribute)
+    return adapter if known else None
