@@ -16,7 +16,7 @@ import onnx_ir
 
 from bnfold import ir, pipeline
 from bnfold.ir.load import tensor_messages
-from bnfold.ir.model import THRESHOLD, Payloads
+from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.tensor import Array, Tensor
 from bnfold.pipeline import Options
 from bnfold.report import Report

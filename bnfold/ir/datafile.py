@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.lower import lower
-from bnfold.ir.model import TOKEN_LENGTH, Payloads
+from bnfold.ir.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.stored import Stored
 from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.tensor import Scaled, Tensor

@@ -146,8 +146,7 @@ class Graph:
 
     def remove(self, node: Node) -> None:
         """Drop a node; what it made must have no readers left (a value already taken over by another node is fine)."""
-        for index in range(len(node.inputs)):
-            node.set_input(index, None)
+        node.detach()
         for subgraphs in node.subgraphs.values():
             for subgraph in subgraphs:
                 subgraph.dissolve()
@@ -208,7 +207,8 @@ class Graph:
             node.set_attr("value", onnx.TensorProto(data_type=tensor.dtype, dims=tensor.dims))
             value.tensor = tensor
             return value
-        value.tensor_proto = self.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims)
+        message = self.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
+        value.tensor_proto = message
         value.tensor = tensor
         return value
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
@@ -15,7 +13,9 @@ from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
 from bnfold.ir.external import ExternalFiles
 from bnfold.ir.lift import lift
-from bnfold.ir.model import THRESHOLD, Model, Payloads
+from bnfold.ir.model import Model
+from bnfold.ir.pause import no_garbage_collection
+from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.stored import Span, Stored
 
@@ -57,7 +57,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         raise MalformedModel(f"{label}: is empty")
     payloads = Payloads()
     try:
-        with _no_garbage_collection():
+        with no_garbage_collection():
             skeleton = _lift(source, payloads)
             proto = onnx.ModelProto.FromString(skeleton)
             _check_holds_graph(proto)
@@ -137,15 +137,3 @@ def _in_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
         yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
     for sparse in attribute.sparse_tensors:
         yield from (sparse.values, sparse.indices)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Building the index makes hundreds of thousands of objects that all stay: collecting between them is wasted."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

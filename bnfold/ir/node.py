@@ -131,15 +131,25 @@ class Node:
         while len(self.inputs) <= index:
             self.inputs.append(None)
             self.proto.input.append("")
-        old = self.inputs[index]
-        if old is not None:
-            old.drop_use(self, index)
-            if not old.uses:
-                self.graph.model.released[old] = None
+        self._let_go(index)
         self.inputs[index] = value
         self.proto.input[index] = value.name if value else ""
         if value is not None:
             value.add_use(self, index)
+
+    def _let_go(self, index: int) -> None:
+        """Read the input no longer, and remember a value that nobody reads any more."""
+        old = self.inputs[index]
+        if old is not None:
+            self.inputs[index] = None
+            old.drop_use(self, index)
+            if not old.uses:
+                self.graph.model.released[old] = None
+
+    def detach(self) -> None:
+        """Read nothing any more, without telling the message: the node is being dropped."""
+        for index in range(len(self.inputs)):
+            self._let_go(index)
 
     def set_inputs(self, values: Sequence[Value | None]) -> None:
         """Replace all inputs."""

@@ -21,7 +21,8 @@ import onnx
 from bnfold.errors import OutputError
 from bnfold.ir import datafile, wire
 from bnfold.ir.lower import Reference, Segment, lower
-from bnfold.ir.model import THRESHOLD, TOKEN_LENGTH, Model
+from bnfold.ir.model import Model
+from bnfold.ir.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.stored import Stored
 from bnfold.ir.stream import Progress, write_payload
 from bnfold.ir.tensor import Inline, Tensor

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold.ir.stored import Stored
-from bnfold.ir.tensor import Tensor, make_proto
+from bnfold.ir.elements import RAW_TYPES, to_raw
+from bnfold.ir.payloads import THRESHOLD
+from bnfold.ir.tensor import Inline, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -56,19 +57,28 @@ def _message(value: Value) -> onnx.TensorProto | None:
 
 def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
     """Replace what a tensor holds; its name, its text and its metadata stay."""
-    from bnfold.ir.model import THRESHOLD
+    if not (message.HasField("raw_data") and message.data_type == tensor.dtype and tuple(message.dims) == tensor.dims):
+        for field in _CONTENT:
+            message.ClearField(field)
+        message.data_type = tensor.dtype
+        message.dims.extend(tensor.dims)
+    if tensor.nbytes >= THRESHOLD:
+        message.raw_data = model.payloads.add(tensor)
+    elif tensor.dtype in RAW_TYPES:
+        message.raw_data = bytes(to_raw(tensor.numpy(), tensor.dtype))
+    else:
+        _fill_rare(message, tensor)
 
-    name = message.name
-    for field in _CONTENT:
-        message.ClearField(field)
-    if tensor.nbytes < THRESHOLD:
-        message.MergeFrom(make_proto(name, tensor))
-        return
-    message.data_type = tensor.dtype
-    message.dims.extend(tensor.dims)
-    message.raw_data = model.payloads.add(tensor)
-    if isinstance(tensor, Stored):
-        tensor.name = name
+
+def _fill_rare(message: onnx.TensorProto, tensor: Tensor) -> None:
+    """Strings and sub-byte elements, in onnx's own form."""
+    source = tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy())
+    content = onnx.TensorProto()
+    content.CopyFrom(source)
+    for field in ("name", "doc_string", "data_type", "dims", "metadata_props"):
+        content.ClearField(field)
+    message.ClearField("raw_data")
+    message.MergeFrom(content)
 
 
 def _keep(messages: Any, wanted: list[Any]) -> None:

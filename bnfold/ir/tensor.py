@@ -22,7 +22,6 @@ from bnfold.ir.elements import (
     numpy_type,
     raw_length,
     round_once,
-    to_raw,
 )
 from bnfold.ir.windows import windows
 
@@ -36,7 +35,6 @@ __all__ = [
     "RangeViolation",
     "Scaled",
     "Tensor",
-    "make_proto",
     "numpy_type",
     "round_once",
 ]
@@ -110,6 +108,12 @@ class Inline(Tensor):
     def __init__(self, proto: onnx.TensorProto) -> None:
         super().__init__(proto.data_type, proto.dims)
         self.proto = proto
+
+    def copy(self) -> Inline:
+        """The same tensor in a message of its own."""
+        proto = TP()
+        proto.CopyFrom(self.proto)
+        return Inline(proto)
 
     def numpy(self) -> Array:
         from onnx import numpy_helper
@@ -201,12 +205,13 @@ class Scaled(Tensor):
 
     def _factor(self, window: tuple[slice, ...]) -> Float64:
         """The product of the factors over a window of the index space, of size 1 on axes that have none."""
-        product = np.ones((1,) * len(self.dims))
+        product = None
         for axis, vector in self.factors:
             shape = [1] * len(self.dims)
             shape[axis] = -1
-            product = product * vector[window[axis]].reshape(shape)
-        return product
+            factor = vector[window[axis]].reshape(shape)
+            product = factor if product is None else product * factor
+        return np.ones(()) if product is None else product
 
     def _rounded(self, block: Array, window: tuple[slice, ...]) -> Array:
         """A window of the base, multiplied and rounded."""
@@ -220,13 +225,3 @@ class Scaled(Tensor):
         if not np.isfinite(out).all() and (np.isinf(out) & np.isfinite(block)).any():
             raise RangeViolation(self)
         return out
-
-
-def make_proto(name: str, tensor: Tensor) -> onnx.TensorProto:
-    """A TensorProto that carries the tensor's values inside."""
-    if isinstance(tensor, Inline) or tensor.dtype not in RAW_TYPES:
-        proto = TP()
-        proto.CopyFrom(tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy()))
-        proto.name = name
-        return proto
-    return TP(name=name, data_type=tensor.dtype, dims=tensor.dims, raw_data=bytes(to_raw(tensor.numpy(), tensor.dtype)))

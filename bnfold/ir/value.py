@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold.errors import MalformedModel
-from bnfold.ir.tensor import Tensor
+from bnfold.ir.tensor import Inline, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -90,7 +90,8 @@ class Value:
 
     @tensor.setter
     def tensor(self, tensor: Tensor) -> None:
-        self._tensor = tensor
+        # A message of the skeleton may be written over while this value still needs what it says now.
+        self._tensor = tensor.copy() if isinstance(tensor, Inline) else tensor
         self.graph.touched_tensors[self] = None
 
     def forget_tensor(self) -> None:

@@ -16,9 +16,10 @@ from bnfold import ir
 from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
 from bnfold.ir.elements import TP
+from bnfold.ir.save import encode
 from bnfold.ir.source import BufferSource
 from bnfold.ir.stored import Span, Stored
-from bnfold.ir.tensor import Inline, make_proto
+from bnfold.ir.tensor import Inline
 from tests.ir.build import model, stored
 
 DIMS = (3, 2, 5)
@@ -39,6 +40,15 @@ def _loaded(proto: onnx.TensorProto) -> ir.Tensor:
     return tensor
 
 
+def _rewritten(tensor: ir.Tensor) -> onnx.ModelProto:
+    """The tensor given to another value, of another type and shape, and written."""
+    loaded = ir.load(model([], [numpy_helper.from_array(np.zeros((2, 9)), "other")], outputs=["other"]))
+    loaded.graph.values["other"].tensor = tensor
+    back = onnx.ModelProto()
+    back.ParseFromString(encode(loaded))
+    return back
+
+
 @pytest.mark.parametrize("large", [False, True], ids=["inline", "stored"])
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
 @pytest.mark.parametrize("dtype", TYPED, ids=TP.DataType.Name)
@@ -56,7 +66,7 @@ def test_every_type_in_every_form(dtype: int, raw: bool, large: bool) -> None:
     np.testing.assert_array_equal(tensor.numpy().astype(np.complex128), values.astype(np.complex128))
     flat = np.concatenate([np.asarray(block) for block in tensor.blocks()])
     np.testing.assert_array_equal(flat.astype(np.complex128), values.reshape(-1).astype(np.complex128))
-    back = make_proto("other", tensor)
+    (back,) = _rewritten(tensor).graph.initializer
     assert back.name == "other"
     np.testing.assert_array_equal(numpy_helper.to_array(back), numpy_helper.to_array(proto))
 
