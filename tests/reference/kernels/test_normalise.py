@@ -226,3 +226,45 @@ def test_local_response_normalization_sees_more_channels_behind_than_before() ->
         window = wide[:, max(0, c - 1) : min(6, c + 2) + 1]
         y[:, c] = wide[:, c] / (2 + np.longdouble(0.5) / 4 * (window**2).sum(1)) ** np.longdouble(0.75)
     close(compute("LRN", 13, [x], size=4, alpha=0.5, beta=0.75, bias=2.0), y)
+
+
+def test_rms_normalization() -> None:
+    x, scale = floats(1, 2, 3, 4), floats(2, 3, 4)
+    wide = x.astype(np.longdouble)
+    expected = wide / np.sqrt((wide**2).mean((1, 2), keepdims=True) + EPSILON) * scale
+    close(compute("RMSNormalization", 23, [x, scale], axis=1, epsilon=EPSILON), expected)
+
+
+def test_mean_variance_normalization() -> None:
+    x = floats(1, 2, 3, 4, 5)
+    for attrs, axes in (({}, (0, 2, 3)), ({"axes": [1, 3]}, (1, 3))):
+        wide = x.astype(np.longdouble)
+        expected = (wide - wide.mean(axes, keepdims=True)) / (wide.std(axes, keepdims=True) + np.float32(1e-9))
+        close(compute("MeanVarianceNormalization", 13, [x], **attrs), expected)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_lp_normalization_leaves_zeros(p: int) -> None:
+    x = floats(1, 2, 3, 4)
+    x[1, :, 2] = 0
+    norm = (np.abs(x.astype(np.longdouble)) ** p).sum(1, keepdims=True) ** (np.longdouble(1) / p)
+    expected = np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm))
+    close(compute("LpNormalization", 1, [x], axis=1, p=p), expected)
+
+
+def test_layer_normalization_and_its_statistics() -> None:
+    x, scale, b = floats(1, 2, 3, 4), floats(2, 3, 4), floats(3, 3, 4)
+    wide = x.astype(np.longdouble)
+    mean, spread = wide.mean((1, 2), keepdims=True), wide.var((1, 2), keepdims=True)
+    inverse = 1 / np.sqrt(spread + EPSILON)
+    actual = compute_all("LayerNormalization", 17, [x, scale, b], ("y", "mean", "inverse"), axis=-2, epsilon=EPSILON)
+    for one, wanted in zip(actual, ((wide - mean) * inverse * scale + b, mean, inverse), strict=True):
+        close(one, wanted)
+
+
+def test_groups_that_do_not_divide_the_channels() -> None:
+    x, scale = floats(1, 2, 6, 4), floats(2, 6)
+    with pytest.raises(reference.Unsupported, match="6 channels in 4 groups"):
+        compute("GroupNormalization", 21, [x, scale, scale], num_groups=4)
+    with pytest.raises(reference.Unsupported, match="6 scales at this version"):
+        compute("GroupNormalization", 18, [x, scale, scale], num_groups=2)
