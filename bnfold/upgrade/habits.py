@@ -19,7 +19,7 @@ def complete_pads(node: ir.Node) -> Repair | None:
     if node.has_references:
         return None
     pads, kernel = node.attr("pads"), node.attr("kernel_shape")
-    if not pads or len(pads) != len(kernel):
+    if not (isinstance(pads, list) and isinstance(kernel, list)) or not pads or len(pads) != len(kernel):
         return None
     node.set_attr("pads", [*pads, *pads])
     return Repair("half-pads", node.label, f"pads {pads} for {len(kernel)} axes: read as the same on both sides")

@@ -39,15 +39,16 @@ def _shape(node: ir.Node, index: int) -> tuple[int | str | None, ...] | None:
 
 def _convolution(node: ir.Node) -> Dims | None:
     kernel = _shape(node, 1)
-    return None if kernel is None else [None, kernel[0], *[None] * (len(kernel) - 2)]
+    return [None, kernel[0], *[None] * (len(kernel) - 2)] if kernel else None
 
 
 def _transposed(node: ir.Node) -> Dims | None:
     kernel = _shape(node, 1)
     if kernel is None:
         return None
-    channels = kernel[1] * int(node.attr("group", 1)) if isinstance(kernel[1], int) else None
-    return [None, channels, *[None] * (len(kernel) - 2)]
+    group = node.attr("group", 1)
+    known = len(kernel) > 1 and isinstance(kernel[1], int) and isinstance(group, int)
+    return [None, kernel[1] * group if known else None, *[None] * (len(kernel) - 2)]
 
 
 def _product(node: ir.Node) -> Dims | None:
@@ -58,7 +59,7 @@ def _product(node: ir.Node) -> Dims | None:
 
 def _pool(node: ir.Node) -> Dims | None:
     window = node.attr("kernel_shape")
-    return [None] * (len(window) + 2) if window else None
+    return [None] * (len(window) + 2) if isinstance(window, list) and window else None
 
 
 def _reshape(node: ir.Node) -> Dims | None:

@@ -85,9 +85,9 @@ class Types:
         if node.subgraphs:
             self._copy_branches(node)
         elif node.is_op(*KEEPS_SHAPE):
-            kind = _type_of(node.inputs[0])
-            if kind is not None and node.outputs[0] is not None:
-                _learn(node.outputs[0], kind)
+            kind, made = _type_of(node.input(0)), node.output(0)
+            if kind is not None and made is not None:
+                _learn(made, kind)
         elif not node.domain:
             self._ask_onnx(node, outputs)
             if outputs and outputs[0].shape is None and (kind := type_by_weights(node)) is not None:
@@ -114,7 +114,8 @@ class Types:
         """The outputs of an If are its branches', where those agree; what a Loop carries has its body's type."""
         carried = {"If": len(node.outputs), "Loop": len(node.inputs) - 2}.get(node.op_type, 0)
         for slot, value in enumerate(node.outputs[:carried]):
-            ends = [graph.outputs[slot + (node.op_type == "Loop")] for graph in _bodies(node)]
+            place = slot + (node.op_type == "Loop")
+            ends = [graph.outputs[place] for graph in _bodies(node) if place < len(graph.outputs)]
             shapes = {self.shape(end) for end in ends}
             kind = ends[0].type if ends else None
             if value is not None and len(shapes) == 1 and kind is not None:

@@ -219,6 +219,7 @@ def test_attributes_that_no_version_had_stay(upgraded: Upgraded, text: Text) -> 
             "attribute epsilon is of type INTS",
         ),
         (18, "float[2, 4, 3] x, float[2] s", "y = GroupNormalization <num_groups = 0> (x, s, s)", "0 groups"),
+        (1, "float[2, 3] x", "y = Cast (x)", "does not say which type"),
         (1, "float[2, 3] x", "y = GivenTensorFill <shape = [2], values = [1.0]> ()", "1 values for the shape"),
         (1, "float[2, 3] x", "y = ConstantFill <shape = [2], dtype = 8> ()", "not an element type of numbers"),
         (1, "float[2, 3] x", "y = ConstantFill <shape = [2], dtype = 99> ()", "not an element type of numbers"),

@@ -89,6 +89,8 @@ def whole_power(site: Site) -> None:
 def cast_to(site: Site) -> None:
     """Cast 1 → 6: ``to`` names the type by number."""
     to = site.take("to")
+    if to is None:
+        raise Inexpressible("does not say which type to cast to")
     if isinstance(to, str):
         if to.upper() not in onnx.TensorProto.DataType.keys():  # noqa: SIM118 - a protobuf enum, not a dict
             raise Inexpressible(f"casts to an unknown type {to!r}")
