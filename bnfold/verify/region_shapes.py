@@ -13,26 +13,34 @@ Shapes = dict[str, tuple[int, ...]]
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
 
+_EVEN = 8
+"""What halves three times must meet again what did not."""
+
 _BATCH = 3
 _GUESSED_RANKS = (4, 3, 2, 1)
 
 
-def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Shapes]:
-    """Shapes to try, until the region runs and both sides agree: small ones, then those that are declared.
+def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[tuple[Shapes, bool]]:
+    """Shapes to try until the region runs: small ones, then those that are declared; and whether they can acquit.
 
-    A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes
-    alone is not held against it. Where nothing tells a rank, the usual ones are guessed.
+    A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is
+    not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
+    ones are guessed, and a difference at a wrong guess means nothing.
     """
     known = {name: known_shape(value) for name, value in inputs.items()}
     tried: list[Shapes] = []
     for full in _guesses(inputs, known):
-        for shapes in (
-            *(_small(inputs, full, _Sizes(nodes, by_axis=by_axis)) for by_axis in (False, True)),
-            _declared(full, _Sizes(nodes, by_axis=True)),
+        is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
+        is_guess = None in known.values()
+        for shapes, acquits in (
+            (_small(inputs, full, _Sizes(nodes)), is_guess),
+            (_small(inputs, full, _Sizes(nodes, by_axis=True)), is_guess),
+            (_small(inputs, full, _Sizes(nodes, by_axis=True, step=_EVEN)), is_guess),
+            (_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN)), is_guess or is_static),
         ):
             if shapes not in tried and sum(map(math.prod, shapes.values())) <= LARGEST_FEED:
                 tried.append(shapes)
-                yield shapes
+                yield shapes, acquits
 
 
 def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
@@ -50,12 +58,12 @@ class _Sizes:
     """Small sizes for free axes, other ones at other places.
 
     Axes that are declared alike, by number or by symbol, get the same size, so that what is added still fits; with
-    ``by_axis``, all axes at one place do.
+    ``by_axis``, all axes at one place do. Sizes are multiples of ``step``.
     """
 
-    def __init__(self, nodes: Sequence[ir.Node], *, by_axis: bool) -> None:
-        self._base = 3 + _reach(nodes)
-        self._by_axis = by_axis
+    def __init__(self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1) -> None:
+        self._base = -(-(3 + _reach(nodes)) // step)
+        self._by_axis, self._step = by_axis, step
         self._chosen: dict[tuple[int, int | str | None], int] = {}
 
     def of(self, axis: int, dim: int | str | None, rank: int) -> int:
@@ -64,7 +72,7 @@ class _Sizes:
             return _BATCH
         key = (axis, None if self._by_axis else dim)
         if key not in self._chosen:
-            self._chosen[key] = self._base + len(self._chosen)
+            self._chosen[key] = self._step * (self._base + len(self._chosen))
         return self._chosen[key]
 
 

@@ -70,7 +70,8 @@ def test_only_what_weights_dictate_is_fixed() -> None:
 
 def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, tuple[int, ...]]]:
     loaded = ir.load(model(body, weights))
-    return list(region_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes))
+    found = region_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
+    return [shapes for shapes, _ in found]
 
 
 def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
@@ -111,7 +112,7 @@ def test_unknown_ranks_are_those_of_neighbours_then_guessed() -> None:
     values = loaded.graph.values
     assert values["z"].type is not None
     values["z"].type.tensor_type.ClearField("shape")
-    tried = list(region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes))
+    tried = [shapes for shapes, _ in region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
     assert tried[0]["x"] == tried[0]["z"]
     assert {len(shapes["z"]) for shapes in tried} == {4, 3, 2, 1}
 
@@ -120,3 +121,10 @@ def test_regions_too_large_to_feed_are_not_tried() -> None:
     tried = attempts("(float[64,3,1024,1024] x) => (float[a,b,c,d] y) { y = Relu (x) }", {}, "x")
     assert tried
     assert all(np.prod(shapes["x"]) < 1e6 for shapes in tried)
+
+
+@pytest.mark.parametrize(("shape", "forced"), [("N,3,8,8", True), ("2,3,8,8", True), ("N,3,H,8", False)])
+def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool) -> None:
+    loaded = ir.load(model(f"(float[{shape}] x) => (float[a,b,c,d] y) {{ y = Relu (x) }}", {}))
+    tried = list(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    assert any(acquits for _, acquits in tried) is forced
