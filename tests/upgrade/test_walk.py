@@ -211,6 +211,7 @@ def test_attributes_that_no_version_had_stay(upgraded: Upgraded, text: Text) -> 
     ("opset", "inputs", "body", "reason"),
     [
         (11, "float[2, 3] x", 'y = Softmax <axis = "last"> (x)', "attribute axis is of type STRING"),
+        (11, "float[2, 3] x", "y = Softmax <axis = -7> (x)", "has axis -7, over an input of rank 2"),
         (6, "float[2, 3] x", "y = Add <broadcast = 1.5> (x, x)", "attribute broadcast is of type FLOAT"),
         (
             9,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnfold.upgrade.site import Site
+from bnfold.upgrade.site import Inexpressible, Site
 
 
 def flattened(site: Site) -> None:
@@ -11,6 +11,8 @@ def flattened(site: Site) -> None:
     shape = site.shape(data)
     if shape is not None:
         first = axis + len(shape) if axis < 0 else axis
+        if not 0 <= first <= len(shape):
+            raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
         wide = [position for position in range(first, len(shape)) if shape[position] != 1]
         if len(wide) == 1 or (not wide and first < len(shape)):
             site.node.set_attr("axis", wide[0] if wide else first)
