@@ -38,5 +38,5 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
         "batchnorms": rows,
         "scales": seen.to_json(),
         "operators": {"before": totals.operators(before), "after": totals.operators(after)},
-        "weights": {"before": before.parameter_bytes(), "after": after.parameter_bytes()},
+        "weights": {"before": totals.weights(before), "after": totals.weights(after)},
     }

@@ -65,6 +65,9 @@ class Views:
         changed = Region()
         inside = between(after, cut)
         changed.add((inner for inner in inside if inner.label in event.into), "home")
+        changed.add(
+            (inner for inner in inside if inner.is_op("BatchNormalization") and _makes(inner, event)), "batchnorm"
+        )
         changed.add(inside, "rewritten")
         if after is not None:
             _add_boundary(changed, after, cut)
@@ -86,6 +89,10 @@ def between(graph: ir.Graph | None, cut: ir.Cut) -> list[ir.Node]:
         found[producer] = None
         waiting += [value for value in producer.inputs if value is not None and value.name not in stops]
     return [node for node in found if not _is_weight(node)]
+
+
+def _makes(node: ir.Node, event: BatchNormEvent) -> bool:
+    return node.label == event.name or any(made is not None and made.name == event.value for made in node.outputs)
 
 
 def _around(node: ir.Node, event: BatchNormEvent) -> Region:

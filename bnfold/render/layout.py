@@ -138,9 +138,10 @@ def _layers(boxes: Sequence[Box], routes: Sequence[tuple[Box, Box, str]]) -> Non
                 end.layer, moved = start.layer + 1, True
         if not moved:
             break
-    for start, end, _value in routes:
-        if start.role == "port":
-            start.layer = max(start.layer, end.layer - 1)
+    for port in (box for box in boxes if box.role == "port"):
+        readers = [end.layer for start, end, _value in routes if start is port]
+        if readers:  # an input stands right above its first reader, not at the top
+            port.layer = min(readers) - 1
 
 
 def _route(boxes: list[Box], start: Box, end: Box) -> list[Box]:

@@ -92,7 +92,7 @@ def html(documents: Sequence[Document]) -> str:
         loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(size=size, number=short, plain=plain)
-    environment.globals.update(lay_out=layout.lay_out, plots=plots, kinds=plots.KINDS)
+    environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
     page: str = environment.get_template("page.html.j2").render(
         models=[_model(f"m{index}", document) for index, document in enumerate(documents)],
         reasons=[(reason, ADVICE[reason]) for reason in Reason],

@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH = 100.0
 """Positions across are in percent: a plot is as wide as the screen, and its letters keep their size."""
-MAX_BINS = 40
+MAX_BINS, MAX_TICKS = 40, 5
 MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
@@ -159,7 +159,7 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
 
     worst = sorted(rows, key=lambda row: (not _is_failed(row), -(number(row.get("relative")) or 0.0)))[:MAX_ROWS]
     drawn = tuple(Row(str(row[label]), _marks(row, kinds, place), _is_failed(row)) for row in worst)
-    stride = max(1, (high - low) // 8)
+    stride = -(-(high - low) // MAX_TICKS)
     ticks = tuple(
         Tick((power - low) / (high - low) * WIDTH, f"1e{power}") for power in range(low + 1, high + 1, stride)
     )

@@ -49,4 +49,4 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest('a[href^="#"]');
   if (link && link.getAttribute("href") === location.hash) reveal(); // the same link twice makes no hashchange
 });
-reveal();
+addEventListener("load", reveal); // not earlier: the browser itself moves the focus on its way to the fragment

@@ -1,0 +1,82 @@
+"""A browser for tests: just enough of the WebDriver protocol to open a page, run script in it and read its log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--force-prefers-reduced-motion"]
+
+
+def available() -> bool:
+    """Whether there are a Chromium and its driver."""
+    return shutil.which("chromedriver") is not None and _browser() is not None
+
+
+def _browser() -> str | None:
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
+class Page:
+    """One window; `run` is synchronous and gives back what the script returns."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+
+    def _call(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"{self._base}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def open(self, path: Path, *, width: int, dark: bool, fragment: str = "") -> None:
+        media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
+        self._devtools("Emulation.setEmulatedMedia", {"features": media})
+        self._devtools("Emulation.setDeviceMetricsOverride", size)
+        self._call("url", {"url": "about:blank"})
+        self._call("url", {"url": path.as_uri() + fragment})
+
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> None:
+        self._call("goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def run(self, script: str) -> Any:
+        return self._call("execute/sync", {"script": script, "args": []})
+
+    def log(self) -> list[str]:
+        """Console messages and page errors since the last call."""
+        return [entry["message"] for entry in self._call("se/log", {"type": "browser"})]
+
+
+@contextmanager
+def browser() -> Iterator[Page]:
+    """A fresh browser, gone afterwards."""
+    driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert driver.stdout is not None
+        port = next(
+            line.rsplit(" ", 1)[1].strip(".\n") for line in driver.stdout if "started successfully on port" in line
+        )
+        options = {"binary": _browser(), "args": ARGUMENTS}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        server = Page(f"http://127.0.0.1:{port}")
+        session = server._call("session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+        page = Page(f"http://127.0.0.1:{port}/session/{session}")
+        try:
+            yield page
+        finally:
+            request = urllib.request.Request(page._base, method="DELETE")
+            urllib.request.urlopen(request, timeout=60).close()
+    finally:
+        driver.terminate()
+        driver.wait()
+        if driver.stdout is not None:
+            driver.stdout.close()
