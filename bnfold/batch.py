@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from bnfold.errors import BadInput, BnfoldError, VerificationFailed
 from bnfold.job import Checks, Delivery, Outcome, process, versions
+from bnfold.parsed import MAGIC
 from bnfold.pipeline import Options
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
-MAGIC = "*?["
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,6 @@ class Result:
     status: Status
     message: str = ""
     report: dict[str, Any] = field(default_factory=dict)
-
-
-def names_many(source: str) -> bool:
-    """Whether the argument is a folder or a pattern, not one file."""
-    return Path(source).is_dir() or (any(mark in source for mark in MAGIC) and not Path(source).exists())
 
 
 def find(source: str, output: str | os.PathLike[str]) -> list[Task]:

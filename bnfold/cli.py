@@ -102,11 +102,11 @@ def inspect(**arguments: Any) -> None:
     IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
-        from bnfold import batch, publish, terminal
+        from bnfold import publish, terminal
         from bnfold.job import Checks, process
 
         publish.require(arguments["report"])
-        if batch.names_many(arguments["source"]):
+        if parsed.names_many(arguments):
             sys.exit(_inspect_many(arguments))
         outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
         document = outcome.to_json()
@@ -167,11 +167,11 @@ class _UserErrors:
 def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
-        from bnfold import batch, publish
+        from bnfold import publish
 
         publish.require(arguments["report"])
         options, checks = parsed.options(arguments), parsed.checks(arguments)
-        if batch.names_many(arguments["source"]):
+        if parsed.names_many(arguments):
             sys.exit(_run_many(arguments, options, checks))
         outcome = _process(arguments, options, checks)
         _publish(outcome, arguments)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bnfold.pipeline import Options
 
 STREAM = "-"
+MAGIC = "*?["
 
 
 def source(arguments: dict[str, Any]) -> Source:
@@ -21,6 +22,14 @@ def source(arguments: dict[str, Any]) -> Source:
     from pathlib import Path
 
     return Path(arguments["source"])
+
+
+def names_many(arguments: dict[str, Any]) -> bool:
+    """Whether IN is a folder or a pattern, not one file."""
+    import os
+
+    source = arguments["source"]
+    return os.path.isdir(source) or (any(mark in source for mark in MAGIC) and not os.path.exists(source))  # noqa: PTH110, PTH112 - before anything heavy is imported
 
 
 def delivery(arguments: dict[str, Any]) -> Delivery | None:

@@ -10,9 +10,10 @@ import onnx
 import pytest
 from click.testing import CliRunner, Result
 
-from bnfold.batch import find, names_many
+from bnfold.batch import find
 from bnfold.cli import main
 from bnfold.errors import BadInput
+from bnfold.parsed import names_many
 from tests.conftest import MODELS
 
 
@@ -66,7 +67,7 @@ def test_one_summary_report(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_pattern_selects_and_keeps_folders(folder: Path, tmp_path: Path) -> None:
-    assert names_many(f"{folder}/**/*.onnx")
+    assert names_many({"source": f"{folder}/**/*.onnx"})
     tasks = find(f"{folder}/**/t*.onnx", tmp_path / "out")
     assert [task.output for task in tasks] == [tmp_path / "out" / "deeper" / "two.onnx"]
 
