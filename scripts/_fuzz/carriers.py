@@ -107,6 +107,8 @@ def repeat(b: Builder, x: Drawn) -> list[Drawn] | None:
 def space(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank != 4:
         return None
+    if x.shape[1] % 4 and b.chance(0.5):
+        x = b.node("Conv", [x.name, b.weight(b.numbers([b.pick([4, 8]), x.shape[1], 1, 1]))])[0]
     if x.shape[1] % 4 == 0:
         return b.node("DepthToSpace", [x.name], blocksize=2, mode=b.pick(["DCR", "CRD"]))
     if x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0:
@@ -129,7 +131,7 @@ def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank != 4 or np.prod(x.shape) > 2000:
         return None
     scales = np.array([1, 1, *(b.pick([1, 2]) for _ in x.shape[2:])], np.float32)
-    if b.chance(0.1):
+    if b.chance(0.3):
         scales[1] = 2
     mode = b.pick(["nearest", "linear"])
     return b.node("Resize", [x.name, "", b.weight(scales, "scales")], mode=mode)
