@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, TypeProto, helper
+from onnx import TensorProto, TypeProto, helper, numpy_helper
 
 from bnfold import ir
 from bnfold.ir.value import shape_of
@@ -74,6 +74,30 @@ def test_a_new_tensor_is_known_at_once() -> None:
     assert value.pending_tensor is None
     value.tensor = ir.Exact(TensorProto.DOUBLE, np.zeros((2, 5)))
     assert (value.dtype, value.shape, value.pending_tensor) == (TensorProto.DOUBLE, (2, 5), value.tensor)
+
+
+def test_a_tensor_given_to_a_second_value_is_that_values_own() -> None:
+    """Swapped, and one of them changed later: messages are written over, what was given must not be."""
+    loaded = ir.load(model([], [weight("a", 3), weight("b", 3, seed=1)], outputs=["a", "b"]))
+    a, b = loaded.graph.values["a"], loaded.graph.values["b"]
+    first, second = a.tensor, b.tensor
+    assert first is not None
+    assert second is not None
+    numbers = first.numpy().copy(), second.numpy().copy()
+    a.tensor, b.tensor = second, first
+    for _ in range(2):
+        loaded.sync()
+        back = [numpy_helper.to_array(tensor) for tensor in loaded.proto.graph.initializer]
+        np.testing.assert_array_equal(back, numbers[::-1])
+        np.testing.assert_array_equal([_numbers(a), _numbers(b)], numbers[::-1])
+    a.tensor = ir.Exact(1, np.zeros(3))
+    loaded.sync()
+    np.testing.assert_array_equal(_numbers(b), numbers[0])
+
+
+def _numbers(value: ir.Value) -> np.ndarray:
+    assert value.tensor is not None
+    return value.tensor.numpy()
 
 
 def test_what_holds_a_constant() -> None:
