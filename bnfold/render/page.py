@@ -13,8 +13,8 @@ from bnfold.advice import ADVICE, Advice
 from bnfold.reasons import Reason
 from bnfold.render import layout, plots
 
-LEFT = ("kept", "upgraded")
-MAX_ROWS = 3000
+STATES = ("left", "folded", "removed", "decomposed", "upgraded")
+MAX_ROWS = 1500
 """Rows of one model that a page shows; a browser chokes on more. The JSON form has all of them."""
 MAX_DRAWINGS = 600
 
@@ -32,8 +32,8 @@ class Row:
 
     @property
     def state(self) -> str:
-        """What the filter calls it: a reason makes a BatchNormalization one that is left, whatever its opset became."""
-        return "left" if self.event["verdict"] in LEFT else str(self.event["verdict"])
+        """What the filter calls it."""
+        return state(self.event)
 
     @property
     def words(self) -> str:
@@ -64,16 +64,19 @@ class Model:
 
     @property
     def states(self) -> dict[str, int]:
-        counts = Counter(
-            "left" if event["verdict"] in LEFT else event["verdict"] for event in self.document.get("batchnorms", ())
-        )
-        return {state: counts[state] for state in ("left", "folded", "removed", "decomposed") if counts[state]}
+        counts = Counter(map(state, self.document.get("batchnorms", ())))
+        return {name: counts[name] for name in STATES if counts[name]}
 
     @property
     def reasons(self) -> list[tuple[str, int]]:
         """Reason codes with how often they stand, the most frequent first."""
         codes = Counter(event["reason"]["code"] for event in self.document.get("batchnorms", ()) if event["reason"])
         return codes.most_common()
+
+
+def state(event: Mapping[str, Any]) -> str:
+    """One of `STATES`: what has a reason is left, whatever became of its opset."""
+    return "left" if event["reason"] or event["verdict"] == "kept" else str(event["verdict"])
 
 
 def html(documents: Sequence[Document]) -> str:

@@ -76,6 +76,13 @@ def test_a_page_of_too_many_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "5 more rows are in the JSON form" in text
 
 
+def test_what_the_upgrade_wrote_anew_is_not_called_left() -> None:
+    text = render([report("bn6_per_activation.onnx")])
+    assert "has a row of its own" in text
+    assert text.count('data-state="left"') == 1
+    assert text.count('data-state="upgraded"') == 1
+
+
 def test_the_failing_verdict_is_loud() -> None:
     text = render([failing_report()])
     assert '<p class="banner failed"><strong>Failed.</strong>' in text
