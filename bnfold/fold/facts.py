@@ -57,6 +57,8 @@ def rank(value: ir.Value) -> int:
         return len(kernel.dims)
     if node is not None and node.is_op("Gemm"):
         return 2
+    if node is not None and node.is_op("Constant") and (held := ir.constant(value)):
+        return len(held.dims)
     return len(dims(value))
 
 
