@@ -44,8 +44,9 @@ def _is_ordinary(tensor: Tensor) -> bool:
 
 def _in_range(values: Float64) -> bool:
     size = np.abs(values)
-    smallest = size.min(initial=1.0, where=size > 0)
-    return bool(size.max(initial=0.0) <= _SAFE and smallest >= 1 / _SAFE)  # false for NaN as well
+    if not size.max(initial=0.0) <= _SAFE:  # true for NaN as well
+        return False
+    return bool(size.min(initial=1.0) >= 1 / _SAFE or size.min(initial=1.0, where=size > 0) >= 1 / _SAFE)
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

@@ -87,7 +87,7 @@ def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:
     with np.errstate(all="ignore"):
         s = scale / np.sqrt(spread)
         t = bias - mean * s
-    if not ((spread > 0).all() and np.isfinite(s).all() and np.isfinite(t).all()):
+    if not (spread.min(initial=1.0) > 0 and np.isfinite(s).all() and np.isfinite(t).all()):  # NaN is not above 0
         raise Declined(Reason.NON_FINITE)
     return s, t
 
