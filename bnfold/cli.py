@@ -102,10 +102,10 @@ def inspect(**arguments: Any) -> None:
     IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
-        from bnfold import publish, terminal
+        from bnfold import terminal
         from bnfold.job import Checks, process
 
-        publish.require(arguments["report"])
+        _check_report(arguments)
         if parsed.names_many(arguments):
             sys.exit(_inspect_many(arguments))
         outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
@@ -167,9 +167,7 @@ class _UserErrors:
 def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
-        from bnfold import publish
-
-        publish.require(arguments["report"])
+        _check_report(arguments)
         options, checks = parsed.options(arguments), parsed.checks(arguments)
         if parsed.names_many(arguments):
             sys.exit(_run_many(arguments, options, checks))
@@ -184,6 +182,14 @@ def _run(arguments: dict[str, Any]) -> None:
         if not arguments["quiet"] or (outcome.verdict is not None and outcome.verdict.status != "verified"):
             terminal.summary(outcome, verbose=arguments["verbose"], quiet=arguments["quiet"])
         sys.exit(_exit_code(outcome, arguments))
+
+
+def _check_report(arguments: dict[str, Any]) -> None:
+    """Complain about a report that cannot be written before any work is done."""
+    if arguments["report"]:
+        from bnfold import publish
+
+        publish.require(arguments["report"])
 
 
 def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Outcome:
