@@ -9,6 +9,7 @@ from typing import Literal
 from bnfold import fold, ir, upgrade
 from bnfold.check import checker_error
 from bnfold.errors import Unsupported
+from bnfold.ir.pause import no_garbage_collection
 from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy, Repair, Unreadable
@@ -114,14 +115,33 @@ def raise_opset(run: Run) -> None:
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
-        f"{count} {operator} left as {'they were' if count > 1 else 'it was'}: not an operator of ONNX"
+        f"{count} {operator} left as found: not an operator that bnfold knows at this opset"
         for operator, count in done.passed.items()
     )
     run.report.notes.extend([done.advice] if done.advice else [])
+    _follow_replaced(run)
     alive = set(run.live().values())
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
             event.verdict = "upgraded"
+
+
+def _follow_replaced(run: Run) -> None:
+    """Where an upgrade lets a BatchNormalization make another value (``spatial=0``), its event follows, in order."""
+    nodes = [node for node in run.model.nodes() if node.is_op("BatchNormalization")]
+    fresh = [node for node in nodes if _key(node) not in run.events]
+    if not fresh:
+        return
+    keys = {_key(node) for node in nodes}
+    lost = [event for event in run.report.batchnorms if event.key not in keys]
+    for path in dict.fromkeys(event.graph for event in lost):
+        events = [event for event in lost if event.graph == path]
+        successors = [node for node in fresh if node.graph.path == path]
+        if len(events) == len(successors):
+            for event, node in zip(events, successors, strict=True):
+                del run.events[event.key]
+                event.value = _key(node)[1]
+                run.events[event.key] = event
 
 
 def fold_affines(run: Run) -> None:
@@ -190,6 +210,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
     run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
-    for step in PASSES:
-        step(run)
+    with no_garbage_collection():
+        for step in PASSES:
+            step(run)
     return run.report

@@ -14,6 +14,7 @@ from bnfold.fold.plan import Limits, Plan
 from bnfold.fold.recognise import Chain
 from bnfold.fold.region import cut_of
 from bnfold.fold.search import search
+from bnfold.fold.statistics import Known, prefetch
 from bnfold.fold.step import SetConstant
 from bnfold.reasons import Attempt, Declined
 from bnfold.report import BatchNormEvent, Report
@@ -36,6 +37,7 @@ class _Fold:
     limits: Limits
     original: frozenset[str]
     budget: Budget
+    known: dict[ir.Node, Known]
 
 
 def run(
@@ -52,7 +54,7 @@ def run(
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    fold = _Fold(model, events, report, policy, limits, original, Budget(limits.growth))
+    fold = _Fold(model, events, report, policy, limits, original, Budget(limits.growth), prefetch(events))
     waiting = list(events)
     for _ in range(MAX_ROUNDS):
         left, changed = [], False
@@ -82,7 +84,7 @@ def _settle(fold: _Fold, node: ir.Node) -> bool:
     changed = False
     while _stands(node):
         try:
-            plan = _first_plan(fold, rows.around(node, fold.policy))
+            plan = _first_plan(fold, rows.around(node, fold.policy, fold.known.get(node)))
         except Declined as refusal:
             fold.events[node].decline(refusal)
             return changed
@@ -140,8 +142,16 @@ def _fold_arithmetic(fold: _Fold) -> int:
     return count
 
 
-def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> int:
-    """The bytes that copies of shared weights may add by default: what the parameters of ``nodes`` take, and 1 %."""
+def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
+    """The bytes that copies of shared weights may add by default: what the parameters of ``nodes`` take, and 1 %.
+
+    Counted when it is called, because few models share weights; the parameters are remembered now.
+    """
     parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
-    freed = sum(value.tensor.nbytes for value in parameters if value.tensor is not None)
-    return freed + model.parameter_bytes() // 100
+    whole = {value: value.tensor_proto for value in parameters}
+
+    def count() -> int:
+        freed = sum(model.tensor(proto).nbytes for proto in whole.values() if proto is not None)
+        return freed + model.parameter_bytes() // 100
+
+    return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from bnfold import ir
@@ -27,21 +27,29 @@ class TooLarge(Declined):
 class Budget:
     """Bytes that may still be added. Equal folds of one weight are made once, and cost nothing the second time."""
 
-    left: int
+    limit: int | Callable[[], int]
     _copies: dict[tuple[ir.Value, Print], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
     _wanted: dict[ir.Value, dict[Use, tuple[Print, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
+    _spent: int = 0
 
     def check(self, edits: Iterable[Edit]) -> None:
         """Raise TooLarge if the copies among ``edits`` do not fit."""
         copies = [edit for edit in edits if isinstance(edit, SetConstant)]
         growth = self._growth(copies)
-        if growth > max(self.left, 0):
+        if growth > 0 and growth > self.left:
             raise TooLarge(copies, growth)
 
     def charge(self, edits: Iterable[Edit]) -> None:
         """Take off what the plan costs, before it is applied."""
-        self.left -= self._growth([edit for edit in edits if isinstance(edit, SetConstant)])
+        self._spent += self._growth([edit for edit in edits if isinstance(edit, SetConstant)])
+
+    @property
+    def left(self) -> int:
+        """What may still be added, never below zero. The limit is worked out only if somebody asks."""
+        if not isinstance(self.limit, int):
+            self.limit = self.limit()
+        return max(self.limit - self._spent, 0)
 
     def _growth(self, edits: list[SetConstant]) -> int:
         total = 0
@@ -84,9 +92,9 @@ class Budget:
             covered = not value.is_output and all(use in wanted for use in value.uses)
             sizes = dict(wanted.values())
             growth = sum(sizes.values()) - (max(sizes.values()) if covered else 0)
-            if value not in self._granted and growth <= max(self.left, 0):
+            if value not in self._granted and growth <= self.left:
                 self._granted.add(value)
-                self.left -= growth
+                self._spent += growth
                 granted = True
         self._wanted.clear()
         return granted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,13 +37,13 @@ class Limits:
     """What a plan may cost and use.
 
     Attributes:
-        growth: Bytes that copies of shared weights may add, over the whole run.
+        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
     """
 
-    growth: int = 0
+    growth: int | Callable[[], int] = 0
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False

@@ -10,6 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.fold import facts
 from bnfold.fold.affine import Affine, make, on_axis
+from bnfold.fold.statistics import Known
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable
@@ -51,8 +52,11 @@ class Chain:
         return sum(link.node.op_type == "BatchNormalization" for link in self.links)
 
 
-def batchnorm(node: ir.Node, policy: Policy) -> Link:
-    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
+def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link:
+    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none.
+
+    ``known`` is what `prefetch` found for the node; it is believed only as long as it holds.
+    """
     try:
         norm = batchnorm_semantics.read(node, policy)
     except Unreadable as error:
@@ -61,7 +65,7 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
         ) from error
     if norm.mode == "training":
         raise Declined(Reason.TRAINING_MODE)
-    s, t = statistics(norm)
+    s, t = (known.s, known.t) if known is not None and known.holds_for(norm) else statistics(norm)
     x = norm.x
     channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:

@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.errors import ReferenceAttribute
 from bnfold.fold import recognise
 from bnfold.fold.recognise import ARITHMETIC, Chain, Link
+from bnfold.fold.statistics import Known
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
@@ -15,13 +16,13 @@ MAX_ROW = 64
 """Affines that move as one; a longer row takes several plans."""
 
 
-def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
+def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterator[Chain]:
     """The whole row of affines around a BatchNormalization, then it alone, then its neighbours folded into it.
 
     Raises Declined where it is no affine itself.
     """
     try:
-        middle = recognise.batchnorm(node, policy)
+        middle = recognise.batchnorm(node, policy, known)
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error)) from error
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)

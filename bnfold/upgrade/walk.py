@@ -82,9 +82,7 @@ class Walk:
         if version is None:
             self._unknown(node, successor, opset)
         elif by_meaning is not None:
-            self._adapt(node, successor, version, by_meaning)
-            if opset > self.shared.target:
-                self._lower_types(node, opset)
+            self._read(node, successor, opset, by_meaning)
         elif (meant := self._meant(node, version)) != version:
             self._adapt(node, successor, meant, None)
         elif opset > self.shared.target:
@@ -93,6 +91,24 @@ class Walk:
             self._adapt(node, successor, version, None)
         elif node.op_type == "PRelu":
             self._adapt(node, successor, version, broadcast.stray_slope)
+
+    def _read(self, node: ir.Node, successor: ir.Node | None, opset: int, adapter: Callable[[Site], None]) -> None:
+        version = version_at(node.op_type, opset)
+        if version is not None and self._says_all(node, version):
+            return
+        self._adapt(node, successor, version, adapter)
+        if opset > self.shared.target:
+            self._lower_types(node, opset)
+
+    def _says_all(self, node: ir.Node, version: int) -> bool:
+        """Whether a normalisation is in its plainest form already, of the target's own version: nothing to decide."""
+        return (
+            version >= 9
+            and len(node.outputs) == 1
+            and len(node.inputs) == (5 if node.op_type == "BatchNormalization" else 3)
+            and version_at(node.op_type, self.shared.target) == version
+            and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute)
+        )
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """The version whose attributes the node has; another one than its opset says is reported."""

@@ -63,7 +63,7 @@ def test_the_default_budget_is_what_parameters_free_and_one_percent() -> None:
     y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), net.const(25, 3, 2, 2)), 25)
     model = ir.load(net.model(y))
     freed, weights = 4 * 25 * 8, 300 * 8
-    assert growth_budget(model, model.graph.nodes[1:]) == freed + (freed + weights) // 100
+    assert growth_budget(model, model.graph.nodes[1:])() == freed + (freed + weights) // 100
 
 
 def test_fingerprints_tell_folds_apart() -> None:
