@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from bnfold import passes, reference
 from bnfold import ir as bnfold_ir
+from bnfold import passes, reference
 from tests.conftest import MODELS
 
 

@@ -16,7 +16,7 @@ WIDTHS = (3, 5, 4)
 
 
 def row_of_norms(**changes: np.ndarray) -> ir.Model:
-    """BatchNormalizations of different widths and epsilons, one for each of `WIDTHS`; ``changes`` replace parameters."""
+    """BatchNormalizations of different widths and epsilons, one for each of `WIDTHS`; ``changes`` replace some."""
     rng = np.random.default_rng(2)
     nodes, tensors = [], []
     for index, width in enumerate(WIDTHS):
