@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bnfold.pipeline import Options
     from bnfold.report import Report
     from bnfold.semantics import Policy
-    from bnfold.verify import Verdict
+    from bnfold.verification import Verdict
 
 __all__ = [
     "BnfoldError",
@@ -44,11 +44,11 @@ _PLACES = {
     "Outcome": "bnfold.job",
     "Policy": "bnfold.semantics",
     "Report": "bnfold.report",
-    "Verdict": "bnfold.verify",
+    "Verdict": "bnfold.verification",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__ or name in ("decompose", "fold", "upgrade", "verify"):
+    if name not in __all__:
         raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
     return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

@@ -12,8 +12,8 @@ from typing import Any
 
 from bnfold.job import Checks, Delivery, Outcome, Source, process
 from bnfold.pipeline import Options
-from bnfold.verify import Verdict
-from bnfold.verify import verify as _verify
+from bnfold.verification import Verdict
+from bnfold.verification import verify as _verify
 
 Output = str | os.PathLike[str] | None
 

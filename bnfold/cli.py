@@ -125,8 +125,7 @@ def inspect(**arguments: Any) -> None:
 def verify(before: str, after: str, depth: str, as_json: bool, require_verified: bool, **arguments: Any) -> None:
     """Compare two models numerically, whoever made them."""
     with _UserErrors(before):
-        from bnfold import terminal
-        from bnfold import verify as verification
+        from bnfold import terminal, verification
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:

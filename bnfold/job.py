@@ -19,7 +19,7 @@ from bnfold.pipeline import Options
 from bnfold.report import Report
 
 if TYPE_CHECKING:
-    from bnfold.verify import Verdict
+    from bnfold.verification import Verdict
 
 Progress = Callable[[str, int, int], None]
 Source = Path | bytes | onnx.ModelProto | str | os.PathLike[str]
@@ -199,11 +199,11 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
     checks, source = outcome.checks, outcome.source
     if checks.depth == "none":
         return
-    from bnfold import reference, verify
+    from bnfold import reference, verification
 
     started = time.perf_counter()
     policy = outcome.options.policy
-    outcome.verdict = verify.verify(
+    outcome.verdict = verification.verify(
         source if isinstance(source, Path) else ir.load(source),
         result,
         cuts=outcome.report.cuts,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bnfold import fold, ir, upgrade
+from bnfold import folding, ir, upgrading
 from bnfold.check import checker_error
 from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
@@ -101,7 +101,7 @@ def describe(run: Run) -> None:
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
     run.model.freeze_overridable = run.options.freeze_overridable
-    if upgrade.strip_initializer_inputs(run.model):
+    if upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         run.model.proto.ir_version = max(run.model.proto.ir_version, 4)
@@ -111,7 +111,7 @@ def raise_opset(run: Run) -> None:
     """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
     if run.options.target_opset == "keep":
         return
-    done = upgrade.run(run.model, run.options.target_opset, policy=run.options.policy)
+    done = upgrading.run(run.model, run.options.target_opset, policy=run.options.policy)
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
@@ -152,13 +152,13 @@ def fold_affines(run: Run) -> None:
     live = run.live()
     for node in [node for node, event in live.items() if event.key in options.banned]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
-    limits = fold.Limits(
-        growth=fold.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
+    limits = folding.Limits(
+        growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,
         excluded=options.excluded,
         all_affines=options.all_affines,
     )
-    fold.run(
+    folding.run(
         run.model,
         live,
         run.report,
@@ -173,9 +173,9 @@ def spell_out(run: Run) -> None:
     """After folding, which may have left nothing to spell out. ``all`` comes here too: folding first costs nothing."""
     if run.options.decompose == "never":
         return
-    from bnfold import decompose
+    from bnfold import decomposing
 
-    decompose.run(
+    decomposing.run(
         run.model,
         run.live(),
         run.report,

@@ -14,7 +14,7 @@ from bnfold.report import BatchNormEvent
 
 if TYPE_CHECKING:
     from bnfold.batch import Result, Status
-    from bnfold.verify import OutputRow
+    from bnfold.verification import OutputRow
 
 PIPE_WIDTH = 1_000_000
 """Without a terminal no line is wrapped and no name is cut."""

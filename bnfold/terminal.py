@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bnfold import ir
     from bnfold.batch import Result, Status
     from bnfold.job import Outcome
-    from bnfold.verify import Verdict
+    from bnfold.verification import Verdict
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")

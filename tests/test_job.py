@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,8 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import bnfold
-from bnfold import ir, job
-from bnfold.api import inspect, optimize
+from bnfold import inspect, ir, job, optimize, pipeline
 from bnfold.errors import OutputError, VerificationFailed
 from bnfold.job import Checks
 from tests.conftest import MODELS
@@ -104,16 +104,16 @@ def test_a_fold_that_overflows_while_it_is_written_is_undone(tmp_path: Path) -> 
 
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rewriting side go wrong, as a bug would."""
-    honest = job.pipeline.rewrite
+    honest = pipeline.rewrite
 
-    def wrong(model: ir.Model, *arguments: object) -> object:
-        report = honest(model, *arguments)  # type: ignore[arg-type]
+    def wrong(model: ir.Model, *arguments: Any) -> object:
+        report = honest(model, *arguments)
         value = next(value for value in model.graph.values.values() if value.name.endswith("_bias"))
         assert value.tensor is not None
         value.tensor = ir.Exact(value.tensor.dtype, value.tensor.float64() * 1.01)
         return report
 
-    monkeypatch.setattr(job.pipeline, "rewrite", wrong)
+    monkeypatch.setattr(pipeline, "rewrite", wrong)
 
 
 def test_a_failed_verification_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,3 +146,12 @@ def test_a_hard_link_to_the_input_counts_as_the_input(tmp_path: Path) -> None:
     link.hardlink_to(source)
     with pytest.raises(OutputError, match="overwrite the input"):
         optimize(source, link)
+
+
+def test_the_package_offers_functions_of_these_names() -> None:
+    path = MODELS / "bn9.onnx"
+    assert bnfold.fold(path, checks=QUICK).model.opset() == 9
+    assert bnfold.upgrade(path, checks=QUICK).model.opset() == 15
+    assert [node.op_type for node in bnfold.decompose(path, checks=QUICK).to_proto().graph.node].count("Mul") == 1
+    assert bnfold.verify(path, path).status == "verified"
+    assert all(hasattr(bnfold, name) for name in bnfold.__all__)

@@ -8,7 +8,7 @@ from typing import Any
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.explain.scales import spread
-from bnfold.fold import recognise
+from bnfold.folding import recognise
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined
 from bnfold.semantics import Policy, Unreadable

@@ -13,7 +13,7 @@ from collections.abc import Callable
 def bnfold(source: str, out: str, target: int) -> None:
     """This project."""
     from bnfold import ir
-    from bnfold.upgrade import run
+    from bnfold.upgrading import run
 
     model = ir.load(source)
     run(model, target)

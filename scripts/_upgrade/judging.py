@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 
 from bnfold.errors import BnfoldError
-from bnfold.verify import verify
+from bnfold.verification import verify
 
 _SCRIPT = Path(__file__).with_name("convert.py")
 

@@ -1,0 +1,95 @@
+"""Write BatchNormalization and InstanceNormalization out as primitive operators, for hardware that has neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from bnfold import ir
+from bnfold.decomposing.batch import is_used
+from bnfold.decomposing.builder import Builder
+from bnfold.decomposing.choose import OPERATORS, recipe
+from bnfold.decomposing.facts import Facts
+from bnfold.reasons import Declined
+from bnfold.report import BatchNormEvent, Report
+from bnfold.semantics import Policy
+from bnfold.upgrading.site import Shared
+
+__all__ = ["OPERATORS", "Form", "left", "run"]
+
+Form = Literal["mul_add", "sub_mul_add", "depthwise_conv"]
+# How an inference BatchNormalization with constant parameters is written: s·x + t, the form that others fuse;
+# s·(x − mean) + bias, more exact where the mean is many deviations off zero; a depthwise convolution, from rank 3 on.
+
+
+def run(
+    model: ir.Model,
+    events: dict[ir.Node, BatchNormEvent],
+    report: Report,
+    *,
+    policy: Policy,
+    form: Form = "mul_add",
+    operators: frozenset[str] = frozenset({"BatchNormalization"}),
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write out every node of ``operators`` that can be, in place; the others stay, and their event says why.
+
+    ``events`` has an event for each BatchNormalization; an InstanceNormalization that stays is noted in the report.
+    """
+    nodes = _nodes(model, operators)
+    facts = Facts(model)
+    shared: dict[int, Shared] = {}
+    for done, node in enumerate(nodes):
+        if progress:
+            progress(done, len(nodes))
+        event = events.get(node)
+        try:
+            chosen = recipe(node, facts, policy, form)
+        except Declined as refusal:
+            if event is not None:
+                event.decline(refusal)
+            else:
+                report.notes.append(f"{node.op_type} {node.label!r} left as it was: {refusal}")
+            continue
+        opset = node.graph.opset("")
+        builder = Builder(node, shared.setdefault(opset, facts.shared(opset, policy)))
+        cut = _cut(node)
+        if cut.outputs:
+            builder.deliver(chosen.emit(builder))
+            report.add_cuts([cut])
+            report.repairs.extend(repair for repair in chosen.spec.repairs if repair not in report.repairs)
+        else:
+            node.graph.remove(node)
+        if event is not None:
+            event.verdict = "decomposed" if builder.made else "removed"
+            event.into, event.reason, event.detail = tuple(made.label for made in builder.made), None, ""
+    for common in shared.values():
+        report.repairs.extend(common.repairs)
+
+
+def left(model: ir.Model, operators: frozenset[str], policy: Policy | None = None) -> list[tuple[str, str, str]]:
+    """The nodes of ``operators`` that the model still holds: what each is called, its graph, and why it is there."""
+    facts = Facts(model)
+    return [(node.label, node.graph.path, _why(node, facts, policy or Policy())) for node in _nodes(model, operators)]
+
+
+def _why(node: ir.Node, facts: Facts, policy: Policy) -> str:
+    if node.op_type not in OPERATORS:
+        return "no decomposition of this operator is known"
+    try:
+        recipe(node, facts, policy, "mul_add")
+    except Declined as refusal:
+        return str(refusal)
+    return "decomposing it was not asked for"
+
+
+def _nodes(model: ir.Model, operators: frozenset[str]) -> list[ir.Node]:
+    return [node for node in model.nodes() if node.is_op(*operators)]
+
+
+def _cut(node: ir.Node) -> ir.Cut:
+    """What goes into the node and is not constant, and what is used of what comes out."""
+    inputs = (value for value in node.inputs if value is not None and ir.constant(value) is None)
+    outputs = (value for value in node.outputs if value is not None and is_used(value))
+    names = tuple(dict.fromkeys(value.name for value in inputs))
+    return ir.Cut(node.graph.path, names, tuple(value.name for value in outputs), f"decompose {node.label}")

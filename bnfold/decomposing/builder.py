@@ -1,0 +1,121 @@
+"""How new nodes are written: in front of the node they replace, in the spelling of their graph's opset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.ir.tensor import Exact, Float64, round_once
+from bnfold.upgrading.site import INT64_MAX, Shared, Site
+
+TP = onnx.TensorProto
+
+
+class Builder(Site):
+    """The place of one node that is about to go; ``made`` are the nodes that stand in for it, in order."""
+
+    def __init__(self, node: ir.Node, shared: Shared) -> None:
+        super().__init__(node, None, shared)
+        self.made: list[ir.Node] = []
+
+    def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
+        made = super().add(op_type, inputs, output, **attrs)
+        if made.producer is not None:
+            self.made.append(made.producer)
+        return made
+
+    def deliver(self, values: dict[ir.Value, ir.Value]) -> None:
+        """Let the outputs of the old node, the keys, be made by who makes the values; the old node is then removed.
+
+        Only to be called when everything is computed: a value that nobody reads takes the output's name, and what makes
+        the first output takes the old node's name, doc string and metadata.
+        """
+        for output, value in values.items():
+            maker = value.producer
+            if maker is None or maker not in self.made or value.uses:
+                maker = self.add("Identity", [value], output).producer
+            else:
+                maker.set_output(value.slot, output)
+            if maker is not None and output is self.node.output(0):
+                maker.proto.name, maker.proto.doc_string = self.node.name, self.node.proto.doc_string
+                maker.proto.metadata_props.extend(self.node.proto.metadata_props)
+        self.graph.remove(self.node)
+
+    # -- constants
+
+    def number(self, value: float, dtype: int, hint: str) -> ir.Value:
+        """A rank-0 constant, rounded once to ``dtype``."""
+        return self.constant(round_once(np.array(value, np.float64), dtype), hint)
+
+    def attribute(self, name: str, value: float | str, dtype: int) -> ir.Value:
+        """The number of an attribute; a ``str`` is the name under which the enclosing function is given it."""
+        if not isinstance(value, str):
+            return self.number(value, dtype, name)
+        held = self.add("Constant", [], name)
+        if held.producer is not None:
+            reference = onnx.AttributeProto(name="value_float", type=onnx.AttributeProto.FLOAT, ref_attr_name=value)
+            held.producer.proto.attribute.append(reference)
+        return self.cast(held, TP.FLOAT, dtype)
+
+    def successor(self, old: ir.Value, block: Float64, dtype: int, hint: str) -> ir.Value:
+        """A constant that stands where parameter ``old`` stood: under its name, if nobody else reads that."""
+        tensor = Exact(dtype, block)
+        alone = len(old.uses) == 1 and not old.is_output and not old.is_input
+        if not (alone and old.holds_constant and old.dtype == dtype):
+            return self.graph.add_constant(f"{self.node.label}_{hint}", tensor)
+        old.tensor = tensor
+        old.graph.types.pop(old.name, None)
+        old.graph.dropped_names.add(old.name)  # a value_info that tells its old dims
+        return old
+
+    # -- operators whose spelling depends on the opset
+
+    def cast(self, value: ir.Value, have: int, want: int) -> ir.Value:
+        """``value`` in element type ``want``; no node where it has that already."""
+        return value if have == want else self.add("Cast", [value], "cast", to=want)
+
+    def unsqueeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        return self._axes("Unsqueeze", value, axes)
+
+    def squeeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        return self._axes("Squeeze", value, axes)
+
+    def _axes(self, op_type: str, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        if not axes:
+            return value
+        if self.target < 13:
+            return self.add(op_type, [value], op_type.lower(), axes=list(axes))
+        return self.add(op_type, [value, self.ints(axes, "axes")], op_type.lower())
+
+    # -- shapes that only a run knows
+
+    @cached_property
+    def dims(self) -> ir.Value:
+        """Shape of the activation, (rank,)."""
+        return self.add("Shape", [self.input(0)], "shape")
+
+    @cached_property
+    def inner_dims(self) -> ir.Value:
+        """Sizes of the axes behind the channels, (max(rank − 2, 0),)."""
+        if self.target < 10:
+            return self.add("Slice", [self.dims], "inner", axes=[0], starts=[2], ends=[INT64_MAX])
+        return self.add("Slice", [self.dims, self.ints([2], "begin"), self.ints([INT64_MAX], "end")], "inner")
+
+    @cached_property
+    def channel_dims(self) -> ir.Value:
+        """Dims that put a vector on the channel axis in an unknown rank: −1, and a 1 for each later axis."""
+        zeros = self.add("Sub", [self.inner_dims, self.inner_dims], "zeros")
+        ones = self.add("Add", [zeros, self.ints([1], "one")], "ones")
+        return self.add("Concat", [self.ints([-1], "channels"), ones], "channel_dims", axis=0)
+
+    def three_axes(self, channels: ir.Value) -> ir.Value:
+        """Dims (N, C, the rest) of an activation of unknown rank; ``channels`` is (C,), as int64. From opset 14 on."""
+        batch = self.add("Slice", [self.dims, self.ints([0], "first"), self.ints([1], "second")], "batch")
+        factors = self.add("Concat", [self.ints([1], "one"), self.inner_dims], "factors", axis=0)
+        rest = self.add("ReduceProd", [factors], "rest", keepdims=1)
+        return self.add("Concat", [batch, channels, rest], "three_dims", axis=0)

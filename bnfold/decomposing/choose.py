@@ -1,0 +1,67 @@
+"""Which way a node is written out. What is here looks and changes nothing; a recipe, once made, cannot decline."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bnfold import ir
+from bnfold.decomposing import spec, static
+from bnfold.decomposing.batch import Instance, Training
+from bnfold.decomposing.builder import Builder
+from bnfold.decomposing.calls import bound
+from bnfold.decomposing.facts import Facts
+from bnfold.decomposing.runtime import Formula
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import Policy
+
+OPERATORS = ("BatchNormalization", "InstanceNormalization")
+_BROADCASTS, _ALLOWS_ZERO = 7, 14
+"""First opsets with numpy's broadcasting, and with a Reshape that can be told sizes of zero."""
+
+
+class Recipe(Protocol):
+    """How one node is written out."""
+
+    @property
+    def spec(self) -> spec.Spec:
+        """What the node was read as."""
+        ...
+
+    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
+        """Add the new nodes; for each used output of the old node the value that is to take its place."""
+        ...
+
+
+def recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
+    """The recipe for a BatchNormalization or InstanceNormalization. Raises Declined."""
+    if node.graph.opset("") < _BROADCASTS:
+        raise Declined(Reason.LEGACY_BROADCAST)
+    with bound([node], facts.calls.agreed(node)):
+        return _recipe(node, facts, policy, form)
+
+
+def _recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
+    if node.is_op("InstanceNormalization"):
+        read = spec.instancenorm(node, facts)
+        _need_rank(read, is_enough=read.layout.rank not in (None, 2))
+        return Instance(read)
+    read = spec.batchnorm(node, facts, policy)
+    if read.form is not None and read.form.mode == "training":
+        _need_rank(read, is_enough=read.layout.rank is not None)
+        return Training(read, policy.saved_var)
+    return _inference(read, form, policy)
+
+
+def _need_rank(read: spec.Spec, *, is_enough: bool) -> None:
+    """Statistics of a value of unknown rank are taken in rank 3, and only Reshape-14 gets there with sizes of zero."""
+    if not is_enough and read.node.graph.opset("") < _ALLOWS_ZERO:
+        raise Declined(Reason.RANK_UNKNOWN, f"value {read.x.name!r}, before opset {_ALLOWS_ZERO}")
+
+
+def _inference(read: spec.Spec, form: str, policy: Policy) -> Recipe:
+    """Constants where they can be had; else the formula, centred where that keeps what is not finite as it was."""
+    try:
+        return static.plan(read, form, policy)
+    except Declined as refusal:
+        known = (Reason.NON_FINITE, Reason.RANGE)
+        return Formula(read, centre=form == "sub_mul_add" or refusal.reason in known)

@@ -1,0 +1,122 @@
+"""Inference with constant parameters: two or three constants, computed in float64 and rounded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.decomposing.builder import TP, Builder
+from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
+from bnfold.decomposing.layout import Layout
+from bnfold.decomposing.spec import Spec
+from bnfold.folding.recognise import statistics
+from bnfold.ir.tensor import Float64
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import Policy
+from bnfold.semantics import batchnorm as batchnorm_semantics
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator with one constant operand; the constant takes the place of parameter ``old``."""
+
+    op_type: str
+    block: Float64
+    old: ir.Value
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it changes nothing."""
+        return bool((self.block == (1.0 if self.op_type == "Mul" else 0.0)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
+
+    spec: Spec
+    compute: int
+    steps: tuple[Step, ...]
+
+    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
+        dtype, value = self.spec.dtypes["x"], self.spec.x
+        steps = [step for step in self.steps if not step.is_idle]
+        if steps:
+            value = builder.cast(value, dtype, self.compute)
+            for step in steps:
+                name = step.op_type.lower()
+                operand = self.spec.layout.constant(builder, step.old, step.block, self.compute, f"{name}_by")
+                value = builder.add(step.op_type, [value, operand], name)
+            value = builder.cast(value, self.compute, dtype)
+        return {_output(self.spec): value}
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
+
+    spec: Spec
+    compute: int
+    s: Step
+    t: Step
+
+    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
+        channels, inner = self.s.block.size, (self.spec.layout.rank or 0) - 2
+        kernel = self.s.block.reshape((channels, 1, *(1,) * inner))
+        weight = builder.successor(self.s.old, kernel, self.compute, "weight")
+        bias = builder.successor(self.t.old, self.t.block.reshape(-1), self.compute, "bias")
+        dtype = self.spec.dtypes["x"]
+        value = builder.cast(self.spec.x, dtype, self.compute)
+        made = builder.add("Conv", [value, weight, bias], "conv", kernel_shape=[1] * inner, group=channels)
+        return {_output(self.spec): builder.cast(made, self.compute, dtype)}
+
+
+def plan(spec: Spec, form: str, policy: Policy) -> Elementwise | Convolution:
+    """The steps of an inference BatchNormalization.
+
+    Raises Declined where a parameter is no constant, where one is not finite, or where no type at hand holds them.
+    """
+    if isinstance(spec.epsilon, str):
+        raise Declined(Reason.REFERENCE_ATTRIBUTE, "attribute epsilon")
+    dtype, norm = spec.dtypes["x"], batchnorm_semantics.read(spec.node, policy)
+    s, t = statistics(norm)
+    scale, bias, mean = (_values(value) for value in (norm.scale, norm.bias, norm.mean))
+    multiply, shift = Step("Mul", s, norm.scale), Step("Add", t, norm.bias)
+    if form == "sub_mul_add":
+        steps: tuple[Step, ...] = (Step("Sub", mean, norm.mean), multiply, Step("Add", bias, norm.bias))
+        steady = is_steady(mean * s, scale, bias, dtype) and has_headroom(mean, dtype)
+    else:
+        steps, steady = (multiply, shift), is_steady(t, scale, bias, dtype)
+    compute = _type(spec, steps, steady=steady)
+    if form == "depthwise_conv" and _convolves(spec.layout, compute, s.size, spec.node):
+        return Convolution(spec, compute, multiply, shift)
+    return Elementwise(spec, compute, steps)
+
+
+def _type(spec: Spec, steps: tuple[Step, ...], *, steady: bool) -> int:
+    """The activation's own type where that is as exact as the operator, else float32."""
+    dtype = spec.dtypes["x"]
+    for candidate in (dtype, TP.FLOAT) if dtype in HALVES else (dtype,):
+        if (steady or candidate != dtype) and all(fits(step.block, candidate) for step in steps):
+            return candidate
+    raise Declined(Reason.RANGE, f"the constants of {spec.node.label!r}")
+
+
+def _convolves(layout: Layout, compute: int, channels: int, node: ir.Node) -> bool:
+    """Whether a convolution can say it, in a type that runtimes convolve in."""
+    if layout.rank is None or layout.rank < 3 or layout.activations is not None or channels == 0:
+        return False
+    return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and node.graph.opset("") >= 22)
+
+
+def _values(value: ir.Value) -> Float64:
+    tensor = ir.constant(value)
+    return np.zeros(0) if tensor is None else tensor.float64().reshape(-1)
+
+
+def _output(spec: Spec) -> ir.Value:
+    output = spec.node.output(0)
+    assert output is not None, "a BatchNormalization that was read names its first output"
+    return output

@@ -1,0 +1,131 @@
+"""Carry out a plan. Nothing here decides anything, and nothing can decline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bnfold import ir
+from bnfold.folding.growth import Budget
+from bnfold.folding.plan import Plan
+from bnfold.folding.step import Become, Bypass, Edit, Residual, SetAttr, SetConstant
+from bnfold.ir.tensor import Exact
+
+
+def apply(plan: Plan, budget: Budget) -> list[str]:
+    """Edit the graph; the names of values that no longer mean what they did, or are gone."""
+    links = [link.node for link in plan.chain.links]
+    made = links[:-1] if plan.direction == "up" else links
+    gone = [value.name for value in plan.relabelled]
+    gone += [value.name for node in made for value in node.outputs if value is not None]
+    for edit in plan.edits:
+        if isinstance(edit, Bypass):  # first: what stands at the ends of the chain may change by it
+            _bypass(edit)
+    source, target = plan.chain.source, plan.chain.target
+    if plan.direction == "up":
+        _take_over(source, target)
+    elif plan.direction == "stay":
+        _keep_as_identity(links.pop(), source)
+        gone.remove(target.name)
+    else:
+        target.replace_uses(source)
+    for node in reversed(links):
+        node.graph.remove(node)
+    for value in plan.relabelled:
+        if value is not source and value.producer is not None:
+            value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
+    _edit(plan.edits, budget)
+    return gone
+
+
+def _take_over(source: ir.Value, target: ir.Value) -> None:
+    """What made ``source`` makes ``target`` from now on, name and readers included."""
+    producer, slot = source.producer, source.slot
+    assert producer is not None, "a chain that folds upward has a producer"
+    source.replace_uses(target)
+    producer.set_output(slot, target)
+
+
+def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
+    for name in node.attrs:
+        node.del_attr(name)
+    node.set_inputs([source])
+    node.trim_outputs(1)
+    node.op_type = "Identity"
+
+
+def _bypass(edit: Bypass) -> None:
+    source, made = edit.node.inputs[edit.slot], edit.node.outputs[0]
+    assert source is not None, "an affine node has an input"
+    assert made is not None, "an affine node has an output"
+    assert not made.is_output, "a graph output is never bypassed"
+    made.replace_uses(source)
+    edit.node.graph.remove(edit.node)
+
+
+def _edit(edits: Sequence[Edit], budget: Budget) -> None:
+    """Constants, attributes and operators first; what is put between two nodes hangs on their final edges."""
+    for edit in edits:
+        if isinstance(edit, SetConstant):
+            _set_constant(edit, budget)
+        elif isinstance(edit, SetAttr):
+            edit.node.set_attr(edit.name, edit.value)
+        elif isinstance(edit, Become):
+            edit.node.op_type = edit.op_type
+    placed: dict[object, ir.Value] = {}
+    keys = [(edit, edit.edge) for edit in edits if isinstance(edit, Residual)]
+    for edit, key in keys:
+        if edit.side == "behind":
+            _add_behind(edit)
+        elif key in placed:
+            edit.node.set_input(edit.slot, placed[key])
+        else:
+            placed[key] = _add_before(edit)
+
+
+def _set_constant(edit: SetConstant, budget: Budget) -> None:
+    node, old = edit.node, edit.node.input(edit.slot)
+    copy = budget.copy_of(old, edit.tensor, node.graph) if old is not None else None
+    if copy is not None:
+        node.set_input(edit.slot, copy)
+    elif (
+        old is not None and old.holds_constant and len(old.uses) == 1 and not old.is_output and old.graph is node.graph
+    ):
+        _replace(old, edit.tensor)  # no other reader: the name passes on
+    else:
+        hint = edit.hint or (old.name if old is not None else f"{node.label}_constant")
+        fresh = node.graph.add_constant(hint, edit.tensor)
+        if old is not None:
+            budget.remember(old, edit.tensor, fresh)
+        node.set_input(edit.slot, fresh)
+
+
+def _replace(value: ir.Value, tensor: ir.Tensor) -> None:
+    """Another payload under the same name; an annotation that says other dims goes."""
+    if value.type is not None and value.shape != tensor.dims and not value.is_initializer:
+        del value.graph.types[value.name]
+        value.graph.dropped_names.add(value.name)
+    value.tensor = tensor
+
+
+def _add_behind(edit: Residual) -> None:
+    """The value keeps its name and readers; what the node itself makes gets a fresh one."""
+    value, graph = edit.node.outputs[edit.slot], edit.node.graph
+    assert value is not None, "a residual stands behind an output that is there"
+    inner = graph.fresh(f"{value.name}_unshifted")
+    if (kind := value.type) is not None:
+        graph.types[inner.name] = kind
+    edit.node.set_output(edit.slot, inner)
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    graph.insert("Add", (inner, held), (value,), after=edit.node)
+
+
+def _add_before(edit: Residual) -> ir.Value:
+    value, graph = edit.node.inputs[edit.slot], edit.node.graph
+    assert value is not None, "a residual stands before an input that is there"
+    shifted = graph.fresh(f"{value.name}_shifted")
+    if (kind := value.type) is not None:
+        graph.types[shifted.name] = kind
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    graph.insert("Add", (value, held), (shifted,), before=edit.node)
+    edit.node.set_input(edit.slot, shifted)
+    return shifted

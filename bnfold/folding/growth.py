@@ -1,0 +1,111 @@
+"""What copies of shared weights may add to a model, and which of them exist already."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bnfold import ir
+from bnfold.folding.step import Edit, SetConstant
+from bnfold.ir.tensor import Scaled
+from bnfold.reasons import Declined, Reason
+
+Print = bytes
+Use = tuple[ir.Node, int]
+
+
+class TooLarge(Declined):
+    """A plan would copy shared weights; ``copies`` says which, so that all readers of one can be judged together."""
+
+    def __init__(self, copies: list[SetConstant], growth: int) -> None:
+        super().__init__(Reason.SHARED_WEIGHT, f"{growth} bytes")
+        self.copies = copies
+
+
+@dataclass(slots=True)
+class Budget:
+    """Bytes that may still be added. Equal folds of one weight are made once, and cost nothing the second time."""
+
+    limit: int | Callable[[], int]
+    _copies: dict[tuple[ir.Value, Print], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[Use, tuple[Print, int]]] = field(default_factory=dict)
+    _granted: set[ir.Value] = field(default_factory=set)
+    _spent: int = 0
+
+    def check(self, edits: Iterable[Edit]) -> None:
+        """Raise TooLarge if the copies among ``edits`` do not fit."""
+        copies = [edit for edit in edits if isinstance(edit, SetConstant)]
+        growth = self._growth(copies)
+        if growth > 0 and growth > self.left:
+            raise TooLarge(copies, growth)
+
+    def charge(self, edits: Iterable[Edit]) -> None:
+        """Take off what the plan costs, before it is applied."""
+        self._spent += self._growth([edit for edit in edits if isinstance(edit, SetConstant)])
+
+    @property
+    def left(self) -> int:
+        """What may still be added, never below zero. The limit is worked out only if somebody asks."""
+        if not isinstance(self.limit, int):
+            self.limit = self.limit()
+        return max(self.limit - self._spent, 0)
+
+    def _growth(self, edits: list[SetConstant]) -> int:
+        total = 0
+        by_value: dict[ir.Value, dict[Print, int]] = {}
+        uses: dict[ir.Value, int] = {}
+        for edit in edits:
+            value = edit.node.input(edit.slot)
+            if value is None or value in self._granted or (not value.is_output and len(value.uses) == 1):
+                continue
+            uses[value] = uses.get(value, 0) + 1
+            key = fingerprint(edit.tensor)
+            if self.copy_of(value, edit.tensor, edit.node.graph) is None:
+                by_value.setdefault(value, {})[key] = edit.tensor.nbytes
+        for value, sizes in by_value.items():
+            total += sum(sizes.values())
+            if uses[value] == len(value.uses) and not value.is_output:
+                total -= max(sizes.values())
+        return total
+
+    def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
+        """The constant that an equal fold of ``value`` made before, if it still is what it was."""
+        copy, held = self._copies.get((value, fingerprint(tensor)), (None, None)) if self._copies else (None, None)
+        return copy if copy is not None and copy.tensor is held and copy.graph is graph and copy.uses else None
+
+    def remember(self, value: ir.Value, tensor: ir.Tensor, copy: ir.Value) -> None:
+        self._copies[value, fingerprint(tensor)] = (copy, tensor)
+
+    def want(self, refusal: TooLarge) -> None:
+        """Note what a declined plan would copy."""
+        for edit in refusal.copies:
+            value = edit.node.input(edit.slot)
+            if value is not None and len(value.uses) > 1:
+                wanted = self._wanted.setdefault(value, {})
+                wanted[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
+
+    def grant(self) -> bool:
+        """Allow copies of weights all of whose readers together fit, as the original goes then; whether any was."""
+        granted = False
+        for value, wanted in self._wanted.items():
+            covered = not value.is_output and all(use in wanted for use in value.uses)
+            sizes = dict(wanted.values())
+            growth = sum(sizes.values()) - (max(sizes.values()) if covered else 0)
+            if value not in self._granted and growth <= self.left:
+                self._granted.add(value)
+                self._spent += growth
+                granted = True
+        self._wanted.clear()
+        return granted
+
+
+def fingerprint(tensor: ir.Tensor) -> Print:
+    """Equal for folds of one weight that give the same bits."""
+    digest = hashlib.blake2b(repr((tensor.dtype, tensor.dims)).encode(), digest_size=16)
+    if isinstance(tensor, Scaled):
+        for axis, vector in tensor.factors:
+            digest.update(axis.to_bytes(1, "little") + vector.tobytes())
+    else:
+        digest.update(tensor.float64().tobytes())
+    return digest.digest()

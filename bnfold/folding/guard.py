@@ -1,0 +1,68 @@
+"""No fold may overflow a weight's type, or lose in it what rounding would not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold.folding.step import Residual, SetConstant
+from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
+from bnfold.reasons import Declined, Reason
+
+_UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
+_SAFE = 2.0**60
+"""Within 1/_SAFE … _SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
+checked once more while writing."""
+
+
+def check(edit: SetConstant | Residual) -> None:
+    """Raise Declined unless the new tensor is finite and as exact as its type allows."""
+    tensor = edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block)
+    if tensor.dtype not in FLOATS:
+        return  # integers of a quantized weight: whoever made them knows that they fit
+    where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
+    if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
+        return
+    with np.errstate(all="ignore"):
+        exact = tensor.float64()
+    if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
+        raise Declined(Reason.NON_FINITE, where)
+    with np.errstate(all="ignore"):
+        rounded = round_once(exact, tensor.dtype).astype(np.float64)
+    if not np.isfinite(rounded).all():
+        raise Declined(Reason.RANGE, f"{where} overflows")
+    for axis in _axes(tensor):
+        if not _keeps(exact, rounded, axis, _UNIT[tensor.dtype]):
+            raise Declined(Reason.RANGE, f"{where} underflows")
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    """A test that reads no weight; what fails it is looked at closely."""
+    if isinstance(tensor, Scaled):
+        return all(_in_range(vector) for _, vector in tensor.factors)
+    return isinstance(tensor, Exact) and _in_range(tensor.values)
+
+
+def _in_range(values: Float64) -> bool:
+    size = np.abs(values)
+    if not size.max(initial=0.0) <= _SAFE:  # true for NaN as well
+        return False
+    return bool(size.min(initial=1.0) >= 1 / _SAFE or size.min(initial=1.0, where=size > 0) >= 1 / _SAFE)
+
+
+def _axes(tensor: Tensor) -> list[int | None]:
+    """Along which axes slices are judged on their own.
+
+    The subnormals of float16 begin at 6e-5, where trained weights live, so every channel counts. With eight bits of
+    exponent a channel that small is dead (pruned ones of 1e-40 are common): there the tensor is judged as a whole.
+    """
+    if tensor.dtype != TP.FLOAT16 or not isinstance(tensor, Scaled):
+        return [None]
+    return [axis for axis, _ in tensor.factors]
+
+
+def _keeps(exact: Float64, rounded: Float64, axis: int | None, unit: float) -> bool:
+    """Whether the rounding error of each slice along ``axis`` is what normal numbers of the type would have."""
+    others = tuple(other for other in range(exact.ndim) if other != axis) if axis is not None else None
+    error = np.sqrt(((rounded - exact) ** 2).sum(axis=others))
+    size = np.sqrt((exact**2).sum(axis=others))
+    return bool((error <= unit * size).all())

@@ -1,0 +1,50 @@
+"""Positively homogeneous functions, ``f(s·x) = s·f(x)`` for ``s > 0``: Relu, LeakyRelu, PRelu, Abs.
+
+They carry a scale. A shift stays on the side it came from, as an Add in the place of a whole BatchNormalization.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, make
+from bnfold.folding.step import Residual, Step
+from bnfold.ir.tensor import Float64
+from bnfold.reasons import Declined, Reason
+
+
+def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``s·f(x) + t = f(s·x) + t``, for ``s ≥ 0`` as f(0) = 0."""
+    if (affine.s < 0).any():
+        raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
+    edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
+    return Step(edits, ((0, affine.scale_part()),))
+
+
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``f(s·x + t) = s·f(x + t/s)``; where ``s`` is 0 it is the constant ``f(t)``."""
+    if slot != 0:
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its slope")
+    if (affine.s < 0).any():
+        raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
+    if affine.is_scale_only:
+        return Step(demands=((0, affine),))
+    with np.errstate(all="ignore"):
+        block = np.where(affine.s == 0, 0.0, affine.t / affine.s)
+    dead = (affine.s == 0) & (affine.t != 0)
+    left = np.where(dead, _value(node, affine.t), 0.0) if dead.any() else np.zeros((1,) * affine.rank)
+    before = Residual(node, 0, block, facts.float_type(node.input(0)), "before")
+    return Step((before,) if block.any() else (), ((0, make(affine.s, left)),))
+
+
+def _value(node: ir.Node, x: Float64) -> Float64:
+    """F itself, for channels that are constant."""
+    if node.op_type == "Relu":
+        return np.maximum(x, 0.0)
+    if node.op_type == "Abs":
+        return np.abs(x)
+    if node.op_type == "LeakyRelu":
+        return np.where(x < 0, float(np.float32(node.attr("alpha", 0.01))) * x, x)
+    raise Declined(Reason.ZERO_SCALE, facts.where(node))

@@ -1,0 +1,141 @@
+"""Operators over several computed values: sums, means, extrema, products. Which arm gets what.
+
+A scale of a sum belongs to every summand and its shift to one of them; a scale of a product belongs to one factor.
+"""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, make
+from bnfold.folding.step import Edit, Residual, SetConstant, Step
+from bnfold.ir.tensor import Exact, Float64
+from bnfold.reasons import Declined, Reason
+
+SUMS = ("Add", "Sub", "Sum")
+EXTREMA = ("Max", "Min")
+WITH_BIAS = ("Conv", "ConvTranspose", "Gemm", "BatchNormalization", "InstanceNormalization", "Add", "Sub")
+"""What can take in a shift for nothing, and so is the arm to give it to."""
+
+
+def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Let the node compute ``affine`` of what it computes now."""
+    _decline_legacy(node)
+    if node.op_type in ("Mul", "Div"):
+        return _product_up(node, affine)
+    if node.op_type in EXTREMA and (affine.s < 0).any():
+        raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
+    receiver = _receiver(node, affine) if node.op_type in SUMS and not affine.is_scale_only else None
+    edits: list[Edit] = []
+    demands: list[tuple[int, Affine]] = []
+    for slot, value in enumerate(node.inputs):
+        if value is None:
+            raise Declined(Reason.UNREADABLE, facts.where(node))
+        wanted = affine if receiver is None and node.op_type not in SUMS else affine.scale_part()
+        if slot == receiver:
+            wanted = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
+        held = ir.constant(value)
+        if held is not None:
+            fresh = wanted.s * _lifted(held.float64(), affine.rank) + wanted.t
+            edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
+        else:
+            demands.append((slot, _fitted(node, value, wanted)))
+    return Step(tuple(edits), tuple(demands))
+
+
+def _receiver(node: ir.Node, affine: Affine) -> int:
+    """The arm that takes the shift: a constant one, one made by something with a bias, or the first that fits."""
+    fitting = [slot for slot, value in enumerate(node.inputs) if value is not None and _fits(value, affine)]
+    if not fitting:
+        raise Declined(Reason.AXIS, f"every operand of {facts.where(node)} is broadcast")
+    return min(fitting, key=lambda slot: (_reluctance(node.inputs[slot]), slot))
+
+
+def _reluctance(value: ir.Value | None) -> int:
+    if value is None or (ir.constant(value) is not None):
+        return 0
+    if value.producer is None or len(value.uses) > 1:
+        return 3
+    return 1 if value.producer.op_type in WITH_BIAS else 2
+
+
+def _product_up(node: ir.Node, affine: Affine) -> Step:
+    """``s·(x·y) + t``: ``s`` to one factor (of a quotient: what is divided), ``t`` stays behind."""
+    slots = [0] if node.op_type == "Div" else range(len(node.inputs))
+    scale = affine.scale_part()
+    fitting = [slot for slot in slots if (value := node.inputs[slot]) is not None and _fits(value, scale)]
+    if not fitting:
+        raise Declined(Reason.AXIS, f"every operand of {facts.where(node)} is broadcast")
+    slot = min(fitting, key=lambda slot: (_reluctance(node.inputs[slot]), slot))
+    value = node.inputs[slot]
+    assert value is not None, "it fits"
+    edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
+    return Step(edits, ((slot, _fitted(node, value, scale)),))
+
+
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The node reads its operand without ``affine``; what stands on its output then."""
+    _decline_legacy(node)
+    output = node.output(0)
+    rank = facts.rank(output) if output is not None else affine.rank
+    standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
+    if node.op_type in SUMS:
+        if (affine.s != 1).any():
+            raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
+        return Step(
+            demands=((0, Affine(standing.s, -standing.t if node.op_type == "Sub" and slot == 1 else standing.t)),)
+        )
+    if node.op_type in EXTREMA:
+        return _extremum_down(node, slot, standing)
+    if not affine.is_scale_only:
+        raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
+    if node.op_type == "Div" and slot == 1:
+        if (affine.s == 0).any():
+            raise Declined(Reason.ZERO_SCALE, facts.where(node))
+        standing = make(1.0 / standing.s, standing.t)
+    return Step(demands=((0, standing),))
+
+
+def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``max(s·x + t, c) = s·max(x, (c − t)/s) + t`` for constant ``c`` and ``s > 0``."""
+    if (affine.s <= 0).any():
+        raise Declined(Reason.NEGATIVE_SCALE if (affine.s < 0).any() else Reason.ZERO_SCALE, facts.where(node))
+    edits = []
+    for other, value in enumerate(node.inputs):
+        if other == slot:
+            continue
+        held = ir.constant(value)
+        if held is None:
+            raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
+        fresh = (_lifted(held.float64(), affine.rank) - affine.t) / affine.s
+        edits.append(SetConstant(node, other, Exact(held.dtype, fresh)))
+    return Step(tuple(edits), ((0, affine),))
+
+
+def _lifted(block: Float64, rank: int) -> Float64:
+    """With leading axes of size 1, as broadcasting would add them."""
+    return block.reshape((1,) * (rank - block.ndim) + block.shape)
+
+
+def _fits(value: ir.Value, affine: Affine) -> bool:
+    """Whether every axis that the affine varies along is there in full."""
+    dims = facts.known_dims(value) if any(size > 1 for size in affine.shape) else (None,) * facts.rank(value)
+    if dims is None or len(dims) > affine.rank:
+        return False
+    shape, missing = affine.shape, affine.rank - len(dims)
+    return all(size == 1 for size in shape[:missing]) and all(
+        size in (1, dim) for size, dim in zip(shape[missing:], dims, strict=True)
+    )
+
+
+def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
+    """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
+    if not _fits(value, affine):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the affine's axis")
+    missing = affine.rank - facts.rank(value)
+    return affine.map(lambda block: block.reshape(block.shape[missing:]))
+
+
+def _decline_legacy(node: ir.Node) -> None:
+    if node.has_attr("broadcast") or node.has_attr("axis"):
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))

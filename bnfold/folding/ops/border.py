@@ -1,0 +1,118 @@
+"""Pad and Resize: along their axes an affine may not vary; what they make up must be an average of what is there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.ir.tensor import Exact
+from bnfold.reasons import Declined, Reason
+
+MIRRORS = ("reflect", "edge", "wrap")
+
+
+def pad_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``s·pad(x, v) + t = pad(s·x + t, s·v + t)``."""
+    return _pad(node, affine, inward=False)
+
+
+def pad_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
+    if slot != 0:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
+    return _pad(node, affine, inward=True)
+
+
+def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> Step:
+    """The border is of the same kind as the inside; a constant one takes the map (downward: its inverse) itself."""
+    padded = _padded_axes(node, affine.rank)
+    if any(affine.shape[axis] != 1 for axis in padded):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} pads along the affine's axis")
+    if node.attr("mode", "constant") in MIRRORS or not padded:
+        return Step(demands=((0, affine),))
+    if node.attr("mode", "constant") != "constant":
+        raise Declined(Reason.NO_HANDLER, facts.where(node))
+    old = _border(node)
+    if inward and ((affine.s == 0) & (affine.t != old)).any():
+        raise Declined(Reason.ZERO_SCALE, facts.where(node))
+    with np.errstate(all="ignore"):
+        fresh = np.where(affine.s != 0, (old - affine.t) / affine.s, old) if inward else affine.s * old + affine.t
+    if (fresh != fresh.reshape(-1)[0]).any():
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} would need one value for each channel")
+    return Step(_new_border(node, old, float(fresh.reshape(-1)[0])), ((0, affine),))
+
+
+def _padded_axes(node: ir.Node, rank: int) -> list[int]:
+    pads = facts.integers(node, 1, "pads")
+    if pads is None or node.graph.opset() < 2:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    axes = facts.integers(node, 3)
+    axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
+    half = len(pads) // 2
+    return [axis for axis, first, last in zip(axes, pads[:half], pads[half:], strict=True) if first or last]
+
+
+def _border(node: ir.Node) -> float:
+    if node.graph.opset() < 11:
+        return float(node.attr("value", 0.0))
+    if node.input(2) is None:
+        return 0.0
+    return float(facts.weight(node, 2).float64().reshape(-1)[0])
+
+
+def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetConstant, ...]:
+    if fresh == old:
+        return ()
+    if node.graph.opset() < 11:
+        return (SetAttr(node, "value", fresh),)
+    dtype = facts.float_type(node.input(0))
+    return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint=f"{node.label}_border"),)
+
+
+def resize(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Resize and Upsample, up and down: each new element is a weighted mean of old ones along the resized axes."""
+    if slot != 0:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
+    if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
+    resized = _resized_axes(node, affine)
+    if any(affine.shape[axis] != 1 for axis in resized):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the affine's axis")
+    return Step(demands=((0, affine),))
+
+
+def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
+    """Axes that are not proven to keep their size; only those that the affine varies along matter."""
+    rank = affine.rank
+    axes = [axis % rank for axis in node.attr("axes")] if node.has_attr("axes") else list(range(rank))
+    varying = [axis for axis in axes if affine.shape[axis] != 1]
+    if not varying:
+        return []
+    scales = _scales(node)
+    if scales is not None and len(scales) == len(axes):
+        return [axis for axis, scale in zip(axes, scales, strict=True) if scale != 1]
+    if scales is not None or node.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Declined(Reason.NOT_STATIC, facts.where(node))
+    target = facts.integers(node, 3)
+    x = node.input(0)
+    if target is None or x is None or len(target) != len(axes):
+        raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)}")
+    dims = facts.dims(x)
+    return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
+
+
+def _scales(node: ir.Node) -> list[float] | None:
+    """The scales by axis; None where sizes are given instead. Raises Declined where they are computed."""
+    if node.has_attr("scales"):
+        return [float(scale) for scale in node.attr("scales")]
+    slot = 2 if node.op_type == "Resize" and node.graph.opset() >= 11 else 1
+    value = node.input(slot)
+    if value is None:
+        return None
+    held = ir.constant(value)
+    if held is None:
+        raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)} are computed")
+    return [float(scale) for scale in held.float64().reshape(-1)] or None

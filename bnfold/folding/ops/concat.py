@@ -1,0 +1,92 @@
+"""Concat and Split: every part gets its own stretch of the affine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, concatenate
+from bnfold.folding.step import Step
+from bnfold.reasons import Declined, Reason
+
+
+def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Each part is asked for its stretch."""
+    axis = _concat_axis(node, affine.rank)
+    if affine.shape[axis] == 1:
+        return Step(demands=tuple((slot, affine) for slot in range(len(node.inputs))))
+    sizes = [_size(value, axis, node) for value in node.inputs]
+    return Step(demands=tuple(enumerate(_stretches(affine, axis, sizes))))
+
+
+def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The other parts stay what they are."""
+    axis = _concat_axis(node, affine.rank)
+    sizes = [_size(value, axis, node) for value in node.inputs]
+    parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
+    return Step(demands=((0, concatenate(parts, sizes, axis)),))
+
+
+def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The other outputs stay what they are."""
+    axis, sizes = _split(node, affine.rank)
+    parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
+    return Step(demands=((0, concatenate(parts, sizes, axis)),))
+
+
+def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Each output passes its stretch on."""
+    if slot != 0:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as sizes")
+    axis = int(node.attr("axis", 0)) % affine.rank
+    if affine.shape[axis] == 1:
+        return Step(demands=tuple((part, affine) for part in range(len(node.outputs))))
+    axis, sizes = _split(node, affine.rank)
+    return Step(demands=tuple(enumerate(_stretches(affine, axis, sizes))))
+
+
+def identity(rank: int) -> Affine:
+    """The affine that leaves everything alone."""
+    return Affine(np.ones((1,) * rank), np.zeros((1,) * rank))
+
+
+def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
+    if affine.shape[axis] != sum(sizes):
+        raise Declined(Reason.NOT_STATIC, f"parts of {sizes} do not make up {affine.shape[axis]}")
+    whole = affine.expanded(axis, sum(sizes))
+    stops = np.cumsum(sizes)
+    return [
+        whole.map(lambda block, start=stop - size, stop=stop: block.take(range(start, stop), axis))  # type: ignore[misc]
+        for size, stop in zip(sizes, stops, strict=True)
+    ]
+
+
+def _concat_axis(node: ir.Node, rank: int) -> int:
+    """Required since opset 4; 1 before."""
+    axis = int(node.attr("axis", 1))
+    if not -rank <= axis < rank:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    return axis % rank
+
+
+def _size(value: ir.Value | None, axis: int, node: ir.Node) -> int:
+    size = facts.dims(value)[axis] if value is not None else None
+    if not isinstance(size, int):
+        raise Declined(Reason.NOT_STATIC, f"the size of a part of {facts.where(node)}")
+    return size
+
+
+def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
+    """The axis, and the size of each output; without given sizes Split cuts evenly, the last piece may be smaller."""
+    axis, count = int(node.attr("axis", 0)) % rank, len(node.outputs)
+    sizes = facts.integers(node, 1, "split")
+    if sizes is None:
+        whole = _size(node.input(0), axis, node)
+        piece = -(-whole // count)
+        sizes = [piece] * (count - 1) + [whole - piece * (count - 1)]
+        if sizes[-1] != piece and not node.has_attr("num_outputs"):
+            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} does not cut evenly")
+    if len(sizes) != count or min(sizes) < 0:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    return axis, sizes

@@ -1,0 +1,100 @@
+"""Conv: ``y = W⋆x + b``, W of dims (Co, Ci/group, k…), any rank, group, stride, dilation and padding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops import weights
+from bnfold.folding.step import Edit, Residual, SetConstant, Step
+from bnfold.ir.tensor import Exact, Float64, Tensor
+from bnfold.reasons import Declined, Reason
+
+
+def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
+    kernel = weights.shape_of(node, 1)
+    if not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    channels = kernel.dims[0]
+    s, t = vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    return weights.joined(weights.scaled(node, 1, 0, s), Step(new_bias(node, kernel, s, t)))
+
+
+def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
+    """The edit for ``b' = s·b + t``; none where there was no bias and none is needed."""
+    if node.input(2) is None and not t.any():
+        return ()
+    bias = facts.weight(node, 2).float64() if node.input(2) is not None else np.zeros(())
+    if bias.ndim and bias.shape != t.shape:
+        raise Declined(Reason.AXIS, f"the bias of {facts.where(node)} has {bias.size} elements for {t.size} channels")
+    return (SetConstant(node, 2, Exact(kernel.dtype, s * bias + t), hint=f"{node.label}_bias"),)
+
+
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
+
+    Where zero padding would dilute the shift, ``t/s`` is added before the padding, which leaves a scale alone.
+    """
+    if slot != 0:
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its weight")
+    kernel = weights.shape_of(node, 1)
+    if not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    group = int(node.attr("group", 1))
+    outputs, inputs = kernel.dims[0], kernel.dims[1] * group
+    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    scaled = scale_inputs(node, kernel, s, group)
+    if affine.is_scale_only:
+        return scaled
+    if pads(node):
+        return weights.joined(scaled, Step((shift_before(node, affine),)))
+    reach = kernel.float64().reshape(group, outputs // group, kernel.dims[1], -1).sum(axis=3)
+    moved = np.einsum("goi,gi->go", reach, t.reshape(group, -1)).reshape(outputs)
+    return weights.joined(scaled, Step(new_bias(node, kernel, np.ones(outputs), moved)))
+
+
+def shift_before(node: ir.Node, affine: Affine) -> Residual:
+    """An Add of ``t/s`` on the node's input, after which only the scale is left to be dealt with."""
+    if ((affine.s == 0) & (affine.t != 0)).any():
+        raise Declined(Reason.ZERO_SCALE, facts.where(node))
+    with np.errstate(all="ignore"):
+        block = np.where(affine.t != 0, affine.t / affine.s, 0.0)
+    return Residual(node, 0, block, facts.float_type(node.input(0)), "before")
+
+
+def scale_inputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
+    """The kernel with ``s`` of the input channels multiplied in."""
+    if group == 1:
+        return weights.scaled(node, 1, 1, s)
+    by_group = s.reshape(group, -1)
+    if kernel.dims[1] == 1 or (by_group == by_group[:, :1]).all():
+        return weights.scaled(node, 1, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
+    return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
+
+
+def pads(node: ir.Node) -> bool:
+    """Whether zeros may be put around the input."""
+    mode = node.attr("auto_pad", "NOTSET")
+    if mode in ("NOTSET", ""):
+        return any(node.attr("pads", ()))
+    return bool(mode != "VALID" and not _same_needs_none(node))
+
+
+def _same_needs_none(node: ir.Node) -> bool:
+    """Whether SAME_* padding comes to nothing: static sizes, and windows that fit."""
+    x, kernel = node.input(0), ir.constant(node.input(1))
+    shape = facts.known_dims(x) if x is not None else None
+    if shape is None or kernel is None:
+        return False
+    spatial = len(kernel.dims) - 2
+    strides, dilations = node.attr("strides", [1] * spatial), node.attr("dilations", [1] * spatial)
+    for size, taps, stride, dilation in zip(shape[2:], kernel.dims[2:], strides, dilations, strict=True):
+        reach = (taps - 1) * dilation + 1
+        if reach == 1 and stride == 1:
+            continue
+        if not isinstance(size, int) or (-(-size // stride) - 1) * stride + reach > size:
+            return False
+    return True

@@ -1,0 +1,67 @@
+"""ConvTranspose: W of dims (Ci, Co/group, k…); output channel ``o = g·(Co/group) + j`` belongs to group ``g``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops import weights
+from bnfold.folding.ops.conv import new_bias, shift_before
+from bnfold.folding.step import SetConstant, Step
+from bnfold.ir.tensor import Float64, Tensor
+from bnfold.reasons import Declined, Reason
+
+
+def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Each output channel's taps scaled, ``b' = s·b + t``."""
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
+    if not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    if group < 1 or kernel.dims[0] % group:
+        raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
+    channels = kernel.dims[1] * group
+    s, t = vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    return weights.joined(_scale_outputs(node, kernel, s, group), Step(new_bias(node, kernel, s, t)))
+
+
+def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
+    if group == 1:
+        return weights.scaled(node, 1, 1, s)
+    by_group = s.reshape(group, -1)
+    if (by_group == by_group[:, :1]).all():
+        return weights.scaled(node, 1, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
+    if (by_group == by_group[:1]).all():
+        return weights.scaled(node, 1, 1, by_group[0])
+    return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
+
+
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """``W'[i] = W[i]·s[i]``; a shift reaches every output alike only through a 1×1 kernel without stride or padding."""
+    if slot != 0:
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its weight")
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
+    if not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    inputs = kernel.dims[0]
+    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    scaled = weights.scaled(node, 1, 0, s)
+    if affine.is_scale_only:
+        return scaled
+    if not _is_pointwise(node, kernel):
+        return weights.joined(scaled, Step((shift_before(node, affine),)))
+    taps = kernel.float64().reshape(group, inputs // group, kernel.dims[1])
+    moved = np.einsum("gio,gi->go", taps, t.reshape(group, -1)).reshape(-1)
+    return weights.joined(scaled, Step(new_bias(node, kernel, np.ones(moved.size), moved)))
+
+
+def _is_pointwise(node: ir.Node, kernel: Tensor) -> bool:
+    return (
+        all(size == 1 for size in kernel.dims[2:])
+        and all(stride == 1 for stride in node.attr("strides", ()))
+        and not any(node.attr("pads", ()))
+        and not any(node.attr("output_padding", ()))
+        and not node.has_attr("output_shape")
+        and node.attr("auto_pad", "NOTSET") in ("NOTSET", "VALID", "")
+    )

@@ -1,0 +1,26 @@
+"""Mul, Add, Sub, Div, Neg: with a constant operand they are affines themselves and move along."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding import recognise
+from bnfold.folding.affine import Affine
+from bnfold.folding.ops import arms
+from bnfold.folding.step import Bypass, Step
+
+
+def up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Take the node out and ask its operand for both maps."""
+    if not recognise.has_constant(node):
+        return arms.up(node, slot, affine)
+    link = recognise.arithmetic(node)
+    return Step(edits=(Bypass(node, link.slot),), demands=((link.slot, affine.after(link.affine)),))
+
+
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Take the node out and pass both maps on."""
+    if not recognise.has_constant(node):
+        return arms.down(node, slot, affine)
+    link = recognise.arithmetic(node)
+    assert link.slot == slot, "the other operand is a constant"
+    return Step(edits=(Bypass(node, link.slot),), demands=((0, link.affine.after(affine)),))

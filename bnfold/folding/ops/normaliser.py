@@ -1,0 +1,78 @@
+"""Normalisers with a scale and a bias of their own; a constant shift before InstanceNormalization is dead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, vector
+from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
+from bnfold.ir.tensor import Exact
+from bnfold.reasons import Declined, Reason
+
+
+def channels_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """InstanceNormalization, and GroupNormalization from 21 on, whose scale is no longer one for a group."""
+    if node.op_type == "GroupNormalization" and node.graph.opset() < 21:
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales groups, not channels, before opset 21")
+    if slot != 0 or not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    scale, bias = facts.weight(node, 1), facts.weight(node, 2)
+    if len(scale.dims) != 1 or scale.dims != bias.dims:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    s, t = vector(affine.s, 1, scale.size), vector(affine.t, 1, scale.size)
+    return Step(
+        (
+            SetConstant(node, 1, Exact(scale.dtype, s * scale.float64())),
+            SetConstant(node, 2, Exact(bias.dtype, s * bias.float64() + t)),
+        )
+    )
+
+
+def layer_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """LayerNormalization: scale and bias broadcast over the normalised axes, which must hold all the affine's axes."""
+    if slot != 0:
+        raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
+    first = int(node.attr("axis", -1)) % affine.rank
+    if not affine.varies_only_on(*range(first, affine.rank)):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales its normalised axes only")
+    scale, width = facts.weight(node, 1), affine.rank - first
+    if len(scale.dims) > width or 1 in scale.dims:
+        raise Declined(Reason.AXIS, f"the scale of {facts.where(node)} is broadcast")
+    s, t = (block.reshape(block.shape[first:]) for block in (affine.s, affine.t))
+    edits = [SetConstant(node, 1, Exact(scale.dtype, s * scale.float64()))]
+    if node.input(2) is not None or t.any():
+        bias = facts.weight(node, 2).float64() if node.input(2) is not None else np.zeros(scale.dims)
+        whole = np.broadcast_shapes(scale.dims, bias.shape)
+        edits.append(
+            SetConstant(node, 2, Exact(scale.dtype, s * np.broadcast_to(bias, whole) + t), f"{node.label}_bias")
+        )
+    if any(edit.tensor.dims != scale.dims for edit in edits):
+        raise Declined(Reason.AXIS, f"the scale of {facts.where(node)} is broadcast")
+    return Step(tuple(edits))
+
+
+def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The mean takes any shift with it. One size of all scales turns epsilon into ``epsilon/s²``, signs go to γ."""
+    if slot != 0 or not affine.varies_only_on(0, 1):
+        raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
+    size = np.abs(affine.s)
+    if (size != size.reshape(-1)[0]).any() or size.reshape(-1)[0] == 0:
+        raise Declined(
+            Reason.SUBGRAPH_STATISTICS, f"epsilon of {facts.where(node)} weighs less where the scale is larger"
+        )
+    edits: list[Edit] = []
+    if size.reshape(-1)[0] != 1:
+        epsilon = float(np.float32(node.attr("epsilon", 1e-5))) / float(size.reshape(-1)[0]) ** 2
+        if not np.finfo(np.float32).tiny < epsilon < np.finfo(np.float32).max:
+            raise Declined(Reason.RANGE, f"epsilon of {facts.where(node)}")
+        edits.append(SetAttr(node, "epsilon", epsilon))
+    if (affine.s < 0).any():
+        if not affine.scale_part().varies_only_on(1):
+            raise Declined(Reason.AXIS, facts.where(node))
+        scale = facts.weight(node, 1)
+        edits.append(
+            SetConstant(node, 1, Exact(scale.dtype, np.sign(vector(affine.s, 1, scale.size)) * scale.float64()))
+        )
+    return Step(tuple(edits))

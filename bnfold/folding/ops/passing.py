@@ -1,0 +1,66 @@
+"""Operators that hand their input on as it is."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import Step
+from bnfold.ir.tensor import TP
+from bnfold.reasons import Declined, Reason
+
+
+def up(_node: ir.Node, _: int, affine: Affine) -> Step:
+    """What is wanted behind it is wanted before it."""
+    return Step(demands=((0, affine),))
+
+
+def down(_node: ir.Node, _: int, affine: Affine) -> Step:
+    """What stands before it stands behind it."""
+    return Step(demands=((0, affine),))
+
+
+def dropout_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """As `up`, where nothing is dropped."""
+    _decline_training(node)
+    return up(node, slot, affine)
+
+
+def dropout_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """As `down`, where nothing is dropped."""
+    _decline_training(node)
+    return down(node, slot, affine)
+
+
+def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it."""
+    _decline_narrower(node, node.output(0), node.input(0))
+    return up(node, slot, affine)
+
+
+def cast_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Towards the result of the cast, if that is at least as wide."""
+    _decline_narrower(node, node.input(0), node.output(0))
+    return down(node, slot, affine)
+
+
+_WIDTH: dict[int, int] = {TP.FLOAT16: 1, TP.BFLOAT16: 1, TP.FLOAT: 2, TP.DOUBLE: 3}
+
+
+def _decline_narrower(node: ir.Node, here: ir.Value | None, there: ir.Value | None) -> None:
+    old, new = facts.float_type(here), facts.float_type(there)
+    if old != new and _WIDTH[old] >= _WIDTH[new]:
+        raise Declined(Reason.TYPE, f"{facts.where(node)} leads to a narrower type")
+
+
+def _decline_training(node: ir.Node) -> None:
+    """A Dropout that drops is no identity: training_mode from opset 12 on, ``is_test=0`` written out before opset 7."""
+    facts.only_output(node)
+    if node.attr("is_test", 1) == 0:
+        raise Declined(Reason.TRAINING_MODE, f"{node.op_type} {node.label!r}")
+    mode = node.input(2)
+    if mode is None:
+        return
+    held = ir.constant(mode)
+    if held is None or bool(held.numpy().reshape(-1)[:1].any()):
+        raise Declined(Reason.TRAINING_MODE, f"{node.op_type} {node.label!r}")

@@ -1,0 +1,88 @@
+"""Pooling windows and reductions: means carry any affine, maxima one with ``s ≥ 0``, sums a scale.
+
+All of them only along axes on which the affine does not vary; a reduced axis that is dropped is put back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import Step
+from bnfold.reasons import Declined, Reason
+
+MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
+
+
+def window(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """AveragePool, MaxPool and their global forms, up and down: they move along the axes behind the channel."""
+    if slot != 0 or any(output is not None for output in node.outputs[1:]):
+        raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
+    if not affine.varies_only_on(0, 1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} mixes the axes behind the channel")
+    _check_kind(node, affine)
+    if not node.op_type.startswith("Global"):
+        _check_windows(node, affine)
+    return Step(demands=((0, affine),))
+
+
+def _check_kind(node: ir.Node, affine: Affine) -> None:
+    if node.op_type in MAXIMA and (affine.s < 0).any():
+        raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
+    if node.op_type not in MEANS + MAXIMA and not affine.is_scale_only:
+        raise Declined(Reason.SHIFT_NO_ROOM, f"{facts.where(node)} adds a shift up")
+
+
+def _check_windows(node: ir.Node, affine: Affine) -> None:
+    """Decline where padding or a window over the edge could count as zeros, or be all of a window."""
+    pads = node.attr("pads", [])
+    reach = node.attr("kernel_shape", [])
+    if any(pad >= size for pad, size in zip(pads, list(reach) * 2, strict=False)):
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} has windows in padding only")
+    if node.op_type == "MaxPool" or affine.is_scale_only:
+        return
+    padded = any(pads) or node.attr("auto_pad", "NOTSET") not in ("NOTSET", "", "VALID")
+    if node.attr("ceil_mode", 0) or (padded and (node.attr("count_include_pad", 0) or node.graph.opset() < 7)):
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, facts.where(node))
+
+
+def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axes that were dropped come back with size 1."""
+    axes, rank = _axes(node)
+    if not node.attr("keepdims", 1):
+        kept = [axis for axis in range(rank) if axis not in axes]
+        if affine.rank != len(kept):
+            raise Declined(Reason.RANK_UNKNOWN, facts.where(node))
+        affine = affine.map(lambda block: np.expand_dims(block, axes))
+    _check_reduction(node, axes, affine)
+    return Step(demands=((0, affine),))
+
+
+def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """Axes that are dropped go."""
+    if slot != 0:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as axes")
+    axes, _ = _axes(node)
+    _check_reduction(node, axes, affine)
+    if not node.attr("keepdims", 1):
+        affine = affine.map(lambda block: np.squeeze(block, axis=tuple(axes)))
+    return Step(demands=((0, affine),))
+
+
+def _axes(node: ir.Node) -> tuple[list[int], int]:
+    """The reduced axes, and the rank of what is reduced."""
+    x = node.input(0)
+    rank = facts.rank(x) if x is not None else 0
+    axes = facts.integers(node, 1, "axes")
+    if not axes:
+        axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted({axis % rank for axis in axes}), rank
+
+
+def _check_reduction(node: ir.Node, axes: list[int], affine: Affine) -> None:
+    if any(affine.shape[axis] != 1 for axis in axes):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} reduces the affine's axis")
+    _check_kind(node, affine)

@@ -1,0 +1,30 @@
+"""Transpose: axes change places."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import Step
+from bnfold.reasons import Declined, Reason
+
+
+def _permutation(node: ir.Node, rank: int) -> list[int]:
+    """Output axis ``i`` is input axis ``perm[i]``; absent means reversed."""
+    perm = node.attr("perm") or list(range(rank))[::-1]
+    if sorted(perm) != list(range(rank)):
+        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} has perm {perm} for rank {rank}")
+    return list(perm)
+
+
+def up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axis ``perm[i]`` before is axis ``i`` behind."""
+    back = np.argsort(_permutation(node, affine.rank))
+    return Step(demands=((0, affine.map(lambda block: block.transpose(back))),))
+
+
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Axis ``i`` behind is axis ``perm[i]`` before."""
+    perm = _permutation(node, affine.rank)
+    return Step(demands=((0, affine.map(lambda block: block.transpose(perm))),))

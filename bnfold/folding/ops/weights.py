@@ -1,0 +1,50 @@
+"""Scaling a weight, stored as floats or quantized: the one place that knows the difference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import SetConstant, Step
+from bnfold.ir.tensor import Exact, Float64, Scaled
+from bnfold.reasons import Declined, Reason
+
+
+def is_quantized(value: ir.Value | None) -> bool:
+    """Whether a weight is integers behind a DequantizeLinear."""
+    return value is not None and value.producer is not None and value.producer.is_op("DequantizeLinear")
+
+
+def scaled(node: ir.Node, slot: int, axis: int, factors: Float64) -> Step:
+    """The weight at ``slot`` scaled along ``axis``: a new constant, or a demand on the DequantizeLinear before it."""
+    value = node.input(slot)
+    if not is_quantized(value):
+        return Step(edits=(SetConstant(node, slot, Scaled(facts.weight(node, slot), [(axis, factors)])),))
+    held = ir.constant(value)
+    if held is None:
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {facts.where(node)}")
+    shape = [1] * len(held.dims)
+    shape[axis] = -1
+    return Step(demands=((slot, Affine(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
+
+
+def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
+    """The constant weight at ``slot``, for its dims and type; quantized ones count as what they are dequantized to."""
+    if is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
+        return held
+    return facts.weight(node, slot)
+
+
+def joined(*steps: Step) -> Step:
+    """Several answers as one."""
+    return Step(
+        tuple(edit for step in steps for edit in step.edits), tuple(want for step in steps for want in step.demands)
+    )
+
+
+def by_group(kernel: ir.Tensor, factors: Float64) -> ir.Tensor:
+    """A kernel of dims (groups·m, n, k…) with ``factors`` (groups, n) multiplied in, differently in each group."""
+    whole = np.repeat(factors, kernel.dims[0] // factors.shape[0], axis=0)
+    return Exact(kernel.dtype, kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2)))

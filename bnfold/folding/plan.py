@@ -1,0 +1,62 @@
+"""What a search ends in: a frozen plan, which `apply` executes and cannot decline; and what a plan may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from bnfold import ir
+from bnfold.folding.recognise import Chain
+from bnfold.folding.step import Bypass, Edit, Residual
+from bnfold.reasons import Declined, Reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What to do with one chain; bound to the graph as it was when the plan was made.
+
+    ``direction`` is ``stay`` for an identity between values that both must keep their names.
+    """
+
+    chain: Chain
+    direction: Literal["up", "down", "stay"]
+    edits: tuple[Edit, ...] = ()
+    relabelled: tuple[ir.Value, ...] = ()
+    nodes: tuple[ir.Node, ...] = ()
+    absorbers: tuple[ir.Node, ...] = ()
+
+    @property
+    def residuals(self) -> int:
+        """Operations that the plan adds."""
+        return len({edit.edge for edit in self.edits if isinstance(edit, Residual)})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may cost and use.
+
+    Attributes:
+        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
+        only: Operators that may take part; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+    """
+
+    growth: int | Callable[[], int] = 0
+    only: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
+
+
+def check_gain(plan: Plan) -> None:
+    """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
+    residuals = plan.residuals
+    if not residuals:
+        return
+    bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
+    removed = len(plan.chain.links) + len(bypassed)
+    if residuals > removed or (residuals == removed and not plan.chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
+    if plan.chain.source.graph.opset() < 7:
+        raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")

@@ -1,0 +1,182 @@
+"""Which nodes are affines with constant parameters, and the chains they form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, make, on_axis
+from bnfold.folding.statistics import Known
+from bnfold.ir.tensor import FLOATS, Float64
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import BatchNorm, Policy, Unreadable
+from bnfold.semantics import batchnorm as batchnorm_semantics
+
+ARITHMETIC = ("Mul", "Add", "Sub", "Div", "Neg")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """One affine node: the slot that the activation comes in at, and what the node does to it."""
+
+    node: ir.Node
+    slot: int
+    affine: Affine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """Affine nodes in a row, each the only reader of the one before; they move as one."""
+
+    links: tuple[Link, ...]
+    affine: Affine
+
+    @property
+    def source(self) -> ir.Value:
+        value = self.links[0].node.inputs[self.links[0].slot]
+        assert value is not None
+        return value
+
+    @property
+    def target(self) -> ir.Value:
+        value = self.links[-1].node.outputs[0]
+        assert value is not None
+        return value
+
+    @property
+    def batchnorms(self) -> int:
+        return sum(link.node.op_type == "BatchNormalization" for link in self.links)
+
+
+def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link:
+    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none.
+
+    ``known`` is what `prefetch` found for the node; it is believed only as long as it holds.
+    """
+    try:
+        norm = batchnorm_semantics.read(node, policy)
+    except Unreadable as error:
+        raise Declined(
+            Reason.REFERENCE_ATTRIBUTE if node.has_references else Reason.UNREADABLE, error.reason
+        ) from error
+    if norm.mode == "training":
+        raise Declined(Reason.TRAINING_MODE)
+    s, t = (known.s, known.t) if known is not None and known.holds_for(norm) else statistics(norm)
+    x = norm.x
+    channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
+    if not norm.per_activation and isinstance(channels, int) and channels != s.size:
+        raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channels")
+    if norm.per_activation:
+        inner = facts.dims(x)[1:]
+        if not all(isinstance(dim, int) for dim in inner):
+            raise Declined(Reason.NOT_STATIC, f"value {x.name!r}")
+        shape = (1, *(int(dim) for dim in inner if dim is not None))
+        return Link(node, 0, make(s.reshape(shape), t.reshape(shape)))
+    rank = facts.rank(x)
+    if rank == 1:
+        return Link(node, 0, on_axis(s, t, 0, 1))
+    return Link(node, 0, on_axis(s, t, 1, rank))
+
+
+def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:
+    """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
+    scale, bias, mean, var = (_parameter(value) for value in (norm.scale, norm.bias, norm.mean, norm.var))
+    if not scale.size == bias.size == mean.size == var.size:
+        raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
+    spread = var + norm.epsilon
+    with np.errstate(all="ignore"):
+        s = scale / np.sqrt(spread)
+        t = bias - mean * s
+    if not (spread.min(initial=1.0) > 0 and np.isfinite(s).all() and np.isfinite(t).all()):  # NaN is not above 0
+        raise Declined(Reason.NON_FINITE)
+    return s, t
+
+
+def _parameter(value: ir.Value) -> Float64:
+    tensor = ir.constant(value)
+    if tensor is not None:
+        return tensor.float64().reshape(-1)
+    if value.is_initializer and value.is_input:
+        raise Declined(Reason.OVERRIDABLE_PARAMETER, value.name)
+    raise Declined(Reason.DYNAMIC_PARAMETERS, value.name)
+
+
+def has_constant(node: ir.Node) -> bool:
+    """Whether an arithmetic node has one operand only that is computed."""
+    return node.op_type == "Neg" or any(ir.constant(value) is not None for value in node.inputs)
+
+
+def arithmetic(node: ir.Node) -> Link:
+    """The affine of a constant Mul, Add, Sub, Div or Neg. Raises Declined when it is none."""
+    if node.domain or node.op_type not in ARITHMETIC or len(node.outputs) != 1 or node.outputs[0] is None:
+        raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r}")
+    if node.op_type == "Neg":
+        rank = facts.rank(_operand(node, 0))
+        return Link(node, 0, Affine(np.full((1,) * rank, -1.0), np.zeros((1,) * rank)))
+    if len(node.inputs) != 2:
+        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
+    if node.has_attr("broadcast") or node.has_attr("axis"):
+        raise Declined(Reason.LEGACY_BROADCAST, f"{node.op_type} {node.label!r}")
+    for slot in (0, 1):
+        held = ir.constant(node.inputs[1 - slot])
+        if held is not None and held.dtype in FLOATS and ir.constant(node.inputs[slot]) is None:
+            return Link(node, slot, _binary(node, slot, held.float64()))
+    raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} has no constant operand")
+
+
+def _operand(node: ir.Node, slot: int) -> ir.Value:
+    value = node.input(slot)
+    if value is None:
+        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} lacks input {slot}")
+    return value
+
+
+def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
+    x = _operand(node, slot)
+    dims = facts.dims(x) if constant.size > 1 else (None,) * facts.rank(x)
+    rank = len(dims)
+    if constant.ndim > rank:
+        raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")
+    block = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
+    if any(size not in (1, dim) for size, dim in zip(block.shape, dims, strict=True)):
+        raise Declined(Reason.NOT_STATIC, f"the constant of {node.op_type} {node.label!r} may stretch the value")
+    one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
+    with np.errstate(all="ignore"):
+        if node.op_type == "Mul":
+            affine = make(block, zero)
+        elif node.op_type == "Add":
+            affine = make(one, block)
+        elif node.op_type == "Sub":
+            affine = make(one, -block) if slot == 0 else make(-one, block)
+        elif slot == 0:
+            affine = make(1.0 / block, zero)
+        else:
+            raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} divides by the value")
+    if not affine.is_finite:
+        raise Declined(Reason.NON_FINITE, f"{node.op_type} {node.label!r}")
+    return affine
+
+
+def link(node: ir.Node, policy: Policy) -> Link:
+    """The affine that a node is, BatchNormalization or arithmetic. Raises Declined when it is none."""
+    return batchnorm(node, policy) if node.is_op("BatchNormalization") else arithmetic(node)
+
+
+def next_node(value: ir.Value) -> ir.Node | None:
+    """The only reader of a value that is no graph output and stays in its graph."""
+    if value.is_output or len(value.uses) != 1:
+        return None
+    ((reader, _),) = value.uses
+    return reader if reader.graph is value.graph else None
+
+
+def chain(links: Sequence[Link]) -> Chain:
+    """Several links in a row as one affine."""
+    affine = links[0].affine
+    for following in links[1:]:
+        affine = following.affine.after(affine)
+    return Chain(tuple(links), affine)

@@ -1,0 +1,43 @@
+"""The boundary of a plan, in names that mean the same before and after it."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding.plan import Plan
+from bnfold.folding.step import Bypass
+
+
+def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
+    """The values that go into and come out of what the plan touches, taken before it is applied.
+
+    Where a boundary value was made by an earlier rewrite, the region grows until it has names of the file itself.
+    """
+    region = dict.fromkeys([*plan.nodes, *(link.node for link in plan.chain.links)])
+    region.update(dict.fromkeys(edit.node for edit in plan.edits if isinstance(edit, Bypass)))
+    while True:
+        inputs, outputs = _boundary(region)
+        grown = [value.producer for value in inputs if value.name not in original and value.producer is not None]
+        grown += [reader for value in outputs if value.name not in original for reader in value.readers]
+        fresh = [node for node in grown if node not in region and node.graph is plan.chain.source.graph]
+        if not fresh:
+            break
+        region.update(dict.fromkeys(fresh))
+    return ir.Cut(
+        plan.chain.source.graph.path,
+        tuple(value.name for value in inputs),
+        tuple(value.name for value in outputs),
+        f"fold {plan.chain.links[-1].node.label}",
+    )
+
+
+def _boundary(region: dict[ir.Node, None]) -> tuple[list[ir.Value], list[ir.Value]]:
+    inputs: dict[ir.Value, None] = {}
+    outputs: dict[ir.Value, None] = {}
+    for node in region:
+        for value in node.inputs:
+            if value is not None and value.producer not in region and ir.constant(value) is None:
+                inputs[value] = None
+        for made in node.outputs:
+            if made is not None and (made.is_output or any(reader not in region for reader in made.readers)):
+                outputs[made] = None
+    return list(inputs), list(outputs)

@@ -1,0 +1,80 @@
+"""Where a search may start: the row of affine nodes around a BatchNormalization, and parts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding import recognise
+from bnfold.folding.recognise import ARITHMETIC, Chain, Link
+from bnfold.folding.statistics import Known
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import Policy
+
+MAX_ROW = 64
+"""Affines that move as one; a longer row takes several plans."""
+
+
+def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterator[Chain]:
+    """The whole row of affines around a BatchNormalization, then it alone, then its neighbours folded into it.
+
+    Raises Declined where it is no affine itself.
+    """
+    try:
+        middle = recognise.batchnorm(node, policy, known)
+    except ReferenceAttribute as error:
+        raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error)) from error
+    before, behind = _row_before(middle, policy), _row_behind(middle, policy)
+    if before or behind:
+        yield recognise.chain([*before, middle, *behind])
+    yield recognise.chain([middle])
+    if behind:
+        yield recognise.chain(behind)
+    if before:
+        yield recognise.chain(before)
+
+
+def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
+    """Every row of constant Mul, Add, Sub, Div and Neg, each found at its first node, and then its single nodes."""
+    for node in [node for node in model.nodes() if node.is_op(*ARITHMETIC)]:
+        if node.removed or (first := _link(node, policy)) is None or _row_before(first, policy):
+            continue
+        row = [first, *_row_behind(first, policy)]
+        yield recognise.chain(row)
+        for single in row if len(row) > 1 else ():
+            if not single.node.removed:
+                yield recognise.chain([single])
+
+
+def _row_before(link: Link, policy: Policy) -> list[Link]:
+    row: list[Link] = []
+    source = link.node.inputs[link.slot]
+    while source is not None and source.producer is not None and len(row) < MAX_ROW:
+        found = _link(source.producer, policy) if recognise.next_node(source) is not None else None
+        if found is None:
+            break
+        row.append(found)
+        source = found.node.inputs[found.slot]
+    return row[::-1]
+
+
+def _row_behind(link: Link, policy: Policy) -> list[Link]:
+    row: list[Link] = []
+    value = link.node.outputs[0]
+    while value is not None and (reader := recognise.next_node(value)) is not None and len(row) < MAX_ROW:
+        found = _link(reader, policy)
+        if found is None or found.node.inputs[found.slot] is not value:
+            break
+        row.append(found)
+        value = reader.outputs[0]
+    return row
+
+
+def _link(node: ir.Node, policy: Policy) -> Link | None:
+    if not node.is_op("BatchNormalization", *ARITHMETIC):
+        return None
+    try:
+        return recognise.link(node, policy)
+    except (Declined, ReferenceAttribute):
+        return None

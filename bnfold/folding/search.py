@@ -1,0 +1,223 @@
+"""The search: an affine looking for a home, first up towards what feeds it, then down towards what reads it.
+
+Searching is pure. It ends in a `Plan` or in the furthest refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding import guard
+from bnfold.folding.affine import Affine
+from bnfold.folding.growth import Budget
+from bnfold.folding.ops import handler, weights
+from bnfold.folding.plan import Limits, Plan, check_gain
+from bnfold.folding.recognise import Chain
+from bnfold.folding.step import Draft, Residual, SetConstant, Step
+from bnfold.ir.tensor import Exact
+from bnfold.reasons import Attempt, Declined, Reason
+
+MAX_DEPTH = 64
+"""Nodes on one path; real paths are shorter than ten."""
+MAX_NODES = 256
+"""Nodes in one plan, over all its arms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One attempt: the rules, what may still be spent, and the draft that grows."""
+
+    limits: Limits
+    budget: Budget
+    draft: Draft = field(default_factory=Draft)
+
+
+def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
+    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
+    if chain.affine.is_identity:
+        return _identity(chain)
+    if (constant := ir.constant(chain.source)) is not None:
+        return _evaluated(chain, constant)
+    plans: list[Plan] = []
+    refusals: list[Declined] = []
+    attempts: list[Attempt] = []
+    for name, direction in (("up", upward), ("down", downward)):
+        attempt = Search(limits, budget)
+        try:
+            plan = direction(chain, attempt)
+        except Declined as refusal:
+            refusals.append(refusal)
+            attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
+            continue
+        if not plan.residuals:
+            return plan
+        plans.append(plan)
+    if plans:
+        return min(plans, key=lambda plan: plan.residuals)
+    furthest = max(refusals, key=lambda refusal: refusal.depth)
+    furthest.attempts = tuple(attempts)
+    raise furthest
+
+
+def _identity(chain: Chain) -> Plan:
+    """Readers of the output read the input; a graph output's name goes to what makes the input, if that is free."""
+    source = chain.source
+    if not chain.target.is_output:
+        return Plan(chain, "down")
+    if source.is_output or source.producer is None or source.graph is not chain.target.graph:
+        return Plan(chain, "stay")
+    return Plan(chain, "up", relabelled=(source,))
+
+
+def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
+    """The affine of a constant is a constant, under the name that its readers know."""
+    edit = SetConstant(chain.links[-1].node, 0, _mapped(constant, chain.affine))
+    guard.check(edit)
+    return Plan(chain, "stay", (edit,))
+
+
+def _mapped(constant: ir.Tensor, affine: Affine) -> Exact:
+    return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
+
+
+def upward(chain: Chain, search: Search) -> Plan:
+    """Let what makes the chain's input make its output instead."""
+    draft, first = search.draft, chain.links[0]
+    _up(search, chain.source, chain.affine, (first.node, first.slot), 0)
+    for value, depth in draft.shared:
+        affine = draft.relabelled[value]
+        if not all(use in draft.edges or _untouched(value, use, affine) for use in value.uses):
+            raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+    return _finish(chain, "up", search)
+
+
+def downward(chain: Chain, search: Search) -> Plan:
+    """Let everything that reads the chain's output read its input instead."""
+    _down(search, chain.target, chain.affine, 0)
+    return _finish(chain, "down", search)
+
+
+def _readers(value: ir.Value) -> str:
+    return f"value {value.name!r} is read by {len(value.uses)} nodes"
+
+
+def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+    """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
+    draft, (reader, slot) = search.draft, edge
+    if affine.is_identity:
+        return  # this reader wants the value as it is: another one that does not is not in agreement
+    draft.edges[edge] = None
+    if value in draft.relabelled:
+        if not draft.relabelled[value].same(affine):
+            raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
+        return
+    tensor = None if weights.is_quantized(value) else ir.constant(value)
+    if tensor is not None:
+        draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine)))
+        draft.absorbers[reader] = None
+        return
+    _check_free(search, value, reader, affine, depth)
+    node = value.producer
+    if node is None:
+        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
+    step = _ask(search, node, value.slot, affine, "up", depth)
+    draft.relabelled[value] = affine
+    _record(draft, node, step)
+    for source, wanted in step.demands:
+        operand = node.inputs[source]
+        if operand is None:
+            raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}", depth)
+        _up(search, operand, wanted, (node, source), depth + 1)
+
+
+def _check_free(search: Search, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
+    """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
+    if value.graph is not reader.graph:
+        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
+    if value.is_output:
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+    others = [use for use in value.uses if use[0] is not reader]
+    if not search.draft.forks and not all(_untouched(value, use, affine) for use in others):
+        raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+    if len(value.uses) > 1:
+        search.draft.shared.append((value, depth))
+
+
+def _untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
+    """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
+    node, slot = use
+    if node.graph is not value.graph or node.op_type not in ("Slice", "Gather", "Split"):
+        return False
+    try:
+        step = handler(node, "down")(node, slot, affine)
+    except (Declined, ReferenceAttribute):
+        return False
+    return not step.edits and all(standing.is_identity for _, standing in step.demands)
+
+
+def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
+    """Plan that every reader of ``value`` gets, in its place, what ``affine`` turns into it."""
+    draft = search.draft
+    if value.is_output:
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
+    if not value.uses:
+        raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth - 1)
+    for reader, slot in value.uses:
+        if reader.graph is not value.graph:
+            raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
+        if reader in draft.nodes:
+            raise Declined(Reason.SHARED_VALUE, f"{reader.op_type} {reader.label!r} reads it twice", depth)
+        step = _ask(search, reader, slot, affine, "down", depth)
+        _record(draft, reader, step)
+        for output, standing in step.demands:
+            target = reader.output(output)
+            if target is None or standing.is_identity:
+                continue
+            draft.relabelled[target] = standing
+            _down(search, target, standing, depth + 1)
+
+
+def _ask(
+    search: Search, node: ir.Node, slot: int, affine: Affine, direction: Literal["up", "down"], depth: int
+) -> Step:
+    if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
+        raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
+    try:
+        solve = handler(node, direction)
+        _decline_excluded(node, search.limits)
+        return solve(node, slot, affine)
+    except ReferenceAttribute as error:
+        raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
+    except Declined as refusal:
+        refusal.depth, refusal.at = depth, node.label
+        raise
+
+
+def _decline_excluded(node: ir.Node, limits: Limits) -> None:
+    if (limits.only and node.op_type not in limits.only) or node.op_type in limits.excluded:
+        raise Declined(Reason.EXCLUDED, node.op_type)
+
+
+def _record(draft: Draft, node: ir.Node, step: Step) -> None:
+    draft.nodes[node] = None
+    draft.edits.extend(step.edits)
+    if not step.demands:
+        draft.absorbers[node] = None
+    elif len(step.demands) > 1:
+        draft.forks = True
+
+
+def _finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+    draft = search.draft
+    for edit in draft.edits:
+        if isinstance(edit, SetConstant | Residual):
+            guard.check(edit)
+    plan = Plan(
+        chain, direction, tuple(draft.edits), tuple(draft.relabelled), tuple(draft.nodes), tuple(draft.absorbers)
+    )
+    check_gain(plan)
+    search.budget.check(plan.edits)
+    return plan

@@ -1,0 +1,92 @@
+"""What handlers answer and plans are made of: frozen descriptions of edits, and demands on the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bnfold.folding.affine import Affine
+from bnfold.ir import Node, Tensor, Value
+from bnfold.ir.tensor import Float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetConstant:
+    """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now."""
+
+    node: Node
+    slot: int
+    tensor: Tensor
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetAttr:
+    """Give ``node`` an attribute."""
+
+    node: Node
+    name: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Become:
+    """Turn ``node`` into another operator of the default domain."""
+
+    node: Node
+    op_type: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bypass:
+    """Take ``node`` out: its readers read what it reads at ``slot``."""
+
+    node: Node
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residual:
+    """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
+
+    node: Node
+    slot: int
+    block: Float64
+    dtype: int
+    side: Literal["before", "behind"] = "behind"
+
+    @property
+    def edge(self) -> object:
+        """Equal for residuals that are one and the same operation: several readers of a value share what they add."""
+        if self.side == "behind":
+            return self.node, self.slot
+        return self.node.inputs[self.slot], self.dtype, self.block.shape, self.block.tobytes()
+
+
+Edit = SetConstant | SetAttr | Become | Bypass | Residual
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One node's part of a plan.
+
+    ``demands`` are (slot, affine): upward, what is wanted on which of the node's inputs; downward, what stands on which
+    of its outputs. A node without demands has absorbed the affine.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    demands: tuple[tuple[int, Affine], ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A plan while it is being searched for."""
+
+    edits: list[Edit] = field(default_factory=list)
+    relabelled: dict[Value, Affine] = field(default_factory=dict)
+    nodes: dict[Node, None] = field(default_factory=dict)
+    absorbers: dict[Node, None] = field(default_factory=dict)
+    edges: dict[tuple[Node, int], None] = field(default_factory=dict)
+    shared: list[tuple[Value, int]] = field(default_factory=list)
+    """Values with further readers, which have to turn up in the plan too, and the depth at which they were met."""
+    forks: bool = False

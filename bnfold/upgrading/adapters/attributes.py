@@ -1,0 +1,126 @@
+"""Steps that only change how attributes are spelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.versions import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def drop(*names: str) -> Callable[[Site], None]:
+    """Attributes that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
+
+    def adapt(site: Site) -> None:
+        for name in names:
+            site.node.del_attr(name)
+
+    return adapt
+
+
+def keep_default(**defaults: float | str) -> Callable[[Site], None]:
+    """Defaults that the next version changes: written out where the node relies on them."""
+
+    def adapt(site: Site) -> None:
+        for name, value in defaults.items():
+            if not site.node.has_attr(name):
+                site.node.set_attr(name, value)
+
+    return adapt
+
+
+def rename(op_type: str) -> Callable[[Site], None]:
+    """The same operator under a new name."""
+
+    def adapt(site: Site) -> None:
+        site.node.op_type = op_type
+
+    return adapt
+
+
+def respell(name: str, spellings: dict[str, str], default: str) -> Callable[[Site], None]:
+    """A string attribute whose legal values were renamed."""
+
+    def adapt(site: Site) -> None:
+        value = site.node.attr(name, default)
+        site.node.set_attr(name, spellings.get(value, value))
+
+    return adapt
+
+
+def sequence(*adapters: Callable[[Site], None]) -> Callable[[Site], None]:
+    """Several changes in one step."""
+
+    def adapt(site: Site) -> None:
+        for adapter in adapters:
+            adapter(site)
+
+    return adapt
+
+
+def only_types_of(op_type: str, version: int) -> Callable[[Site], None]:
+    """A step that withdraws element types which never made sense there; the others keep their meaning."""
+
+    def adapt(site: Site) -> None:
+        dtype = site.shared.types.dtype(site.input(0))
+        if dtype is None:
+            return
+        name = onnx.TensorProto.DataType.Name(dtype).lower()
+        if f"tensor({name})" not in schema_of(op_type, version).inputs[0].types:
+            raise Inexpressible(f"version {version} does not take {name} tensors")
+
+    return adapt
+
+
+def whole_power(site: Site) -> None:
+    """LpPool, GlobalLpPool 1 → 2: ``p`` becomes an integer."""
+    power = site.take("p", 2.0)
+    if power != int(power):
+        raise Inexpressible(f"p={power} is not a whole number")
+    site.node.set_attr("p", int(power))
+
+
+def cast_to(site: Site) -> None:
+    """Cast 1 → 6: ``to`` names the type by number."""
+    to = site.take("to")
+    if to is None:
+        raise Inexpressible("does not say which type to cast to")
+    if isinstance(to, str):
+        if to.upper() not in onnx.TensorProto.DataType.keys():  # noqa: SIM118 - a protobuf enum, not a dict
+            raise Inexpressible(f"casts to an unknown type {to!r}")
+        to = onnx.TensorProto.DataType.Value(to.upper())
+    site.node.set_attr("to", to)
+
+
+def direction(site: Site) -> None:
+    """GRU 1 → 3: the text's default was misspelled."""
+    if site.node.attr("direction") == "foward":
+        site.node.set_attr("direction", "forward")
+
+
+def clip_bounds(site: Site) -> None:
+    """Clip 1 → 6: an absent bound was none; from 6 on it is the largest float, which would also clip infinities."""
+    site.node.del_attr("consumed_inputs")
+    if len(site.node.inputs) == 1:
+        keep_default(min=-np.inf, max=np.inf)(site)
+
+
+def pad_pads(site: Site) -> None:
+    """Pad 1 → 2: ``paddings`` is called ``pads``."""
+    pads = site.take("paddings") if site.node.has_attr("paddings") else site.take("pads")
+    if pads is None:
+        raise Inexpressible("has no paddings")
+    site.node.set_attr("pads", pads)
+
+
+def float_input(site: Site) -> None:
+    """QuantizeLinear 13 → 19: x has the scale's type; an integer x is divided by a float in any case."""
+    data = site.input(0)
+    if site.shared.types.dtype(data) == onnx.TensorProto.INT32:
+        site.node.set_input(0, site.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))

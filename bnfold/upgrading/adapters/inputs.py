@@ -1,0 +1,162 @@
+"""Steps that turn attributes into inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def axes(site: Site) -> None:
+    """Squeeze, Unsqueeze and Reduce*: ``axes``. None and an empty list both mean the default."""
+    if site.node.input(1) is not None and not site.node.has_attr("axes"):
+        return  # written in the later form already, as some exporters did
+    values = site.take("axes")
+    if values:
+        site.node.set_input(1, site.ints(values, "axes"))
+    elif site.node.op_type == "Unsqueeze":
+        raise Inexpressible("has no axes")
+
+
+def split_lengths(site: Site) -> None:
+    """Split 11 → 13: ``split``."""
+    lengths = site.take("split")
+    if lengths:
+        site.node.set_input(1, site.ints(lengths, "split"))
+
+
+def split_count(site: Site) -> None:
+    """Split 13 → 18: equal parts have to be counted; version 13 counted the outputs."""
+    if site.node.input(1) is None:
+        site.node.set_attr("num_outputs", len(site.node.outputs))
+
+
+def split_input(site: Site) -> None:
+    """Split 1 → 2: the lengths as a second input go; the axis gets its default."""
+    lengths = site.node.input(1)
+    if lengths is not None:
+        site.node.set_attr("split", constant_ints(lengths, "its split lengths"))
+        site.node.set_inputs([site.input(0)])
+    if not site.node.has_attr("axis"):
+        site.node.set_attr("axis", 0)
+
+
+def slice_bounds(site: Site) -> None:
+    """Slice 1 → 10: ``starts``, ``ends``, ``axes``."""
+    starts, ends, over = site.take("starts"), site.take("ends"), site.take("axes")
+    if starts is None or ends is None:
+        if site.node.input(2) is None:
+            raise Inexpressible("has no starts or no ends")
+        return
+    inputs = [site.input(0), site.ints(starts, "starts"), site.ints(ends, "ends")]
+    site.node.set_inputs(inputs + ([site.ints(over, "axes")] if over else []))
+
+
+def top_k(site: Site) -> None:
+    """TopK 1 → 10: ``k``."""
+    count = site.take("k")
+    if count is not None:
+        site.node.set_input(1, site.ints([count], "k"))
+
+
+def reshape_shape(site: Site) -> None:
+    """Reshape 1 → 5: ``shape``; ``consumed_inputs`` has no meaning."""
+    site.node.del_attr("consumed_inputs")
+    dims = site.take("shape")
+    if dims is not None:
+        site.node.set_input(1, site.ints(dims, "shape"))
+    elif site.node.input(1) is None:
+        raise Inexpressible("has no shape")
+
+
+def pad_values(site: Site) -> None:
+    """Pad 2 → 11: ``pads`` and ``value``."""
+    pads, value = site.take("pads"), site.take("value", 0.0)
+    if pads is None:
+        if site.node.input(1) is None:
+            raise Inexpressible("has no pads")
+        return
+    inputs = [site.input(0), site.ints(pads, "pads")]
+    if value:
+        inputs.append(site.scalar(value, inputs[0], "value"))
+    site.node.set_inputs(inputs)
+
+
+def clip_bounds(site: Site) -> None:
+    """Clip 6 → 11: ``min`` and ``max``. The old defaults are float32's limits, the new ones those of the type."""
+    low, high, data = site.take("min"), site.take("max"), site.input(0)
+    if len(site.node.inputs) > 1:
+        return  # written in the later form already
+    if (low is None or high is None) and site.shared.types.dtype(data) == onnx.TensorProto.DOUBLE:
+        limit = float(np.finfo(np.float32).max)
+        low, high = (-limit if low is None else low), (limit if high is None else high)
+    bounds = [
+        None if bound is None else site.scalar(bound, data, name) for name, bound in (("min", low), ("max", high))
+    ]
+    while bounds and bounds[-1] is None:
+        bounds.pop()
+    if bounds:
+        site.node.set_inputs([data, *bounds])
+
+
+def dft_axis(site: Site) -> None:
+    """DFT 17 → 20: ``axis``, whose default was 1 and is now the last but one."""
+    axis = site.constant(np.array(site.take("axis", 1), np.int64), "axis")
+    site.node.set_inputs([site.input(0), site.node.input(1), axis])
+
+
+def tile_repeats(site: Site) -> None:
+    """Tile 1 → 6: one axis and one count become a count for every axis."""
+    data = site.input(0)
+    (count,), (axis,) = (_one(site.input(index), what) for index, what in ((1, "tiles"), (2, "axis")))
+    repeats = [1] * site.rank(data)
+    if not -len(repeats) <= axis < len(repeats):
+        raise Inexpressible(f"tiles axis {axis} of rank {len(repeats)}")
+    repeats[axis] = count
+    site.node.set_inputs([data, site.ints(repeats, "repeats")])
+
+
+def _one(value: ir.Value, what: str) -> list[int]:
+    elements = constant_ints(value, what)
+    if len(elements) != 1:
+        raise Inexpressible(f"{what} ({value.name!r}) has {len(elements)} elements, not one")
+    return elements
+
+
+def crop_window(border: list[int], size: list[int] | None) -> tuple[list[int], list[int], list[int]]:
+    """Slice's starts, ends and axes for a border of (left, top, right, bottom) around the last two of four axes."""
+    left, top, right, bottom = border
+    ends = [top + size[0], left + size[1]] if size else [-bottom or INT64_MAX, -right or INT64_MAX]
+    return [top, left], ends, [2, 3]
+
+
+def constant_ints(value: ir.Value, what: str) -> list[int]:
+    """The integers that ``value`` holds in every run.
+
+    Raises:
+        Inexpressible: It is computed.
+    """
+    tensor = ir.constant(value)
+    if tensor is None:
+        raise Inexpressible(f"{what} ({value.name!r}) is not constant")
+    values = tensor.numpy().reshape(-1)
+    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise Inexpressible(f"{what} ({value.name!r}) is no number")
+    return [int(element) for element in values]
+
+
+def default_axis(axis: int) -> Callable[[Site], None]:
+    """Concat 1 → 4 and the like: the axis has to be said."""
+
+    def adapt(site: Site) -> None:
+        if not site.node.has_attr("axis"):
+            site.node.set_attr("axis", axis)
+
+    return adapt

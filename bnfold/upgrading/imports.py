@@ -1,0 +1,154 @@
+"""The frame around the nodes: opset imports, IR version, and what IR versions before 4 did otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+from onnx import helper
+
+from bnfold import ir
+from bnfold.errors import BadInput, Unsupported
+from bnfold.upgrading.versions import newest_opset, schema_of, versions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT_TARGET = 15
+SPELLINGS = ("", "ai.onnx")
+
+
+def resolve_target(current: int, target: int | None) -> int:
+    """The opset to reach: the one asked for, or 15 unless the model is newer.
+
+    Raises:
+        BadInput: The opset asked for does not exist.
+    """
+    if target is None:
+        return max(current, DEFAULT_TARGET)
+    if not 1 <= target <= newest_opset():
+        raise BadInput(
+            f"opset {target} does not exist: the installed onnx {onnx.__version__} knows 1 to {newest_opset()}"
+        )
+    return target
+
+
+def check_known(model: ir.Model) -> None:
+    """Raise Unsupported for what would be reinterpreted unseen.
+
+    Raises:
+        Unsupported: An opset newer than the installed onnx, or training graphs, whose nodes share the model's opset.
+    """
+    for graph in (model.graph, *model.functions):
+        if graph.opset("") > newest_opset():
+            raise Unsupported(f"opset {graph.opset('')} is newer than the installed onnx {onnx.__version__} knows")
+    if model.proto.training_info:
+        raise Unsupported("the model holds training graphs (training_info), which share its opset: not supported")
+
+
+def write_opset(model: ir.Model, target: int) -> None:
+    """Import ``target`` once, in the model and in every function that uses the default domain."""
+    if not _import(model.proto, target):
+        model.proto.opset_import.add(domain="", version=target)
+    for function in model.proto.functions:
+        _import(function, target)
+
+
+def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
+    """Set the imports of the default domain to ``target``, each spelling once; whether there are any."""
+    entries, seen = holder.opset_import, set[str]()
+    for index in reversed(range(len(entries))):
+        domain = entries[index].domain
+        if domain not in SPELLINGS:
+            continue
+        if domain in seen:
+            del entries[index]
+        else:
+            entries[index].version = target
+        seen.add(domain)
+    return bool(seen)
+
+
+def write_ir_version(model: ir.Model, target: int) -> None:
+    """Raise ``ir_version`` to what the target opset and the features in use need; never lower it."""
+    model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), _ir_version_in_use(model))
+
+
+def _ir_version_of(opset: int) -> int:
+    """The IR version that was released together with ``opset``."""
+    table: dict[tuple[str, int], int] = helper.OP_SET_ID_VERSION_MAP
+    known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
+    return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))
+
+
+def _ir_version_in_use(model: ir.Model) -> int:
+    """Functions came with 8; initializers that are no inputs, which every upgraded model has, with 4."""
+    return 8 if model.proto.functions else 4
+
+
+def strip_initializer_inputs(model: ir.Model) -> int:
+    """Before IR version 4 every initializer was listed as an input: take those off, while the version still says so.
+
+    Must run before the IR version rises: from 4 on an initializer that is an input as well is an overridable default.
+    Returns how many were taken off.
+    """
+    if model.proto.ir_version >= 4:
+        return 0
+    count = 0
+    for graph in model.graph.subgraphs():
+        stripped = {value.name for value in graph.inputs if value.is_initializer}
+        if not stripped or not isinstance(graph.proto, onnx.GraphProto):
+            continue
+        count += len(stripped)
+        kept = [info for info in graph.proto.input if info.name not in stripped]
+        copies = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in kept]
+        del graph.proto.input[:]
+        graph.proto.input.extend(copies)
+        for value in graph.inputs:
+            value.is_input = value.name not in stripped
+        graph.inputs = [value for value in graph.inputs if value.is_input]
+    return count
+
+
+def state_attribute_types(model: ir.Model) -> None:
+    """IR version 1 left the type of an attribute to be guessed from the field that is set; later ones demand it."""
+    for node in model.nodes():
+        for attribute in node.proto.attribute:
+            if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
+                attribute.type = _type_by_field(attribute) or _type_by_schema(node, attribute.name)
+
+
+def _type_by_field(attribute: onnx.AttributeProto) -> onnx.AttributeProto.AttributeType:
+    fields = {descriptor.name for descriptor, _ in attribute.ListFields()}
+    return next((kind for field, kind in _FIELD_TYPES if field in fields), onnx.AttributeProto.UNDEFINED)
+
+
+def _type_by_schema(node: ir.Node, name: str) -> onnx.AttributeProto.AttributeType:
+    """An attribute of no field at all is an empty list or a zero: the operator knows which."""
+    for schema in _schemas(node):
+        if name in schema.attributes:
+            kind: _AP.AttributeType = _AP.AttributeType.Value(
+                str(schema.attributes[name].type).removeprefix("AttrType.")
+            )
+            return kind
+    return onnx.AttributeProto.INTS
+
+
+def _schemas(node: ir.Node) -> Iterator[onnx.defs.OpSchema]:
+    if not node.domain:
+        yield from (schema_of(node.op_type, version) for version in versions_of(node.op_type))
+
+
+_AP = onnx.AttributeProto
+_FIELD_TYPES = (
+    ("f", _AP.FLOAT),
+    ("i", _AP.INT),
+    ("s", _AP.STRING),
+    ("t", _AP.TENSOR),
+    ("g", _AP.GRAPH),
+    ("floats", _AP.FLOATS),
+    ("ints", _AP.INTS),
+    ("strings", _AP.STRINGS),
+    ("tensors", _AP.TENSORS),
+    ("graphs", _AP.GRAPHS),
+)

@@ -1,0 +1,75 @@
+"""A lower opset than the model's: possible where every node is a node of its operator's older version as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold.upgrading.compatible import default_of
+from bnfold.upgrading.table import step_after
+from bnfold.upgrading.versions import schema_of, version_at
+
+if TYPE_CHECKING:
+    from bnfold import ir
+    from bnfold.upgrading.types import Types
+
+
+def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | None:
+    """Why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
+    version, older = version_at(node.op_type, opset), version_at(node.op_type, target)
+    if version is None or version == older:
+        return None
+    if older is None:
+        return f"does not exist before opset {version}"
+    step = step_after(node.op_type, older, version)
+    while step is not None:
+        if step.adapter is not None or step.blocked is not None:
+            return f"means something else, or is written otherwise, before opset {step.version}"
+        step = step_after(node.op_type, step.version, version)
+    return _beyond(node, version, older, types)
+
+
+def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None:
+    """What the node uses that the older version does not have."""
+    schema, newer = schema_of(node.op_type, older), schema_of(node.op_type, version)
+    for name, attribute in node.attrs.items():
+        if name not in schema.attributes and name in newer.attributes:
+            default = default_of(newer.attributes[name])
+            if attribute.ref_attr_name or onnx.helper.get_attribute_value(attribute) != default:
+                return f"attribute {name} is newer than version {older}"
+    if len(node.inputs) > schema.max_input or len(node.outputs) > schema.max_output:
+        return f"has more inputs or outputs than version {older} knows"
+    if len(node.inputs) < schema.min_input or len(node.outputs) < schema.min_output:
+        return f"has fewer inputs or outputs than version {older} demands"
+    return type_objection(node, older, types)
+
+
+def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
+    """Which input is of a type that the version in force at ``target`` does not take, or has to share with another."""
+    version = version_at(node.op_type, target)
+    if version is None:
+        return f"does not exist at opset {target}"
+    schema = schema_of(node.op_type, version)
+    shared: dict[str, int] = {}
+    for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
+        parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
+        dtype = types.dtype(value)
+        if dtype is None:
+            return f"the type of {value.name!r}, which version {version} may not take, is not known"
+        name = f"tensor({onnx.TensorProto.DataType.Name(dtype).lower()})"
+        if name not in parameter.types:
+            return f"version {version} does not take {name}"
+        if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
+            return f"version {version} takes one type where the node has two"
+    return None
+
+
+def drop_defaults(node: ir.Node, target: int) -> None:
+    """Attributes that the older version does not have and that say no more than the default: leave them out."""
+    older = version_at(node.op_type, target)
+    if older is None:
+        return
+    legal = schema_of(node.op_type, older).attributes
+    for name in [name for name in node.attrs if name not in legal]:
+        node.del_attr(name)

@@ -1,0 +1,125 @@
+"""The upgrade of one model, from the first look to the last field written."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold.errors import UpgradeBlocked
+from bnfold.semantics import Policy, Repair
+from bnfold.upgrading import imports
+from bnfold.upgrading.site import Shared
+from bnfold.upgrading.types import Types
+from bnfold.upgrading.walk import Change, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bnfold import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """What an upgrade did.
+
+    Attributes:
+        before: Opset of the model as it came.
+        after: Opset now.
+        ir_before: IR version as it came.
+        ir_after: IR version now.
+        changes: The rewritten nodes, in order.
+        repairs: Everything that was decided or corrected rather than read.
+        passed: Operators that nobody here knows, with their number: left as they were.
+        training: Labels of the BatchNormalizations that stay in training mode.
+    """
+
+    before: int
+    after: int
+    ir_before: int
+    ir_after: int
+    changes: tuple[Change, ...]
+    repairs: tuple[Repair, ...]
+    passed: dict[str, int]
+    training: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """What to tell a user whose model trains, probably without meaning to; empty where none does."""
+        if not self.training:
+            return ""
+        return (
+            f"training mode, with the statistics of the batch: {', '.join(self.training)}; if that was not meant, "
+            "call model.eval() before exporting, or use --force-inference; for runtimes without it use --decompose"
+        )
+
+    @property
+    def cuts(self) -> list[ir.Cut]:
+        """The boundaries of the rewrites, for local validation."""
+        return [change.cut for change in self.changes if change.cut is not None]
+
+
+def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Upgraded:
+    """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
+
+    After an error the model is half way and has to be discarded.
+
+    Raises:
+        BadInput: ``target`` does not exist.
+        Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
+        UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
+            them are listed.
+    """
+    before, ir_before = model.opset(""), model.proto.ir_version
+    goal = imports.resolve_target(before, target)
+    imports.check_known(model)
+    imports.strip_initializer_inputs(model)
+    if ir_before < 2:
+        imports.state_attribute_types(model)
+    functions = frozenset((function.domain, function.name) for function in model.proto.functions)
+    walk = Walk(Shared(goal, policy or Policy(), Types(goal)), functions)
+    with _no_garbage_collection():
+        for graph in (model.graph, *model.functions):
+            if graph is model.graph or _uses_default_domain(graph):
+                walk.graph(graph)
+    if walk.blockers:
+        raise UpgradeBlocked(_message(walk.blockers, before, goal), walk.blockers)
+    walk.shared.drop_replaced()
+    imports.write_opset(model, goal)
+    imports.write_ir_version(model, goal)
+    return Upgraded(
+        before=before,
+        after=goal,
+        ir_before=ir_before,
+        ir_after=model.proto.ir_version,
+        changes=tuple(walk.changes),
+        repairs=tuple(walk.shared.repairs),
+        passed=walk.passed,
+        training=tuple(walk.shared.training),
+    )
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Every message touched is a new Python object and all of them stay: collecting between them doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _uses_default_domain(graph: ir.Graph) -> bool:
+    if not isinstance(graph.proto, onnx.FunctionProto):
+        return True
+    return any(entry.domain in imports.SPELLINGS for entry in graph.proto.opset_import)
+
+
+def _message(blockers: list[str], before: int, target: int) -> str:
+    count = f"{len(blockers)} node{'s have' if len(blockers) > 1 else ' has'}"
+    return f"cannot bring opset {before} to {target}: {count} no equivalent there: {'; '.join(blockers)}"

@@ -1,0 +1,244 @@
+"""Where an adapter works: one node, the opset it is to reach, and the few edits that adapters are made of.
+
+Everything an adapter adds is written in the form of the target opset at once, so only the node itself goes through
+version steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.semantics import Policy, Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bnfold.upgrading.types import Dims, Types
+
+INT64_MAX = 2**63 - 1
+
+
+class Inexpressible(Unsupported):
+    """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
+
+
+@dataclass
+class Shared:
+    """What the sites of one upgrade have in common."""
+
+    target: int
+    policy: Policy
+    types: Types
+    repairs: list[Repair] = field(default_factory=list)
+    training: list[str] = field(default_factory=list)
+    constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
+    reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+
+    def drop_replaced(self) -> None:
+        """Constants that were stored anew in other dims and that nobody reads any more."""
+        for _, value, _ in self.reshaped:
+            if value.is_initializer and not (value.uses or value.is_output or value.is_input):
+                value.graph.remove_initializer(value)
+
+
+class Site:
+    """One node on its way to the target opset.
+
+    Attributes:
+        node: The node; adapters keep it, as what computes the essential part, and its message.
+        finished: Set when an adapter has brought the node all the way to the target.
+        touched: Set when the computation changed its form, so that it is worth comparing.
+    """
+
+    def __init__(self, node: ir.Node, successor: ir.Node | None, shared: Shared) -> None:
+        self.node = node
+        self.graph = node.graph
+        self.shared = shared
+        self.target = shared.target
+        self.policy = shared.policy
+        self.finished = False
+        self.touched = False
+        self._successor = successor
+
+    # -- what is known
+
+    def shape(self, value: ir.Value) -> Dims | None:
+        """Dims as far as known; None for an unknown rank."""
+        return self.shared.types.shape(value)
+
+    def rank(self, value: ir.Value) -> int:
+        """Number of axes.
+
+        Raises:
+            Inexpressible: It is not known.
+        """
+        shape = self.shape(value)
+        if shape is None:
+            raise Inexpressible(f"the rank of {value.name!r} is not known")
+        return len(shape)
+
+    def dtype(self, value: ir.Value) -> int:
+        """Element type.
+
+        Raises:
+            Inexpressible: It is not known.
+        """
+        dtype = self.shared.types.dtype(value)
+        if dtype is None:
+            raise Inexpressible(f"the element type of {value.name!r} is not known")
+        return dtype
+
+    def input(self, index: int) -> ir.Value:
+        """Input ``index``.
+
+        Raises:
+            Inexpressible: The node does not have it.
+        """
+        value = self.node.input(index)
+        if value is None:
+            raise Inexpressible(f"has no input {index}")
+        return value
+
+    def output(self) -> ir.Value:
+        """The first output.
+
+        Raises:
+            Inexpressible: The node does not name it.
+        """
+        value = self.node.output(0)
+        if value is None:
+            raise Inexpressible("does not name its output")
+        return value
+
+    # -- attributes
+
+    def take(self, name: str, default: Any = None) -> Any:
+        """Remove attribute ``name`` and return its value.
+
+        Raises:
+            Unsupported: It is a parameter of the enclosing function.
+        """
+        value = self.node.attr(name, default)
+        self.node.del_attr(name)
+        return value
+
+    # -- edits
+
+    def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
+        """A constant of this graph; equal ones of one upgrade are stored once."""
+        key = (self.graph, array.dtype.str, array.shape, array.tobytes())
+        known = self.shared.constants.get(key)
+        if known is None:
+            known = self.shared.constants[key] = self.graph.add_constant(f"{self.node.label}_{hint}", array)
+        return known
+
+    def ints(self, values: Sequence[int], hint: str) -> ir.Value:
+        """A 1-D int64 constant."""
+        return self.constant(np.array(values, np.int64), hint)
+
+    def scalar(self, value: float, like: ir.Value, hint: str) -> ir.Value:
+        """A rank-0 constant of the element type of ``like``."""
+        return self.constant(np.array(value).astype(numeric_type(self.dtype(like))), hint)
+
+    def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
+        """A new node in front of this one; it makes ``output``, or a fresh value with this hint in its name."""
+        self.touched = True
+        made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
+        self.graph.insert(op_type, inputs, [made], before=self.node, **attrs)
+        return made
+
+    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> None:
+        """A new node right behind this one that makes ``output``, a value which this node made before."""
+        self.touched = True
+        self.graph.insert(op_type, inputs, [output], before=self._successor, **attrs)
+
+    def divert(self, index: int, hint: str) -> ir.Value:
+        """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
+        fresh = self.graph.fresh(f"{self.node.label}_{hint}")
+        self.node.set_output(index, fresh)
+        return fresh
+
+    def repair(self, kind: str, text: str) -> None:
+        """Report something that was decided or corrected here."""
+        self.shared.repairs.append(Repair(kind, self.node.label, text))
+
+    # -- common forms, in the spelling of the target opset
+
+    def reshape(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
+        """``value`` in other dims; a constant is stored in them, under its own name where nobody else reads it."""
+        tensor = ir.constant(value) if value.is_initializer else None
+        if tensor is None or -1 in dims or 0 in dims:
+            return self._reshape_node(value, dims, hint)
+        key = (self.graph, value, tuple(dims))  # what one branch stores the other does not see
+        if key not in self.shared.reshaped:
+            shaped = _with_dims(tensor, dims)
+            if len(value.uses) == 1 and not value.is_output and value.graph is self.graph:
+                value.tensor = shaped
+                self.graph.types.pop(value.name, None)
+                self.graph.dropped_names.add(value.name)  # its annotation, where there is one, has the old dims
+                self.shared.reshaped[key] = value
+            else:
+                self.shared.reshaped[key] = self.graph.add_constant(value.name, shaped)
+        return self.shared.reshaped[key]
+
+    def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
+        if self.target < 5:
+            return self.add("Reshape", [value], hint, shape=list(dims))
+        return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
+
+    def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
+        """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims."""
+        shape = self.shape(like)
+        dims = None if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape]
+        if dims is None or dims.count(-1) > 1 or 0 in dims:
+            target = self.add("Shape", [like], "shape")
+        elif self.target < 5:
+            self.append("Reshape", [value], output, shape=dims)
+            return
+        else:
+            target = self.ints(dims, "shape")
+        if self.target < 5:
+            raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
+        self.append("Reshape", [value, target], output)
+
+    def reduce_mean(
+        self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
+    ) -> ir.Value:
+        """Mean over ``axes``."""
+        if self.target < 18:
+            return self.add("ReduceMean", [value], output, axes=list(axes), keepdims=keepdims)
+        return self.add("ReduceMean", [value, self.ints(axes, "axes")], output, keepdims=keepdims)
+
+
+def numeric_type(dtype: int) -> np.dtype[Any]:
+    """The numpy type of an ONNX element type.
+
+    Raises:
+        Inexpressible: It is not a type of numbers.
+    """
+    if (
+        dtype in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
+        or dtype not in onnx.TensorProto.DataType.values()
+    ):
+        raise Inexpressible(f"{dtype} is not an element type of numbers")
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+
+
+def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
+    if isinstance(tensor, ir.Stored):
+        return ir.Stored(tensor.dtype, dims, tensor.span)
+    if isinstance(tensor, ir.Exact):
+        return ir.Exact(tensor.dtype, tensor.values.reshape(tuple(dims)))
+    if isinstance(tensor, ir.Inline):
+        proto = onnx.TensorProto()
+        proto.CopyFrom(tensor.proto)
+        del proto.dims[:]
+        proto.dims.extend(dims)
+        return ir.Inline(proto)
+    return ir.Inline(onnx.numpy_helper.from_array(tensor.numpy().reshape(tuple(dims))))

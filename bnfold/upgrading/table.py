@@ -1,0 +1,169 @@
+"""Every version step of every operator: compatible, adapted, or blocked with a reason.
+
+A step is named after the version it leads to. What the schemas prove compatible is not listed; what they cannot prove,
+or what changed its meaning behind an unchanged schema, is. A test walks all schemas of the installed onnx and fails for
+a step that nothing here covers, and for a version of BatchNormalization or InstanceNormalization nobody has looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from bnfold.upgrading.adapters import attributes, batchnorm, broadcast, dropout, inputs, normalization, resize, softmax
+from bnfold.upgrading.compatible import objection
+from bnfold.upgrading.site import Site
+from bnfold.upgrading.versions import schema_of, version_at, versions_of
+
+Adapter = Callable[[Site], None]
+
+_CONSUMED = attributes.drop("consumed_inputs")
+_SEQUENCE = attributes.drop("output_sequence")
+
+ADAPTERS: dict[tuple[str, int], Adapter] = {
+    **{
+        (op_type, 6): _CONSUMED
+        for op_type in (
+            *("Abs", "Add", "Ceil", "Div", "Elu", "Exp", "Floor", "HardSigmoid", "LeakyRelu", "Log", "Max", "Mean"),
+            *("Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh"),
+        )
+    },
+    ("Dropout", 6): _CONSUMED,
+    ("Selu", 6): attributes.sequence(
+        _CONSUMED, attributes.keep_default(alpha=1.673200011253357, gamma=1.0506999492645264)
+    ),
+    **{("BatchNormalization", version): batchnorm.to_target for version in (6, 7, 9, 14)},
+    ("InstanceNormalization", 6): normalization.instance,
+    ("GroupNormalization", 21): normalization.group,
+    **{
+        (op_type, 7): broadcast.binary
+        for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
+    },
+    ("PRelu", 7): broadcast.slope,
+    ("Gemm", 7): attributes.drop("broadcast"),
+    ("Cast", 6): attributes.cast_to,
+    ("Clip", 6): attributes.clip_bounds,
+    ("Clip", 11): inputs.clip_bounds,
+    ("Concat", 4): inputs.default_axis(1),
+    ("DFT", 20): inputs.dft_axis,
+    ("Dropout", 7): dropout.test_mode,
+    ("Dropout", 10): dropout.boolean_mask,
+    ("Dropout", 12): dropout.ratio_input,
+    ("Erf", 13): attributes.only_types_of("Erf", 13),
+    ("GRU", 3): attributes.direction,
+    ("GRU", 7): _SEQUENCE,
+    ("LSTM", 7): _SEQUENCE,
+    ("RNN", 7): _SEQUENCE,
+    ("GlobalLpPool", 2): attributes.whole_power,
+    ("LpPool", 2): attributes.whole_power,
+    ("GridSample", 20): attributes.respell("mode", {"bilinear": "linear", "bicubic": "cubic"}, "bilinear"),
+    **{(op_type, 13): softmax.flattened for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
+    ("Pad", 2): attributes.pad_pads,
+    ("Pad", 11): inputs.pad_values,
+    ("QuantizeLinear", 19): attributes.float_input,
+    **{
+        (f"Reduce{what}", 18): inputs.axes
+        for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+    },
+    ("ReduceSum", 13): inputs.axes,
+    ("ReduceLogSum", 28): attributes.only_types_of("ReduceLogSum", 28),
+    ("ReduceLogSumExp", 28): attributes.only_types_of("ReduceLogSumExp", 28),
+    ("Reshape", 5): inputs.reshape_shape,
+    ("Resize", 11): resize.coordinates,
+    ("RoiAlign", 16): attributes.keep_default(coordinate_transformation_mode="output_half_pixel"),
+    ("Scatter", 11): attributes.rename("ScatterElements"),
+    ("Slice", 10): inputs.slice_bounds,
+    ("Split", 2): inputs.split_input,
+    ("Split", 13): inputs.split_lengths,
+    ("Split", 18): inputs.split_count,
+    ("Squeeze", 13): inputs.axes,
+    ("Unsqueeze", 13): inputs.axes,
+    ("Tile", 6): inputs.tile_repeats,
+    ("TopK", 10): inputs.top_k,
+    ("Upsample", 7): resize.height_and_width,
+    ("Upsample", 9): resize.scales_input,
+    ("Upsample", 10): resize.upsample_to_resize,
+}
+
+REVIEWED: dict[tuple[str, int], str] = {
+    ("BatchNormalization", 15): "scale and bias, mean and variance may have types of their own",
+    ("InstanceNormalization", 22): "bfloat16",
+    ("ConvTranspose", 11): "the text's split of an odd padding is corrected; runtimes compute both versions alike",
+    ("OneHot", 11): "negative indices, which version 9 forbids, count from the end",
+    ("Max", 8): "broadcasting, where version 6 demands equal shapes",
+}
+"""Steps that somebody has to have looked at, and what they found: compatible."""
+
+BLOCKED: dict[tuple[str, int], str] = {
+    ("Scan", 9): "version 8 scans a whole batch, each sequence of a length of its own; version 9 has no batch axis",
+}
+
+BY_HAND = frozenset({"BatchNormalization", "InstanceNormalization"})
+"""Operators whose every version has to be in one of the lists above: their meaning is what bnfold is about."""
+
+
+class Step(NamedTuple):
+    """One version step: it has an adapter, or a reason why it cannot be made, or neither (compatible)."""
+
+    version: int
+    adapter: Adapter | None
+    blocked: str | None
+
+
+@cache
+def step_after(op_type: str, version: int, target: int) -> Step | None:
+    """The next step of ``op_type`` behind ``version`` on the way to ``target``; None if there is none left."""
+    later = [candidate for candidate in versions_of(op_type) if version < candidate <= target]
+    if not later:
+        return None
+    key = (op_type, later[0])
+    if key in ADAPTERS:
+        return Step(later[0], ADAPTERS[key], None)
+    if key in REVIEWED:
+        return Step(later[0], None, None)
+    return Step(later[0], None, BLOCKED.get(key) or unproven(op_type, later[0]))
+
+
+def unproven(op_type: str, version: int) -> str | None:
+    """Why the step to ``version`` cannot pass for compatible without a word in the lists above; None if it can."""
+    if op_type in BY_HAND:
+        return f"version {version} is newer than this bnfold"
+    older = [candidate for candidate in versions_of(op_type) if candidate < version]
+    return objection(op_type, older[-1], version)
+
+
+@cache
+def is_compatible(op_type: str, version: int, target: int) -> bool:
+    """Whether a node of ``version`` is one of ``target``'s version as it stands."""
+    step = step_after(op_type, version, target)
+    while step is not None:
+        if step.adapter is not None or step.blocked is not None:
+            return False
+        step = step_after(op_type, step.version, target)
+    return True
+
+
+@cache
+def living_version(op_type: str, opset: int) -> int | None:
+    """Version of ``op_type`` in force at ``opset``.
+
+    Of an operator withdrawn by then, which some exporters wrote all the same, the last one with a meaning.
+    """
+    version = version_at(op_type, opset)
+    if version is None or not schema_of(op_type, version).deprecated:
+        return version
+    return max((older for older in versions_of(op_type) if older < version), default=version)
+
+
+@cache
+def written_for(op_type: str, version: int, attributes: frozenset[str]) -> int:
+    """The version that a node in force of ``version`` was written for, going by its attributes.
+
+    Exporters, and converters that only stamp an opset, left attributes behind that a newer version has no more: the
+    newest older version that has them all is the one that was meant.
+    """
+    if attributes <= schema_of(op_type, version).attributes.keys():
+        return version
+    older = [candidate for candidate in versions_of(op_type) if candidate < version]
+    return max((v for v in older if attributes <= schema_of(op_type, v).attributes.keys()), default=version)

@@ -1,0 +1,227 @@
+"""The way through the nodes: every graph in order, every node over its operator's version steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.semantics import Repair, Unreadable
+from bnfold.upgrading import habits, lower, table
+from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
+from bnfold.upgrading.site import Inexpressible, Shared, Site
+from bnfold.upgrading.versions import schema_of, version_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_AP = onnx.AttributeProto
+
+BY_MEANING: dict[str, Callable[[Site], None]] = {
+    "BatchNormalization": batchnorm.to_target,
+    "InstanceNormalization": normalization.instance,
+}
+"""Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node that was rewritten.
+
+    Attributes:
+        cut: The boundary around the rewrite; None where only the spelling of the node changed.
+    """
+
+    graph: str
+    node: str
+    op_type: str
+    version: int | None
+    cut: ir.Cut | None
+
+
+@dataclass
+class Walk:
+    """One pass over a model.
+
+    Attributes:
+        functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
+        blockers: A line for every node that cannot be brought to the target.
+        passed: Operators that nobody here knows, by "domain::operator": left as they are.
+    """
+
+    shared: Shared
+    functions: frozenset[tuple[str, str]] = frozenset()
+    changes: list[Change] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    passed: dict[str, int] = field(default_factory=dict)
+
+    def graph(self, root: ir.Graph) -> None:
+        """Bring every node of ``root``, and of what is nested in it, to the target."""
+        opset = root.opset("")
+        nodes = list(root.nodes)
+        followers = dict(zip(nodes, [*nodes[1:], None], strict=True))
+        for node in _makers_first(nodes):
+            successor = followers[node]
+            for subgraphs in node.subgraphs.values():
+                for subgraph in subgraphs:
+                    self.graph(subgraph)
+            self._node(node, successor, opset)
+
+    def _node(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+        if node.domain:
+            self._pass(node)
+            return
+        repair = habits.complete_pads(node)
+        if repair is not None:
+            self.shared.repairs.append(repair)
+        by_meaning = BY_MEANING.get(node.op_type)
+        version = table.living_version(node.op_type, opset)
+        if version is None:
+            self._unknown(node, successor, opset)
+        elif by_meaning is not None:
+            self._read(node, successor, opset, by_meaning)
+        elif (meant := self._meant(node, version)) != version:
+            self._adapt(node, successor, meant, None)
+        elif opset > self.shared.target:
+            self._lower(node, opset)
+        elif not table.is_compatible(node.op_type, version, self.shared.target):
+            self._adapt(node, successor, version, None)
+        elif node.op_type == "PRelu":
+            self._adapt(node, successor, version, broadcast.stray_slope)
+
+    def _read(self, node: ir.Node, successor: ir.Node | None, opset: int, adapter: Callable[[Site], None]) -> None:
+        version = version_at(node.op_type, opset)
+        if version is not None and self._says_all(node, version):
+            return
+        self._adapt(node, successor, version, adapter)
+        if opset > self.shared.target:
+            self._lower_types(node, opset)
+
+    def _says_all(self, node: ir.Node, version: int) -> bool:
+        """Whether a normalisation is in its plainest form already, of the target's own version: nothing to decide."""
+        return (
+            version >= 9
+            and len(node.outputs) == 1
+            and len(node.inputs) == (5 if node.op_type == "BatchNormalization" else 3)
+            and version_at(node.op_type, self.shared.target) == version
+            and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute)
+        )
+
+    def _meant(self, node: ir.Node, version: int) -> int:
+        """The version whose attributes the node has; another one than its opset says is reported."""
+        names = frozenset(attribute.name for attribute in node.proto.attribute)
+        meant = table.written_for(node.op_type, version, names)
+        if meant != version:
+            text = f"{node.op_type}-{version} has no such attributes: read as version {meant}, which has"
+            self.shared.repairs.append(Repair("misplaced-attribute", node.label, text))
+        return meant
+
+    def _adapt(
+        self, node: ir.Node, successor: ir.Node | None, version: int | None, adapter: Callable[[Site], None] | None
+    ) -> None:
+        """Run ``adapter``, or those of the node's version steps, and note what became of it."""
+        op_type, label = node.op_type, node.label
+        before = node.proto.SerializeToString()
+        inputs = tuple(value.name for value in node.inputs if value is not None)
+        outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
+        site = Site(node, successor, self.shared)
+        try:
+            if version is not None:
+                _check_types(node, version)
+            if adapter is not None:
+                adapter(site)
+            else:
+                _step_through(site, version or 1)
+        except Unsupported as error:
+            self.blockers.append(_line(node.graph, label, op_type, version, error))
+            return
+        if node.proto.SerializeToString() == before:
+            return
+        cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if site.touched else None
+        self.changes.append(Change(node.graph.path, label, op_type, version, cut))
+
+    def _unknown(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+        adapter = prestandard.adapter_of(node)
+        if adapter is not None:
+            self._adapt(node, successor, None, adapter)
+        elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
+            reason = Inexpressible("the withdrawn experiment of this name averages over other axes than version 9")
+            self.blockers.append(_line(node.graph, node.label, node.op_type, None, reason))
+        elif opset > self.shared.target and version_at(node.op_type, opset) is not None:
+            self._lower(node, opset)
+        else:
+            self._pass(node)
+
+    def _lower(self, node: ir.Node, opset: int) -> None:
+        target = self.shared.target
+        reason = lower.objection(node, opset, target, self.shared.types)
+        if reason is not None:
+            version = version_at(node.op_type, opset)
+            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+        elif version_at(node.op_type, opset) != version_at(node.op_type, target):
+            lower.drop_defaults(node, target)
+
+    def _lower_types(self, node: ir.Node, opset: int) -> None:
+        """An operator read by meaning can be written for any opset, unless an older version lacks its types."""
+        reason = lower.type_objection(node, self.shared.target, self.shared.types)
+        if reason is not None:
+            version = version_at(node.op_type, opset)
+            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+
+    def _pass(self, node: ir.Node) -> None:
+        if (node.domain, node.op_type) in self.functions:
+            return
+        key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
+        self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
+    """The nodes as they stand, but none before what makes its inputs: some files are not sorted, and run all the same.
+
+    Shapes are inferred from nodes that have reached the target, so those in front have to be there first.
+    """
+    place = {node: index for index, node in enumerate(nodes)}
+    ordered: dict[ir.Node, None] = {}
+    entered: set[ir.Node] = set()
+    for node in nodes:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            makers = [value.producer for value in top.inputs if value is not None and value.producer in place]
+            waiting = [maker for maker in makers if maker not in entered]
+            entered.add(top)
+            if waiting:
+                stack.extend(waiting)
+            else:
+                ordered[stack.pop()] = None
+    return list(ordered)
+
+
+def _check_types(node: ir.Node, version: int) -> None:
+    """Raise Inexpressible for an attribute of another type than the operator's: adapters rely on them."""
+    schema = schema_of(node.op_type, version)
+    for attribute in node.proto.attribute:
+        expected = schema.attributes.get(attribute.name)
+        found = _AP.AttributeType.Name(attribute.type)
+        if expected is not None and found not in ("UNDEFINED", str(expected.type).removeprefix("AttrType.")):
+            raise Inexpressible(f"attribute {attribute.name} is of type {found}")
+
+
+def _step_through(site: Site, version: int) -> None:
+    """One version step after the other, until the target or until an adapter says that it went all the way."""
+    step = table.step_after(site.node.op_type, version, site.target)
+    while step is not None and not site.finished:
+        if step.blocked is not None:
+            raise Inexpressible(step.blocked)
+        if step.adapter is not None:
+            step.adapter(site)
+        step = table.step_after(site.node.op_type, step.version, site.target)
+
+
+def _line(graph: ir.Graph, label: str, op_type: str, version: int | None, error: Unsupported) -> str:
+    reason = error.reason if isinstance(error, Unreadable) else str(error)
+    place = f" in {graph.path}" if graph.path else ""
+    return f"{op_type}{f'-{version}' if version else ''} {label!r}{place}: {reason}"

@@ -1,0 +1,173 @@
+"""The arithmetic of acceptance: how far two results are apart, and how far rounding alone can have moved them.
+
+Both results are float64 evaluations, so their own error is about 1e-16 and what is left is the weights: those that a
+rewrite made were rounded once, each by at most half a unit in the last place. What that can do to a result is
+*measured*: the new weights are moved to a neighbouring number, up or down at random, the result is evaluated again
+(`rounding`), and half of what it moved is the effect of half a unit.
+For a linear region the mean square of such a draw is the sum of the squares of every single weight's effect, the
+standard deviation of what |dy| <= u * (|W'| * |x| + |b'|) bounds in the worst case. A difference is accepted up to
+`ROUNDING_FACTOR` of these deviations: true rounding errors are smaller than half a unit (about .58 of it in mean
+square), and the largest of a million of them lies near five deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold.verification.floats import F64, FloatType
+
+ROUNDING_FACTOR = 8.0
+"""Accepted deviations of the measured rounding noise."""
+
+FLOOR = 2.0
+"""Accepted units of roundoff of the scale, whatever the noise: the result's own type cannot show less."""
+
+ROUNDS = 4
+"""How often weights are disturbed anew before a difference beyond the noise is called a fault.
+
+Outputs that move as one (a Softmax, a single logit) make one round a single draw, which one time in twenty is far too
+small; more rounds only ever add to the noise, and a wrong weight is off by thousands of units.
+"""
+
+EXACT = 1e-12
+"""Float64's own arithmetic, relative to the scale of the whole tensor."""
+
+_HOPELESS = 1000.0
+"""Excess that no luckier round would explain, so that gross faults are told at once."""
+
+_STEP = 0.5
+"""Draws move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
+
+_VISIBLE = 2.0**-4
+"""Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault)."""
+
+    scale: float = 0.0
+    max_abs: float = 0.0
+    rms: float = 0.0
+    ulps: float = 0.0
+    allowed: float = 0.0
+    excess: float = 0.0
+    same_pattern: bool = True
+    fault: str = ""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether more knowledge of the noise could explain the difference."""
+        return 1 < self.excess < _HOPELESS
+
+    @property
+    def relative(self) -> float:
+        """The largest difference in units of the scale."""
+        return _ratio(self.max_abs, self.scale)
+
+
+def difference(
+    expected: npt.NDArray[Any], actual: npt.NDArray[Any], kind: FloatType, tolerance: F64 | None
+) -> Difference:
+    """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly."""
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    if expected.shape != actual.shape:
+        return Difference(same_pattern=False, fault=f"shape {expected.shape} became {actual.shape}", excess=np.inf)
+    if tolerance is None or not _numeric(expected) or not _numeric(actual):
+        return _exact(expected, actual)
+    pattern = pattern_fault(expected, actual)
+    finite = np.isfinite(expected) & np.isfinite(actual)
+    size = np.where(finite, np.abs(expected), 0.0)
+    delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
+    scale = float(size.max(initial=0.0))
+    excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
+    worst = float(excess.max(initial=0.0))
+    seen = size >= scale * _VISIBLE
+    ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen)
+    return Difference(
+        scale=scale,
+        max_abs=float(delta.max(initial=0.0)),
+        rms=float(np.sqrt(np.mean(np.square(delta)))) if delta.size else 0.0,
+        ulps=float(ulps.max(initial=0.0)),
+        allowed=_ratio(float(np.max(tolerance, initial=0.0)), scale),
+        excess=np.inf if pattern else worst,
+        same_pattern=not pattern,
+        fault=pattern or ("" if worst <= 1 else "differs by more than rounding the new weights can cause"),
+    )
+
+
+def tolerance(
+    expected: npt.NDArray[Any],
+    actual: npt.NDArray[Any],
+    rounds: Sequence[Sequence[npt.NDArray[Any]]],
+    kind: FloatType,
+    *,
+    by_channel: bool,
+) -> F64:
+    """How far each element of ``actual`` may lie from ``expected``; ``rounds`` are ``actual``, new weights disturbed.
+
+    A round has one result for each group of weights that was disturbed; effects of groups add up in squares, the
+    largest round counts. They stray around ``actual``, never around ``expected``: a fault must not widen its own
+    tolerance.
+    The noise of an element is pooled with that of its channel (axis 1) or of the whole tensor, because a few draws can
+    cancel at a single element; the larger of the two counts, so elements that see large activations keep their own.
+    """
+    expected = np.asarray(expected, np.float64)
+    size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    axes = tuple(axis for axis in range(expected.ndim) if axis != 1) if by_channel and expected.ndim > 1 else None
+    floor = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
+    if not any(rounds):
+        return np.broadcast_to(floor, expected.shape)
+    actual = np.asarray(actual, np.float64)
+    square = np.max([_square(actual, draws) for draws in rounds], axis=0)
+    pooled = square.mean(axis=axes, keepdims=True) if square.size else square
+    total: F64 = ROUNDING_FACTOR * np.sqrt(np.maximum(square, pooled)) + floor
+    return total
+
+
+def _square(actual: F64, draws: Sequence[npt.NDArray[Any]]) -> F64:
+    """Squares of draw - actual, added up; an element that is not finite on a side has no noise to speak of."""
+    total = np.zeros(actual.shape)
+    for draw in draws:
+        usable = np.isfinite(actual) & np.isfinite(draw)
+        total += np.square(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
+    return total * _STEP**2
+
+
+def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
+    """Where the NaN or the (signed) infinities of the two differ: a sentence, or an empty string."""
+    for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
+        before, after = test(expected), test(actual)
+        if not np.array_equal(before, after):
+            moved = int(np.count_nonzero(before != after))
+            return f"{name} in {int(before.sum())} elements, in {int(after.sum())} after; {moved} places differ"
+    return ""
+
+
+def _exact(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> Difference:
+    different = expected != actual
+    if expected.dtype.kind == "f" and actual.dtype.kind == "f":
+        different &= ~(np.isnan(expected) & np.isnan(actual))
+    count = int(np.count_nonzero(different))
+    scale = largest = 0.0
+    if _numeric(expected) and _numeric(actual):
+        scale = float(np.abs(expected.astype(np.float64)).max(initial=0.0))
+        gaps = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
+        largest = float(gaps.max(initial=0.0)) if count else 0.0
+    fault = f"{count} of {expected.size} elements differ, and none may" if count else ""
+    return Difference(scale=scale, max_abs=largest, excess=np.inf if count else 0.0, fault=fault)
+
+
+def _numeric(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind in "fiub"
+
+
+def _ratio(value: float, scale: float) -> float:
+    if value == 0:
+        return 0.0
+    return value / scale if scale > 0 else float("inf")

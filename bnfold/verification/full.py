@@ -1,0 +1,192 @@
+"""The whole of both models in float64: every output, and every value that a jumping operator reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
+from bnfold.verification.floats import float_type, is_float
+from bnfold.verification.inputs import Feeds
+from bnfold.verification.interface import type_name
+from bnfold.verification.jumps import jumps, substitute
+from bnfold.verification.rounding import Array, Draws
+from bnfold.verification.verdict import OutputRow
+
+Evaluate = Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
+
+FEW = 100_000
+"""New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
+
+BLIND = 1e-3
+"""Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output
+that moves less than this with one unit would not show it."""
+
+LARGEST_DIFFERENCE = 1e-4
+"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not
+believed unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A value of the main graph on one sample; `is_output` tells outputs from inputs of jumping operators.
+
+    ``response`` is how far disturbing the new weights moved the value, relative to its scale; None without new weights.
+    """
+
+    name: str
+    sample: int
+    difference: Difference
+    dtype: int | None
+    shape: tuple[int, ...]
+    is_output: bool
+    response: float | None
+
+    @property
+    def reacts(self) -> bool:
+        """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
+        return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
+
+
+class Pair:
+    """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
+
+    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, evaluate: Evaluate) -> None:
+        self.before, self.after = before, after
+        self._evaluate = evaluate
+        self.outputs = [value.name for value in before.graph.outputs]
+        self.watched, self.uncut = jumps(before, after)
+        self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
+        self.holds: list[str] = []
+        self._sources = draws
+        self._rounds: list[list[ir.Model]] = []
+
+    @property
+    def groups(self) -> int:
+        """How often the new weights are disturbed."""
+        return 2 if self._sources.elements < FEW else 1
+
+    def round(self, number: int) -> list[ir.Model]:
+        """Disturbed copies of the rewritten model; the same number gives the same copies."""
+        while len(self._rounds) <= number:
+            self._rounds.append(self._sources.of(self._acting, self.groups, len(self._rounds)))
+        return self._rounds[number]
+
+    def plain_round(self) -> list[ir.Model]:
+        """Disturbed copies of the rewritten model as it is, jumping operators not held."""
+        return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
+
+    def expect(self, feeds: Feeds) -> dict[str, Array]:
+        """What the original computes: outputs and watched values; `holds` then names those watched that are floats."""
+        expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
+        self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
+        return expected
+
+    def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
+        """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
+        names = [*self.watched, *self.outputs]
+        given = {**feeds, **{stand_in: expected[name] for name, stand_in in self._stand_ins.items()}}
+        actual = self._evaluate(self._acting, given, names)
+        rounds: list[list[dict[str, Array]]] = []
+        while True:
+            rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
+            compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
+            if len(rounds) == ROUNDS or not any(item.difference.is_in_doubt for item in compared):
+                return compared
+
+    def _compared(
+        self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Mapping[str, Array]]]
+    ) -> Compared:
+        value = self.before.graph.values[name]
+        dtype = value.dtype or self.after.graph.values[name].dtype
+        draws = [[draw[name] for draw in group] for group in rounds]
+        measured = compare_values(expected, actual, draws, dtype, by_channel=False)
+        response = _response(actual, draws[0])
+        return Compared(name, sample, measured, dtype, np.shape(expected), name in self.outputs, response)
+
+
+def _response(actual: Any, draws: Sequence[Any]) -> float | None:
+    """The largest move of an element, relative to the largest element; 0 for what cannot move a little (integers)."""
+    if not draws:
+        return None
+    if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
+        return 0.0
+    finite = np.isfinite(actual)
+    scale = float(np.abs(actual, where=finite, out=np.zeros(actual.shape)).max(initial=0.0))
+    largest = 0.0
+    for draw in (draw for draw in draws if draw.shape == actual.shape):
+        usable = finite & np.isfinite(draw)
+        move = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
+        largest = max(largest, float(move.max(initial=0.0)))
+    return largest / scale if scale > 0 else 0.0
+
+
+def compare_values(
+    expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
+) -> Difference:
+    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _compare_lists(expected, actual, dtype)
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    kind = float_type(dtype)
+    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f" and (dtype is None or is_float(dtype))
+    if not floats or expected.shape != actual.shape:
+        return difference(expected, actual, kind, None)
+    usable = [[draw for draw in draws if np.shape(draw) == actual.shape] for draws in rounds]
+    return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
+
+
+def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
+    if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
+        return Difference(fault="a sequence changed its length or became something else", excess=np.inf)
+    parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
+    return max(parts, key=lambda part: part.excess, default=Difference())
+
+
+def too_large(compared: Compared) -> bool:
+    """Whether a difference is beyond `LARGEST_DIFFERENCE`, whatever the noise says."""
+    limit = LARGEST_DIFFERENCE * float_type(compared.dtype).roundoff / float_type(None).roundoff
+    return compared.difference.relative > limit
+
+
+def output_rows(compared: Sequence[Compared]) -> tuple[OutputRow, ...]:
+    """One row an output: its worst sample."""
+    worst: dict[str, Compared] = {}
+    for item in compared:
+        if item.is_output and (item.name not in worst or _severity(item) > _severity(worst[item.name])):
+            worst[item.name] = item
+    return tuple(_row(item) for item in worst.values())
+
+
+def _severity(item: Compared) -> tuple[float, float]:
+    return item.difference.excess, item.difference.relative
+
+
+def _row(item: Compared) -> OutputRow:
+    found = item.difference
+    return OutputRow(
+        name=item.name,
+        dtype=type_name(item.dtype),
+        shape=item.shape,
+        scale=found.scale,
+        max_abs=found.max_abs,
+        rms=found.rms,
+        relative=found.relative,
+        ulps=found.ulps,
+        allowed=found.allowed,
+        same_pattern=found.same_pattern,
+        fault=found.fault,
+    )
+
+
+def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
+    """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
+
+    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str]) -> dict[str, Array]:
+        return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy)
+
+    return evaluate

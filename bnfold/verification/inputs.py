@@ -1,0 +1,130 @@
+"""Values to feed: seeded, of a mixed kind over the samples, and such that the model's readers accept them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BadInput
+from bnfold.verification.floats import float_type, is_float
+from bnfold.verification.roles import integers, role
+from bnfold.verification.shapes import Sizing, known_shape
+
+Array = npt.NDArray[Any]
+Feeds = dict[str, Array]
+_T = onnx.TensorProto
+
+SAMPLE_KINDS = ("normal", "large", "tiny", "constant", "at mean")
+"""What the activations of the first, second … sample are drawn as; after the last it begins anew."""
+
+
+class CannotFeed(BadInput):
+    """An input for which no value can be made up; the message says how to give one."""
+
+
+def required(model: ir.Model) -> list[ir.Value]:
+    """The inputs that a caller must feed: those without a stored default."""
+    sparse = {entry.values.name for entry in model.proto.graph.sparse_initializer}
+    return [value for value in model.graph.inputs if value.tensor_proto is None and value.name not in sparse]
+
+
+def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The shape of every required input: as ``given``, else as declared and demanded, open dims as ``sizing`` says.
+
+    Raises CannotFeed for inputs that are no tensors, whose rank nothing tells, or that are given but not there.
+    """
+    unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
+    if unknown:
+        raise BadInput(f"the model has no inputs {unknown}; it has {[value.name for value in required(model)]}")
+    return {value.name: _input_shape(value, sizing, given) for value in required(model)}
+
+
+def _input_shape(value: ir.Value, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    if value.type is not None and not value.type.HasField("tensor_type"):
+        kind = value.type.WhichOneof("value") or "value without a type"
+        raise CannotFeed(f"input {value.name!r} is a {kind.removesuffix('_type')}; give recorded inputs with --data")
+    if value.name in given:
+        return tuple(given[value.name])
+    known = known_shape(value)
+    if known is None:
+        raise CannotFeed(
+            f"nothing tells the rank of input {value.name!r}; give its shape with --input {value.name}=N,…"
+        )
+    return sizing.concrete(known)
+
+
+def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int) -> Feeds:
+    """A value for every required input, of the shapes that `input_shapes` chose."""
+    return {value.name: random_value(value, shapes[value.name], seed, sample) for value in required(model)}
+
+
+def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int) -> Array:
+    """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine."""
+    rng = np.random.default_rng([seed, sample, zlib.crc32(value.name.encode())])
+    dtype = value.dtype or _T.FLOAT
+    if dtype == _T.STRING:
+        return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
+    if dtype == _T.BOOL:
+        return rng.integers(0, 2, size=shape).astype(bool)
+    target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
+    if is_float(dtype):
+        largest = float_type(dtype).largest
+        return np.clip(_floats(value, shape, rng, sample), -largest, largest).astype(target)
+    if dtype in (_T.COMPLEX64, _T.COMPLEX128):
+        pair = rng.standard_normal((2, *shape))
+        return np.asarray(pair[0] + 1j * pair[1]).astype(target)
+    if dtype in (_T.UINT8, _T.INT8) and role(value) == "data":
+        return rng.integers(np.iinfo(target).min, np.iinfo(target).max, size=shape).astype(target)
+    return integers(value, shape, rng).astype(target)
+
+
+def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int) -> Array:
+    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range."""
+    normal = rng.standard_normal(shape)
+    purpose = role(value)
+    if purpose == "data":
+        return _DATA[SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]](value, normal)
+    if purpose == "weight":
+        fan_in = np.prod(shape[1:]) if len(shape) != 2 else max(shape)
+        return np.asarray(normal / np.sqrt(max(float(fan_in), 1.0)))
+    if purpose == "factor":
+        return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
+    uniform = rng.uniform(0.0, 1.0, shape)
+    return {"bias": normal * 0.1, "scale": 0.5 + uniform, "positive": 0.5 + uniform, "unit": uniform}[purpose]
+
+
+def _constant_channels(_: ir.Value, normal: Array) -> Array:
+    """Every channel holds one number, another than its neighbours."""
+    if normal.ndim < 2:
+        return np.full(normal.shape, 0.75)
+    channels = normal[:1, :, *([slice(0, 1)] * (normal.ndim - 2))]
+    return np.broadcast_to(channels, normal.shape)
+
+
+def _at_mean(value: ir.Value, normal: Array) -> Array:
+    """Every second channel sits at the mean stored by a BatchNormalization that reads the input, the others near it."""
+    mean = np.zeros(1)
+    for node, slot in value.uses:
+        stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None
+        tensor = ir.constant(stored) if stored is not None else None
+        if tensor is not None and normal.ndim > 1 and tensor.dims == normal.shape[1:2]:
+            mean = tensor.numpy().astype(np.float64).reshape(-1, *[1] * (normal.ndim - 2))
+    spread = np.ones(normal.shape)
+    if normal.ndim > 1:
+        spread[:, ::2] = 0.0
+    return mean + normal * spread
+
+
+_DATA: dict[str, Callable[[ir.Value, Array], Array]] = {
+    "normal": lambda _, normal: normal,
+    "large": lambda _, normal: normal * 1e3,
+    "tiny": lambda _, normal: normal * 1e-3,
+    "constant": _constant_channels,
+    "at mean": _at_mean,
+}

@@ -1,0 +1,137 @@
+"""From evidence to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bnfold.verification.changes import beyond, uncovered
+from bnfold.verification.interface import interface_fault
+from bnfold.verification.local import Bench, check_cuts
+from bnfold.verification.localise import localise
+from bnfold.verification.request import Request
+from bnfold.verification.rounding import Draws
+from bnfold.verification.samples import Impossible
+from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
+from bnfold.verification.whole import Broken, Whole, examine_whole
+
+
+def judge(request: Request) -> Verdict:
+    """Run the tests that the request's depth asks for and decide on what they found."""
+    fault = interface_fault(request.before, request.after)
+    if fault:
+        return _verdict(request, "failed", fault, "interface")
+    with request.clock.phase("weights"):
+        draws = Draws(request.before, request.after)
+    try:
+        whole, obstacle = _whole(request, draws)
+    except Broken as finding:
+        return _verdict(request, "failed", str(finding), "float64")
+    local = _local(request, draws, whole)
+    return _decide(request, whole, obstacle, local)
+
+
+def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
+    """The examination of the whole models, or the reason why there is none."""
+    if request.depth == "local":
+        return None, "only the rewritten parts were to be compared"
+    try:
+        return examine_whole(request, draws), ""
+    except Impossible as reason:
+        return None, str(reason)
+
+
+def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRow, ...]:
+    """Each rewrite on its own; where the whole does not decide, everything else that changed as well."""
+    decided = whole is not None and not whole.doubt  # the parts are then a second opinion, as far as time allows
+    if request.depth == "full" or (not request.cuts and decided):
+        return ()
+    with request.clock.phase("local"):
+        bench = Bench(request.before, request.after, draws, request.policy, request.seed)
+        rows = []
+        for row in check_cuts(bench, request.cuts):
+            rows.append(row)
+            request.progress("rewrites", len(rows), len(request.cuts))
+            if decided and request.clock.is_over:
+                break
+        return tuple(rows if decided else [*rows, *_unannounced(request, bench)])
+
+
+def _unannounced(request: Request, bench: Bench) -> list[LocalRow]:
+    """Changes outside the cuts. A value that differs may have changed its meaning; then what is made of it decides."""
+    cuts = uncovered(request)
+    rows = []
+    for row in check_cuts(bench, cuts):
+        rows.append(row)
+        request.progress("changes", len(rows), len(cuts))
+    failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
+    larger = list(check_cuts(bench, beyond(request, failed)))
+    if larger and all(row.status == "verified" for row in larger):
+        return [row for row in rows if row.status != "failed"] + larger
+    return rows
+
+
+def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
+    broken = next((row for row in local if row.status == "failed"), None)
+    if whole is not None and whole.fault:
+        return _verdict(request, "failed", whole.fault, whole.test, whole, local, _location(request, whole, broken))
+    if broken is not None:
+        reason = f"{broken.label}: value {broken.outputs[0]!r} {broken.note} ({broken.relative:.2g} of its scale)"
+        return _verdict(request, "failed", reason, "local", whole, local, _found(broken))
+    if whole is not None and not whole.doubt:
+        return _verdict(request, "verified", _praise(whole), "float64", whole, local)
+    return _by_parts(request, whole, obstacle if whole is None else whole.doubt, local)
+
+
+def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
+    """The whole did not decide: the parts do, if every one of them could be compared."""
+    skipped = [row for row in local if row.status == "skipped"]
+    if skipped:
+        example = f"{skipped[0].label}: {skipped[0].note}"
+        reason = f"{obstacle}; {len(skipped)} of {len(local)} changed parts could not be compared either ({example})"
+        return _verdict(request, "unverified", reason, "nothing", whole, local)
+    if request.depth == "full":
+        return _verdict(request, "unverified", obstacle, "nothing", whole)
+    reason = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
+    return _verdict(request, "verified", f"{reason} (not compared as a whole: {obstacle})", "local", whole, local)
+
+
+def _location(request: Request, whole: Whole, broken: LocalRow | None) -> Location | None:
+    if broken is not None:
+        return _found(broken)
+    with request.clock.phase("localise"):
+        return localise(request, whole.pair, whole.failing)
+
+
+def _found(broken: LocalRow) -> Location:
+    return Location(broken.outputs[0], broken.label, broken.relative)
+
+
+def _praise(whole: Whole) -> str:
+    worst = max((row.relative for row in whole.rows), default=0.0)
+    if worst == 0:
+        return "both models give the same results in float64"
+    return f"both models agree in float64 to {worst:.2g} of the scale, which rounding the new weights explains"
+
+
+def _verdict(
+    request: Request,
+    status: Status,
+    reason: str,
+    decided_by: str,
+    whole: Whole | None = None,
+    local: Sequence[LocalRow] = (),
+    localised: Location | None = None,
+) -> Verdict:
+    return Verdict(
+        status=status,
+        reason=reason,
+        decided_by=decided_by,
+        outputs=whole.rows if whole else (),
+        witnesses=whole.witnesses if whole else (),
+        local=tuple(local),
+        samples=whole.samples if whole else 0,
+        seed=request.seed,
+        localised=localised,
+        notes=whole.notes if whole else (),
+        seconds=dict(request.clock.seconds),
+    )

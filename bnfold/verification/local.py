@@ -1,0 +1,152 @@
+"""Each rewrite on its own: the region between its boundary values, from both models, on small random activations.
+
+The weights are the model's real ones; only the activations are small. What a region costs depends on the region, so a
+model of any size is checked in time linear in its rewrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError, Unsupported
+from bnfold.verification.compare import ROUNDS, Difference
+from bnfold.verification.extract import Region, extract
+from bnfold.verification.full import compare_values
+from bnfold.verification.inputs import CannotFeed, Feeds, random_value
+from bnfold.verification.region_shapes import region_shapes
+from bnfold.verification.rounding import Array, Draws
+from bnfold.verification.verdict import LocalRow
+
+Results = dict[str, Array]
+
+GROUPS = 3
+"""Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A region that cannot be compared, and why."""
+
+    reason: str
+
+
+class Bench:
+    """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
+
+    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int) -> None:
+        before.infer_shapes()
+        after.infer_shapes()
+        self._policy, self._seed = policy, seed
+        self._draws = draws
+        self._graphs = [_by_path(before), _by_path(after)]
+
+    def check(self, cut: ir.Cut) -> LocalRow:
+        """Compare the two regions of a cut."""
+        try:
+            found = self._compare(cut)
+        except (Unsupported, CannotFeed) as error:
+            found = Skip(str(error))
+        if isinstance(found, Skip):
+            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason)
+        return LocalRow(
+            cut.label,
+            cut.graph,
+            cut.outputs,
+            "failed" if found.excess > 1 else "verified",
+            found.relative,
+            found.allowed,
+            found.fault,
+        )
+
+    def _compare(self, cut: ir.Cut) -> Difference | Skip:
+        old, new = (self._region(graphs, cut) for graphs in self._graphs)
+        if isinstance(old, Skip) or isinstance(new, Skip):
+            return next(side for side in (old, new) if isinstance(side, Skip))
+        inputs = {**new.inputs, **old.inputs}
+        found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
+        for shapes, acquits in region_shapes(inputs, old.nodes):
+            if isinstance(found, Difference) and not acquits:
+                continue
+            feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
+            latest = self._attempt(cut, old.model, new.model, feeds)
+            if isinstance(latest, Difference) and latest.excess <= 1:
+                return latest
+            found = latest if isinstance(found, Skip) else found
+        return found
+
+    @staticmethod
+    def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut) -> Region | Skip:
+        graph = graphs.get(cut.graph)
+        if graph is None:
+            return Skip(f"there is no graph {cut.graph!r} on one side")
+        missing = [name for name in cut.outputs if name not in graph.values]
+        if missing:
+            return Skip(f"its boundary values {missing} are not in both models")
+        found = [_visible(graph, name) for name in cut.inputs]
+        stops = [value for value in found if value is not None and ir.constant(value) is None]
+        return extract([graph.values[name] for name in cut.outputs], stops)
+
+    def _attempt(self, cut: ir.Cut, old: ir.Model, new: ir.Model, feeds: Feeds) -> Difference | Skip:
+        try:
+            expected = self._run(old, cut, feeds)
+        except Unsupported as error:
+            return Skip(f"the original region cannot be evaluated: {error}")
+        try:
+            actual = self._run(new, cut, feeds)
+        except reference.Misfit as error:
+            fault = f"is not computed, the region does not run: {error}"
+            return Difference(excess=float("inf"), same_pattern=False, fault=fault)
+        except Unsupported as error:
+            return Skip(f"the rewritten region cannot be evaluated: {error}")
+        rounds: list[list[Results]] = []
+        while True:
+            disturbed = self._draws.of_region(new, GROUPS, len(rounds))
+            rounds.append([self._run(model, cut, feeds) for model in disturbed])
+            found = self._worst(cut, expected, actual, rounds)
+            if len(rounds) == ROUNDS or not found.is_in_doubt:
+                return found
+
+    def _worst(
+        self, cut: ir.Cut, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]
+    ) -> Difference:
+        values = self._graphs[0][cut.graph].values
+        found = [
+            compare_values(
+                expected[name],
+                actual[name],
+                [[draw[name] for draw in draws] for draws in rounds],
+                values[name].dtype,
+                by_channel=True,
+            )
+            for name in cut.outputs
+        ]
+        return max(found, key=lambda difference: difference.excess)
+
+    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
+        own = {value.name: feeds[value.name] for value in region.graph.inputs}
+        return reference.evaluate(region, own, cut.outputs, policy=self._policy)
+
+
+def check_cuts(bench: Bench, cuts: Sequence[ir.Cut]) -> Iterator[LocalRow]:
+    """One row a cut, in order."""
+    for cut in cuts:
+        try:
+            yield bench.check(cut)
+        except BnfoldError as error:
+            yield LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=str(error))
+
+
+def _by_path(model: ir.Model) -> dict[str, ir.Graph]:
+    return {graph.path: graph for graph in model.graphs()}
+
+
+def _visible(graph: ir.Graph, name: str) -> ir.Value | None:
+    """The value that ``name`` means in the graph or around it; None where nothing has that name."""
+    scope: ir.Graph | None = graph
+    while scope is not None:
+        if name in scope.values:
+            return scope.values[name]
+        scope = scope.parent.graph if scope.parent else None
+    return None

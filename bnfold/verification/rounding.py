@@ -1,0 +1,154 @@
+"""Which weights a rewrite made, and the same model with those weights moved to neighbouring numbers.
+
+Two evaluations of such disturbed models show what rounding the new weights can do to any value, through any operator
+and at any depth, without knowing what the operators mean.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold import ir
+from bnfold.verification.floats import FLOAT_TYPES, float_type
+
+Array = npt.NDArray[Any]
+
+
+class Disturbed(ir.Tensor):
+    """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
+
+    Zeros stay, and so does what would leave the finite numbers: neither was rounded. Subnormal numbers stay, because
+    rounding to them loses more than the type's precision, and that is a fault to be seen, not noise.
+    """
+
+    __slots__ = ("base", "seed")
+
+    def __init__(self, base: ir.Tensor, seed: int) -> None:
+        super().__init__(base.dtype, base.dims)
+        self.base, self.seed = base, seed
+
+    def numpy(self) -> Array:
+        """Neighbouring floats have neighbouring bit patterns, whatever their width."""
+        values = np.ascontiguousarray(self.base.numpy()).reshape(-1)
+        bits = values.view(f"i{values.dtype.itemsize}")
+        noise = np.frombuffer(np.random.default_rng(self.seed).bytes((values.size + 7) // 8), np.uint8)
+        steps = np.unpackbits(noise, count=values.size).astype(bits.dtype) * 2 - 1
+        moved = (bits + steps).view(values.dtype)
+        normal = np.abs(values.astype(np.float64)) >= 2.0 ** float_type(self.dtype).min_exponent
+        usable = normal & np.isfinite(values) & np.isfinite(moved)
+        return np.where(usable, moved, values).reshape(self.dims)
+
+
+Key = tuple[str, str]
+"""A weight: the path of its graph, and its name."""
+
+
+class Draws:
+    """The weights that the rewritten model made, and copies of models with those weights disturbed.
+
+    New is what the original does not store under the same name with the same bytes. Weights that are all short numbers
+    (2, .5, 1: exponents, resize factors, fill values) were not rounded and do not count; moving those would change what
+    the model means. Weights are compared only when somebody asks, for that reads them.
+    """
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        self._old, self._stored = dict(_weights(before)), dict(_weights(after))
+        self._paths = {name: path for path, name in self._stored}
+        self._known: dict[Key, bool] = {}
+
+    def is_new(self, path: str, name: str) -> bool:
+        """Whether the rewritten model made the weight."""
+        key = (path, name)
+        if key not in self._known:
+            tensor = self._stored.get(key)
+            self._known[key] = tensor is not None and not same(self._old.get(key), tensor) and not _is_short(tensor)
+        return self._known[key]
+
+    @cached_property
+    def new(self) -> list[Key]:
+        """All new weights."""
+        return [key for key in self._stored if self.is_new(*key)]
+
+    @property
+    def elements(self) -> int:
+        """How many numbers all new weights have."""
+        return sum(self._stored[key].size for key in self.new)
+
+    def of(self, model: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
+        """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights moved.
+
+        Another round disturbs the same shares in other directions.
+        """
+        return _copies(model, groups, self.is_new, round_number)
+
+    def of_region(self, region: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
+        """The same for a region, whose main graph holds weights that came from any graph of the model."""
+        return _copies(
+            region, groups, lambda path, name: self.is_new(path or self._paths.get(name, ""), name), round_number
+        )
+
+
+def _copies(model: ir.Model, groups: int, is_new: Callable[[str, str], bool], round_number: int) -> list[ir.Model]:
+    found = [
+        (graph.path, name) for graph in model.graphs() for name in sorted(graph.values) if is_new(graph.path, name)
+    ]
+    shares = [found[share::groups] for share in range(groups)]
+    return [_disturbed(model, share, round_number) for share in shares if share]
+
+
+def _disturbed(model: ir.Model, weights: Sequence[Key], seed: int) -> ir.Model:
+    """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
+    copy = model.clone()
+    graphs = {graph.path: graph for graph in copy.graphs()}
+    for path, name in weights:
+        value = graphs[path].values[name]
+        tensor = stored(value)
+        if tensor is not None:
+            value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
+    return copy
+
+
+def stored(value: ir.Value) -> ir.Tensor | None:
+    """The tensor of an initializer or of a Constant node that holds one."""
+    if value.tensor is not None:
+        return value.tensor
+    node = value.producer
+    if node is None or not node.is_op("Constant") or not node.has_attr("value"):
+        return None
+    return value.graph.model.tensor(node.attr("value"))
+
+
+def same(old: ir.Tensor | None, new: ir.Tensor) -> bool:
+    """Whether two tensors have the same type, dims and values, bit for bit."""
+    if old is None or (old.dtype, old.dims) != (new.dtype, new.dims):
+        return False
+    if old is new:
+        return True
+    return all(np.array_equal(_bits(a), _bits(b)) for a, b in zip(old.blocks(), new.blocks(), strict=True))
+
+
+def _bits(block: Array) -> Array:
+    return block if block.dtype.kind == "O" else np.ascontiguousarray(block).view(np.uint8)
+
+
+def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:
+    for graph in model.graphs():
+        for name, value in graph.values.items():
+            tensor = stored(value)
+            if tensor is not None and tensor.dtype in FLOAT_TYPES and tensor.size:
+                yield (graph.path, name), tensor
+
+
+def _is_short(tensor: ir.Tensor) -> bool:
+    """Whether every element has at most half the significant bits its type offers."""
+    if tensor.size > 64:
+        return False
+    mantissa, _ = np.frexp(tensor.numpy().astype(np.float64))
+    steps = np.ldexp(mantissa, float_type(tensor.dtype).precision // 2)
+    return bool(np.all(steps == np.floor(steps)))

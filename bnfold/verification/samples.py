@@ -1,0 +1,115 @@
+"""What to compare whole models on: recorded inputs, or random ones of the first sizes that the original accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bnfold import reference
+from bnfold.errors import BadInput, Unsupported
+from bnfold.verification.cost import estimate, memory_there_is
+from bnfold.verification.data import Recorded, load_data
+from bnfold.verification.full import Pair
+from bnfold.verification.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
+from bnfold.verification.request import Request
+from bnfold.verification.rounding import Array
+from bnfold.verification.shapes import sizings
+
+Shapes = dict[str, tuple[int, ...]]
+
+_EVALUATIONS = 3
+"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
+
+
+class Impossible(Exception):
+    """The whole models cannot be compared; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One set of inputs with what the original makes of it in float64, and what was recorded for it."""
+
+    feeds: Feeds
+    expected: Mapping[str, Array]
+    recorded: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples, and how to draw one more (None for recorded ones)."""
+
+    chosen: list[Sample]
+    another: Callable[[int], Sample] | None
+
+
+def choose_samples(request: Request, pair: Pair) -> Samples:
+    """Recorded or random samples, the original evaluated on each of them.
+
+    Raises Impossible where the original cannot be fed, or cannot be evaluated on anything that was tried.
+    """
+    if request.data is not None:
+        runs = load_data(request.data, request.before)
+        _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
+        return Samples([_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)], None)
+    misfit: Unsupported | None = None
+    for shapes in _candidates(request):
+        try:
+            _check_cost(request, shapes, request.samples)
+            return Samples(
+                [_drawn(request, pair, shapes, index) for index in range(request.samples)],
+                lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
+            )
+        except reference.Misfit as error:
+            misfit = error
+        except reference.Random as error:
+            raise Impossible(f"the original draws random numbers: {error}") from error
+        except (Unsupported, BadInput) as error:
+            raise Impossible(str(error)) from error
+    raise Impossible(_hint(request, misfit)) from misfit
+
+
+def _candidates(request: Request) -> Iterator[Shapes]:
+    """Different choices of input shapes; a model that leaves nothing open has one."""
+    tried: list[Shapes] = []
+    for sizing in sizings():
+        try:
+            shapes = input_shapes(request.before, sizing, request.inputs)
+        except CannotFeed as error:
+            raise Impossible(str(error)) from error
+        if shapes not in tried:
+            tried.append(shapes)
+            yield shapes
+
+
+def _hint(request: Request, misfit: Unsupported | None) -> str:
+    open_inputs = [
+        value.name
+        for value in required(request.before)
+        if value.name not in request.inputs
+        and not all(isinstance(dim, int) and dim > 0 for dim in value.shape or (None,))
+    ]
+    if not open_inputs:
+        return f"the original does not run on inputs of the shapes it declares: {misfit}"
+    hints = " ".join(f"--input {name}=N,…" for name in open_inputs)
+    return f"no input shape tried fits the original ({misfit}); give one with {hints}"
+
+
+def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+    if request.depth == "full":
+        return
+    cost = estimate(request.before, shapes)
+    seconds = cost.seconds * _EVALUATIONS * samples
+    if seconds > request.clock.left:
+        raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
+    if cost.memory > memory_there_is():
+        raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
+
+
+def _drawn(request: Request, pair: Pair, shapes: Shapes, index: int) -> Sample:
+    feeds = random_feeds(request.before, shapes, request.seed, index)
+    return _expected(request, pair, Recorded(feeds), index, request.samples)
+
+
+def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
+    request.progress("original", index, total)
+    return Sample(run.feeds, pair.expect(run.feeds), run.outputs)

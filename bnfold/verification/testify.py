@@ -1,0 +1,180 @@
+"""What runtimes say about two models on the same inputs, weighed against the referee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from bnfold.verification.full import Pair
+from bnfold.verification.inputs import Feeds
+from bnfold.verification.request import Request
+from bnfold.verification.rounding import Array
+from bnfold.verification.storage import Errors, agrees, errors, growth_fault
+from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.witness import Testimony, Witness
+
+if TYPE_CHECKING:
+    from bnfold.verification.samples import Sample
+
+_SESSION_SECONDS = 1.6e-7
+"""Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
+
+_HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
+
+OWN = "referee in storage precision"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked."""
+
+    errors_before: Mapping[str, Errors] = field(default_factory=dict)
+    errors_after: Mapping[str, Errors] = field(default_factory=dict)
+    fault: str = ""
+    rows: tuple[WitnessRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
+        """The rows with the errors in storage precision filled in."""
+        before, after = self.errors_before, self.errors_after
+        return tuple(
+            replace(
+                row,
+                error_before=before[row.name].largest if row.name in before else None,
+                error_after=after[row.name].largest if row.name in after else None,
+            )
+            for row in rows
+        )
+
+
+Answers = tuple[Testimony, Testimony]
+
+
+@contextmanager
+def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
+    """Ask the witness meanwhile; what is yielded waits for its answers (None where no witness is wanted)."""
+    if request.witness == "none":
+        yield lambda: None
+        return
+    feeds = [sample.feeds for sample in samples]
+    sides = ((request.before, request.before_file), (request.after, request.after_file))
+    with ThreadPoolExecutor(len(sides)) as pool:
+        before, after = (
+            pool.submit(_testimony, request, file or model, len(model.graph.nodes), feeds) for model, file in sides
+        )
+        yield lambda: (before.result(), after.result())
+
+
+def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
+    """Weigh the answers; where the witness cannot run the models, take the errors from our own kernels."""
+    rows: list[WitnessRow] = []
+    if answers is not None:
+        evidence = _weigh(request, pair, samples, *answers)
+        if evidence.errors_before and evidence.errors_after:
+            return replace(evidence, fault=evidence.fault or _half_fault(request, pair, samples))
+        rows = list(evidence.rows)
+    own = _weigh(request, pair, samples, _own(request, request.before, samples), _own(request, request.after, samples))
+    return replace(own, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
+
+
+def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
+    """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
+    values = (*request.before.graph.values.values(), *request.after.graph.values.values())
+    if not any(value.dtype in _HALVES for value in values):
+        return ""
+    sides = (_own(request, model, samples) for model in (request.before, request.after))
+    return _weigh(request, pair, samples, *sides).fault
+
+
+def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+    """Recorded outputs, as one more witness of what the original computes; none where none were recorded."""
+    told = [sample for sample in samples if sample.recorded]
+    if not told:
+        return []
+    found = {
+        name: errors([sample.expected for sample in told], [sample.recorded for sample in told], name)
+        for name in pair.outputs
+    }
+    dtypes = {name: pair.before.graph.values[name].dtype for name in pair.outputs}
+    doubtful = {name: error for name, error in found.items() if error is not None and not agrees(error, dtypes[name])}
+    notes = tuple(_disagreement(name, error) for name, error in doubtful.items())
+    return [WitnessRow("recorded outputs", not doubtful, ran_before=True, ran_after=False, notes=notes)]
+
+
+def _own_note(evidence: Evidence) -> list[str]:
+    return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
+
+
+def _testimony(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> Testimony:
+    seconds = _SESSION_SECONDS * nodes**2
+    if request.witness == "onnxruntime" and seconds > request.clock.left:
+        return Testimony(
+            request.witness, error=f"not asked: a session of {nodes} nodes takes about {seconds:.0f} s to build"
+        )
+    return Witness(request.witness).testify(model, feeds, request.clock.left)
+
+
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Testimony:
+    """Our kernels computing in each tensor's own type: no independent witness, but it knows every legacy operator."""
+    try:
+        results = [
+            reference.evaluate(
+                model, sample.feeds, precision="stored", limit_seconds=request.clock.left, policy=request.policy
+            )
+            for sample in samples
+        ]
+    except (BnfoldError, MemoryError) as error:
+        return Testimony(OWN, error=str(error))
+    return Testimony(OWN, tuple(results))
+
+
+def _weigh(request: Request, pair: Pair, samples: Sequence[Sample], before: Testimony, after: Testimony) -> Evidence:
+    truth = [sample.expected for sample in samples]
+    old, new = _errors(pair, truth, before), _errors(pair, truth, after)
+    dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
+    jumping = bool(pair.holds or pair.uncut)
+    doubtful = [] if jumping else [name for name in old if not agrees(old[name], dtypes[name])]
+    row = WitnessRow(
+        witness=before.runtime if before.ran else after.runtime,
+        agrees=None if jumping or not old else not doubtful,
+        ran_before=before.ran,
+        ran_after=after.ran,
+        notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
+    )
+    found = (_growth(name, dtypes[name], old[name], new[name], jumping) for name in old if name in new)
+    return Evidence(old, new, next((fault for fault in found if fault), ""), (row,))
+
+
+def _errors(pair: Pair, truth: Sequence[Mapping[str, Array]], side: Testimony) -> dict[str, Errors]:
+    if not side.ran:
+        return {}
+    found = {name: errors(truth, side.results, name) for name in pair.outputs}
+    return {name: error for name, error in found.items() if error is not None}
+
+
+def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping: bool) -> str:
+    """The fault of an output; behind operators that jump, both sides may err by any size, so only breakage counts."""
+    if jumping:
+        before, after = (Errors(0.0, 0.0, side.broken) for side in (before, after))
+    return growth_fault(name, dtype, before, after)
+
+
+def _failures(before: Testimony, after: Testimony) -> list[str]:
+    sides = (("original", before), ("rewritten model", after))
+    return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
+
+
+def _disagreement(name: str, found: Errors) -> str:
+    broken = f"and {found.broken} elements are not finite, " if found.broken else ""
+    return (
+        f"differs from the referee on the original by {found.largest:.2g} of the scale at output {name!r}; {broken}"
+        "so either the model is ill-conditioned in its own type, or one of the two is wrong"
+    )

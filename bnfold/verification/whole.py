@@ -1,0 +1,127 @@
+"""Examine whole models: feed both, compare in float64, and have a runtime say how each errs in storage precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bnfold import reference
+from bnfold.errors import Unsupported
+from bnfold.verification.full import Compared, Pair, evaluator, output_rows, too_large
+from bnfold.verification.hazards import hazards
+from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
+from bnfold.verification.request import Request
+from bnfold.verification.rounding import Draws
+from bnfold.verification.samples import Impossible, Sample, choose_samples
+from bnfold.verification.storage import Errors
+from bnfold.verification.testify import asking, gather, recorded
+from bnfold.verification.verdict import OutputRow, WitnessRow
+
+_TINY = SAMPLE_KINDS.index("tiny")
+
+
+class Broken(Exception):
+    """The rewritten model does not run where the original does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count."""
+
+    rows: tuple[OutputRow, ...]
+    fault: str
+    test: str
+    doubt: str
+    witnesses: tuple[WitnessRow, ...]
+    notes: tuple[str, ...]
+    samples: int
+    pair: Pair
+    failing: Feeds
+
+
+def examine_whole(request: Request, draws: Draws) -> Whole:
+    """Compare the whole models.
+
+    Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
+    """
+    try:
+        return _examine(request, draws)
+    except reference.OutOfTime as error:
+        raise Impossible(f"{error} ({request.clock.budget:.0f} s)") from error
+    except MemoryError as error:
+        raise Impossible("the models need more memory than there is") from error
+
+
+def _examine(request: Request, draws: Draws) -> Whole:
+    with request.clock.phase("referee"):
+        pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
+        drawn = choose_samples(request, pair)
+        samples = drawn.chosen
+    with asking(request, samples) as answers:
+        with request.clock.phase("referee"):
+            compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
+            extra = drawn.another(_TINY) if drawn.another and not any(item.reacts for item in compared) else None
+            if extra is not None:
+                compared += _compare(request, pair, extra, len(samples))
+        with request.clock.phase("witness"):
+            evidence = gather(request, pair, samples, answers())
+    fault = next((item for item in compared if item.difference.fault), None)
+    seen = [*samples, extra] if extra is not None else samples
+    return Whole(
+        rows=evidence.fill(output_rows(compared)),
+        fault=_sentence(fault) if fault is not None else evidence.fault,
+        test="float64" if fault is not None else "storage precision",
+        doubt=_doubt(compared, evidence.errors_before),
+        witnesses=(*evidence.rows, *recorded(pair, samples)),
+        notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
+        samples=len(seen),
+        pair=pair,
+        failing=seen[fault.sample if fault is not None else 0].feeds,
+    )
+
+
+def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
+    """Values before jumps come first: a fault there is the cause of what follows."""
+    request.progress("rewritten", index, request.samples)
+    try:
+        return pair.compare(sample.feeds, sample.expected, index)
+    except reference.Random as error:
+        raise Impossible(f"the rewritten model draws random numbers: {error}") from error
+    except reference.Misfit as error:
+        raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
+    except Unsupported as error:
+        raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
+
+
+def _sentence(item: Compared) -> str:
+    found = item.difference
+    size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
+    return f"{'output' if item.is_output else 'value'} {item.name!r}: {found.fault}{size}"
+
+
+def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
+    """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
+    if not any(item.reacts for item in compared):
+        return "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
+    for item in compared:
+        own = errors_before.get(item.name)
+        if too_large(item) and (own is None or own.largest < item.difference.relative / 8):
+            return (
+                f"value {item.name!r} differs by {item.difference.relative:.2g} of its scale; rounding the new weights "
+                "could cause that, but nothing shows that the original is so sensitive"
+            )
+    return ""
+
+
+def _notes(pair: Pair) -> list[str]:
+    notes = []
+    if pair.holds:
+        notes.append(
+            f"compared up to {len(pair.holds)} inputs of operators whose result jumps, "
+            "and from there on with the original's values"
+        )
+    if pair.uncut:
+        notes.append(
+            f"{len(pair.uncut)} inputs of operators whose result jumps cannot be held to the original's values"
+        )
+    return notes

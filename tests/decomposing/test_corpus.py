@@ -1,0 +1,80 @@
+"""Real models: none of their normalisations is left after decomposing, and every changed part is verified."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bnfold import ir
+from bnfold.decomposing import left
+from bnfold.decomposing import run as decompose
+from bnfold.errors import BnfoldError, MalformedModel
+from bnfold.reasons import Reason
+from bnfold.report import Report
+from bnfold.semantics import Policy
+from bnfold.upgrading import run as upgrade
+from bnfold.verification import verify
+from tests.decomposing.cases import OPERATORS
+
+# Files that no runtime loads either: sizes that contradict each other, types that the operator does not take.
+BROKEN = {Reason.UNREADABLE, Reason.TYPE, Reason.TYPE_UNKNOWN}
+
+
+def upgraded(path: Path) -> ir.Model | None:
+    model = ir.load(path)
+    try:
+        upgrade(model)
+    except BnfoldError:
+        return None
+    return model
+
+
+def paths(corpus: Path) -> list[Path]:
+    with (corpus / "INDEX.tsv").open(encoding="utf-8") as rows:
+        names = [row[0] for row in csv.reader(rows, delimiter="\t")]
+    return [path for name in names if (path := corpus / name).suffix == ".onnx" and path.is_file()]
+
+
+@pytest.mark.slow
+def test_nothing_is_left(corpus: Path) -> None:
+    remaining: dict[str, list[str]] = {}
+    done = 0
+    for path in paths(corpus):
+        model = upgraded(path)
+        if model is None:
+            continue
+        decompose(model, {}, Report(), policy=Policy(), operators=OPERATORS)
+        done += 1
+        reasons = [why for _, _, why in left(model, OPERATORS)]
+        if reasons:
+            remaining[path.name] = reasons
+    assert done > 100
+    broken = tuple(reason.value for reason in BROKEN)
+    assert [whys for whys in remaining.values() if not all(why.startswith(broken) for why in whys)] == []
+    assert len(remaining) <= 4, remaining
+
+
+@pytest.mark.slow
+def test_every_changed_part_is_verified(corpus: Path) -> None:
+    failed: dict[str, str] = {}
+    verified = 0
+    for path in paths(corpus):
+        before, after = upgraded(path), upgraded(path)
+        if before is None or after is None:
+            continue
+        report = Report()
+        decompose(after, {}, report, policy=Policy(), operators=OPERATORS)
+        after.tidy()
+        if not report.cuts:
+            continue
+        try:
+            verdict = verify(before, after, cuts=report.cuts, depth="local", witness="none")
+        except MalformedModel:
+            continue  # the file's own weights are not there
+        verified += verdict.status == "verified"
+        if verdict.status == "failed":
+            failed[path.name] = verdict.reason
+    assert failed == {}
+    assert verified > 100

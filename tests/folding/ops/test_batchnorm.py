@@ -1,0 +1,62 @@
+"""One BatchNormalization absorbed by another, in inference and, from behind, in training mode too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.folding.nets import Net, declined, folded
+
+
+def test_two_in_a_row() -> None:
+    net = Net()
+    y = net.batchnorm(net.batchnorm(net.input(2, 3, 5, 7), 3), 3)
+    result = folded(net, y)
+    assert result.ops == ["BatchNormalization"]
+    assert [event.verdict for event in result.report.batchnorms] == ["folded", "kept"]
+
+
+def test_two_in_a_row_behind_a_convolution() -> None:
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    assert folded(net, net.batchnorm(net.batchnorm(y, 4), 4)).ops == ["Conv"]
+
+
+def test_a_mul_behind_goes_into_it() -> None:
+    net = Net()
+    y = net.node("Mul", net.batchnorm(net.input(2, 3, 5, 7), 3), net.const(3, 1, 1))
+    assert folded(net, y).ops == ["BatchNormalization"]
+
+
+@pytest.mark.parametrize("op", ["Mul", "Add", "Sub"])
+def test_arithmetic_before_goes_into_it(op: str) -> None:
+    net = Net()
+    y = net.batchnorm(net.node(op, net.input(2, 3, 5, 7), net.const(3, 1, 1)), 3)
+    assert folded(net, y).ops == ["BatchNormalization"]
+
+
+def test_training_mode_takes_an_affine_from_behind() -> None:
+    net = Net()
+    weights = [net.const(4), net.const(4), net.const(4), net.const(value=np.full(4, 2.0))]
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    y, _, _ = net.nodes_of("BatchNormalization", y, *weights, outputs=3, training_mode=1)
+    result = folded(net, net.batchnorm(y, 4))
+    assert result.ops == ["Conv", "BatchNormalization"]
+    assert result.reasons == ["training-mode"]
+
+
+def test_training_mode_takes_nothing_from_before() -> None:
+    net = Net()
+    weights = [net.const(3), net.const(3), net.const(3), net.const(value=np.full(3, 2.0))]
+    x = net.batchnorm(net.input(2, 3, 5, 7), 3)
+    y, _, _ = net.nodes_of("BatchNormalization", x, *weights, outputs=3, training_mode=1)
+    assert declined(net, y)[0] == "subgraph-statistics"
+
+
+def test_a_constant_affine_on_its_parameters_is_none_on_its_input() -> None:
+    net = Net()
+    scale = net.node("Relu", net.input(3))
+    y = net.node(
+        "BatchNormalization", net.input(2, 3, 5), scale, net.const(3), net.const(3), net.const(value=np.ones(3))
+    )
+    assert declined(net, net.batchnorm(y, 3))[0] == "dynamic-parameters"

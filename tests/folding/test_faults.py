@@ -1,0 +1,104 @@
+"""Seeded faults: what each handler's guard is there for turns up as a wrong number when the guard is taken out.
+
+This is a test of the fuzzer: a fault that it cannot find would not be found in earnest either.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from _fuzz.draw import draw
+from _fuzz.judge import judge
+
+from bnfold import ir
+from bnfold.folding.affine import Affine
+from bnfold.folding.ops import (
+    activation,
+    arms,
+    border,
+    concat,
+    conv,
+    conv_transpose,
+    normaliser,
+    pick,
+    pool,
+    repeat,
+    reshape,
+    transpose,
+    weights,
+)
+from bnfold.folding.step import Step
+from bnfold.ir.tensor import Float64
+
+SEEDS = 1200
+FOUND = re.compile(r"v\d+: |ValueError|IndexError")
+"""A wrong number or shape at an output, or arrays that do not fit each other on the way."""
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """In the place of a check."""
+
+
+def yes(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def mixed_up(affine: Affine, *_: Any) -> Affine:
+    """Left as it is where it should have moved."""
+    return affine
+
+
+def tiled(block: Float64, _: Any, area: int) -> Float64:
+    return np.resize(block, (1, block.size * area, 1, 1)) if block.shape[1] > 1 else block
+
+
+def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
+    return weights.scaled(node, 1, 1, np.resize(s, kernel.dims[1]))
+
+
+def doubled(rank: int) -> Affine:
+    return Affine(np.full((1,) * rank, 2.0), np.zeros((1,) * rank))
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "a shift through zero padding": (conv, "pads", no),
+    "a shift through a wide kernel": (conv_transpose, "_is_pointwise", yes),
+    "output channels not dealt out by group": (conv_transpose, "_scale_outputs", by_channel),
+    "input channels not dealt out by group": (conv, "scale_inputs", by_channel),
+    "a maximum under a negative scale": (pool, "_check_kind", nothing),
+    "zeros that count in a mean": (pool, "_check_windows", nothing),
+    "an operand that is broadcast": (arms, "_fits", yes),
+    "the shift to no arm": (arms, "_receiver", nothing),
+    "the other parts of a Concat": (concat, "identity", doubled),
+    "stretches that are none": (concat, "_stretches", lambda affine, _, sizes: [affine] * len(sizes)),
+    "elements picked elsewhere": (pick, "_windows", lambda *_: {}),
+    "an axis that is padded": (border, "_padded_axes", lambda *_: []),
+    "an axis that is resized": (border, "_resized_axes", lambda *_: []),
+    "a permutation the wrong way round": (transpose, "_permutation", lambda _, rank: list(range(rank))),
+    "a reshape that is none": (reshape, "carry", mixed_up),
+    "the value of a dead channel": (activation, "_value", lambda _, x: np.zeros_like(x)),
+    "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
+    "readers that see another value": (importlib.import_module("bnfold.folding.search"), "_untouched", yes),
+    "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, faulty = FAULTS[fault]
+    monkeypatch.setattr(module, name, faulty)
+    if name == "instance_down":
+        from bnfold.folding import ops
+
+        monkeypatch.setitem(ops.HANDLERS, "InstanceNormalization", ops.Handler(down=faulty))
+    assert any(FOUND.match(judge(*draw(seed)).error) for seed in range(SEEDS))

@@ -1,0 +1,75 @@
+"""Shared weights: equal folds are made once, and copies stay within the budget."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.folding import growth_budget
+from bnfold.folding.growth import fingerprint
+from bnfold.ir.tensor import Exact, InMemory, Scaled
+from tests.folding.nets import Net, declined, folded
+
+DOUBLE = 11
+
+
+def heads(net: Net, *, alike: bool, count: int = 3, plain: bool = False) -> list[str]:
+    """Convolutions that share one weight, each with a BatchNormalization of its own or, ``alike``, of equal numbers."""
+    w = net.const(4, 3, 2, 2)
+    parameters = [net.const(value=net.rng.uniform(0.5, 2, 4)) for _ in range(4)]
+    ends = []
+    for index in range(count):
+        y = net.node("Conv", net.input(2, 3, 5 + index, 7), w)
+        ends.append(net.node("BatchNormalization", y, *parameters) if alike else net.batchnorm(y, 4))
+    return [*ends, net.node("Conv", net.input(2, 3, 5, 7), w)] if plain else ends
+
+
+@pytest.mark.parametrize("growth", [0, 1 << 30])
+def test_equal_folds_of_a_shared_weight_are_one(growth: int) -> None:
+    net = Net()
+    result = folded(net, *heads(net, alike=True), growth=growth)
+    assert result.ops == ["Conv"] * 3
+    kernels = {node.proto.input[1] for node in result.model.graph.nodes}
+    assert len(kernels) == 1, "all readers agree, so nothing grows even without a budget"
+
+
+def test_different_folds_of_a_shared_weight_need_a_budget() -> None:
+    net = Net()
+    assert declined(net, *heads(net, alike=False), growth=0) == ["shared-weight"] * 3
+    net = Net()
+    assert folded(net, *heads(net, alike=False), growth=2 * 48 * 8).ops == ["Conv"] * 3
+    net = Net()
+    partly = folded(net, *heads(net, alike=False), growth=2 * 48 * 8 - 1)
+    assert 0 < partly.ops.count("BatchNormalization") < 3
+
+
+def test_a_reader_that_keeps_the_original() -> None:
+    net = Net()
+    assert declined(net, *heads(net, alike=True, plain=True), growth=48 * 8 - 1) == ["shared-weight"] * 3
+    net = Net()
+    assert folded(net, *heads(net, alike=True, plain=True), growth=48 * 8).ops == ["Conv"] * 4
+
+
+def test_both_arms_of_a_sum_read_one_weight() -> None:
+    net = Net()
+    w = net.const(4, 3, 2, 2)
+    y = net.node("Add", *(net.node("Conv", net.input(2, 3, 5, 7), w) for _ in range(2)))
+    assert folded(net, net.batchnorm(y, 4), growth=0).ops == ["Conv", "Conv", "Add"]
+
+
+def test_the_default_budget_is_what_parameters_free_and_one_percent() -> None:
+    net = Net()
+    y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), net.const(25, 3, 2, 2)), 25)
+    model = ir.load(net.model(y))
+    freed, weights = 4 * 25 * 8, 300 * 8
+    assert growth_budget(model, model.graph.nodes[1:])() == freed + (freed + weights) // 100
+
+
+def test_fingerprints_tell_folds_apart() -> None:
+    base = InMemory(DOUBLE, np.ones((2, 3)))
+    rows, columns = np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    folds = (Scaled(base, [(0, rows)]), Scaled(base, [(1, columns)]), Scaled(base, [(0, -rows)]))
+    prints = [fingerprint(tensor) for tensor in (*folds, Exact(DOUBLE, np.ones((2, 3))))]
+    assert len(set(prints)) == 4
+    assert fingerprint(Scaled(base, [(0, rows.copy())])) == prints[0]

@@ -1,0 +1,66 @@
+"""Cuts: between the values they name, the model before and the one after compute the same, region by region."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _fuzz.draw import draw
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from tests.folding.nets import Array, Folded, Net, fold_only
+
+
+def check_cuts(before: ir.Model, result: Folded, feeds: dict[str, Array]) -> int:
+    """Evaluate every region by itself, fed with what the original computes at its inputs; how many there were."""
+    after = ir.load(result.proto)
+    for cut in result.report.cuts:
+        assert cut.graph == ""
+        for name in (*cut.inputs, *cut.outputs):
+            assert name in before.graph.values
+            assert name in after.graph.values
+        inside = reference.evaluate(before, feeds, list(dict.fromkeys((*cut.inputs, *cut.outputs))))
+        given = {name: inside[name] for name in cut.inputs}
+        found = reference.evaluate(after, given, list(cut.outputs))
+        for name in cut.outputs:
+            size = max(1.0, float(np.abs(inside[name]).max(initial=0.0)))
+            np.testing.assert_allclose(found[name], inside[name], rtol=0, atol=1e-8 * size)
+    return len(result.report.cuts)
+
+
+@pytest.mark.parametrize("first", range(3000, 3200, 40))
+def test_cuts_of_random_graphs(first: int) -> None:
+    count = 0
+    for seed in range(first, first + 40):
+        proto, feeds = draw(seed)
+        if proto.graph.input[0].type.tensor_type.elem_type != 11:
+            continue
+        before = ir.load(proto)
+        try:
+            reference.evaluate(before, feeds)
+        except BnfoldError:
+            continue
+        count += check_cuts(before, fold_only(proto), feeds)
+    assert count > 5
+
+
+def test_a_boundary_that_a_later_rewrite_moves() -> None:
+    net = Net()
+    y = net.node("Relu", net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2)))
+    y = net.batchnorm(y, 4, positive=True)
+    y = net.node("Conv", net.node("Transpose", y, perm=[0, 1, 3, 2]), net.const(5, 4, 3, 3), pads=[1, 1, 1, 1])
+    y = net.node("Identity", net.batchnorm(net.node("Identity", y), 5))
+    proto = net.model(y)
+    result = fold_only(proto)
+    assert result.ops.count("BatchNormalization") == 0
+    assert check_cuts(ir.load(proto), result, net.feeds) > 0
+
+
+def test_each_fold_has_a_region_of_its_own() -> None:
+    net = Net()
+    y = net.input(2, 3, 9, 8)
+    for _ in range(5):
+        y = net.node("Exp", net.batchnorm(net.node("Conv", y, net.const(3, 3, 2, 2)), 3))
+        y = net.node("Sigmoid", y)
+    result = fold_only(net.model(y))
+    assert [(len(cut.inputs), len(cut.outputs)) for cut in result.report.cuts] == [(1, 1)] * 5

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir, reference
+from bnfold.verification import verify
+from bnfold.verification.local import Bench
+from bnfold.verification.rounding import Draws
+from bnfold.verification.verdict import LocalRow
+from tests.verification.graphs import affine, along, model, numbers, single, statistics
+
+BN = "BatchNormalization"
+
+
+def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
+    old, new = ir.load(before), ir.load(after)
+    bench = Bench(old, new, Draws(old, new), reference.Policy(), 0)
+    return [bench.check(cut) for cut in cuts]
+
+
+def fold(inside: str) -> tuple[onnx.ModelProto, onnx.ModelProto, onnx.ModelProto]:
+    """Before, after, and wrong after, of a Conv → BatchNormalization; ``inside`` wraps the nodes given as {nodes}."""
+    rng = numbers(5)
+    stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    plain = inside.replace("{nodes}", f"c = Conv (x, W)  z = {BN} (c, scale, B, mean, var)")
+    folded = inside.replace("{nodes}", "z = Conv (x, W, b)")
+    right = {"W": weight * along(s, 0, 4), "b": t}
+    wrong = {**right, "b": t + 1e-3}
+    return model(plain, {"W": weight, **stats}), model(folded, right), model(folded, wrong)
+
+
+def test_a_custom_operator_leaves_the_parts_to_be_compared() -> None:
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y) { {nodes}  y = com.example.Secret (z) }"
+    before, after, wrong = (_with_domain(proto) for proto in fold(head))
+    cut = ir.Cut("", ("x",), ("z",), "fold")
+    verdict = verify(ir.load(before), ir.load(after), cuts=[cut], witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local")
+    assert "Secret" in verdict.reason
+    assert verify(ir.load(before), ir.load(wrong), cuts=[cut], witness="none").status == "failed"
+
+
+def _with_domain(proto: onnx.ModelProto) -> onnx.ModelProto:
+    proto.opset_import.add(domain="com.example", version=1)
+    return proto
+
+
+def test_a_changed_custom_operator_cannot_be_verified() -> None:
+    body = "(float[N,3] x) => (float[N,3] y) { y = com.example.Secret <a = 1> (x) }"
+    before, after = _with_domain(model(body, {})), _with_domain(model(body.replace("1", "2"), {}))
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
+    assert "Secret" in verdict.reason
+    assert verdict.local[0].status == "skipped"
+
+
+def test_a_random_operator_leaves_the_parts_to_be_compared() -> None:
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y) { {nodes}  r = RandomNormalLike (z)  y = Add (z, r) }"
+    before, after, wrong = fold(head)
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local")
+    assert "random" in verdict.reason
+    assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
+
+
+BODY = (
+    "(bool k, float[N,3,H,W] x) => (float[N,4,H,W] y) { y = If (k)"
+    " <then_branch = t () => (float[N,4,H,W] z) { {nodes} },"
+    " else_branch = e () => (float[N,4,H,W] v) { v = Conv (x, E) }> }"
+)
+
+
+@pytest.mark.parametrize("depth", ["full", "local"])
+def test_folds_in_a_body_whose_weights_are_outside(depth: Any) -> None:
+    before, after, wrong = fold(BODY)
+    for proto in (before, after, wrong):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 3, 1, 1), np.float32), "E"))
+    path = next(graph.path for graph in ir.load(before).graphs() if "z" in graph.values)
+    cuts = [ir.Cut(path, ("x",), ("z",), "fold in the branch")]
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth=depth, witness="none", seed=1)
+    assert verdict.status == "verified", verdict.reason
+    if depth == "local":
+        assert verify(ir.load(before), ir.load(wrong), cuts=cuts, depth=depth, witness="none").status == "failed"
+
+
+def test_folds_in_a_function() -> None:
+    rng = numbers(6)
+    stats = statistics(rng, 3)
+    s, t = affine(stats)
+
+    def in_function(nodes: str) -> onnx.ModelProto:
+        return onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (float[N,3] x) => (float[N,3] y) { y = own.f (x) }'
+            f'<domain: "own", opset_import: ["" : 15]> f (p) => (q) {{ {nodes} }}'
+        )
+
+    def constants(**arrays: Any) -> str:
+        rows = {name: ", ".join(repr(float(item)) for item in array) for name, array in arrays.items()}
+        return "  ".join(f"{name} = Constant <value = float[3] {{{row}}}> ()" for name, row in rows.items())
+
+    before = in_function(f"{constants(**stats)}  q = {BN} (p, scale, B, mean, var)")
+    after = in_function(f"{constants(s=single(s), t=single(t))}  m = Mul (p, s)  q = Add (m, t)")
+    wrong = in_function(f"{constants(s=single(s), t=single(t))}  m = Mul (p, s)  q = Sub (m, t)")
+    cut = ir.Cut("own::f", ("p",), ("q",), "fold in the function")
+    assert check(before, after, cut)[0].status == "verified"
+    assert check(before, wrong, cut)[0].status == "failed"
+    assert verify(ir.load(before), ir.load(after), witness="none").decided_by == "float64"
+
+
+def test_small_dims_are_tried_first_and_declared_ones_decide() -> None:
+    """Equal only where SAME padding comes to nothing, as at the declared size of 8, but not at small odd ones."""
+    rng = numbers(7)
+    weight = single(rng.normal(size=(2, 3, 2, 2)))
+    head = "(float[N,3,8,8] x) => (float[N,2,4,4] y)"
+    before = model(f'{head} {{ y = Conv <strides = [2,2], auto_pad = "SAME_UPPER"> (x, W) }}', {"W": weight})
+    after = model(f"{head} {{ y = Conv <strides = [2,2]> (x, W) }}", {"W": weight})
+    assert check(before, after, ir.Cut("", ("x",), ("y",), "padding"))[0].status == "verified"
+    for proto in (before, after):
+        for axis in (2, 3):
+            proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+            proto.graph.output[0].type.tensor_type.shape.dim[axis].Clear()
+    assert check(before, after, ir.Cut("", ("x",), ("y",), "padding"))[0].status == "failed"
+
+
+def test_weights_named_in_a_cut_are_not_fed() -> None:
+    before, after, wrong = fold("(float[N,3,H,W] x) => (float[N,4,H,W] z) { {nodes} }")
+    cut = ir.Cut("", ("x", "W", "scale", "b"), ("z",), "fold")
+    assert check(before, after, cut)[0].status == "verified"
+    assert check(before, wrong, cut)[0].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (ir.Cut("nowhere", ("x",), ("z",), "fold"), "no graph 'nowhere'"),
+        (ir.Cut("", ("x",), ("gone",), "fold"), "'gone'"),
+    ],
+)
+def test_a_cut_that_does_not_exist_is_skipped_with_a_reason(cut: ir.Cut, words: str) -> None:
+    before, after, _ = fold("(float[N,3,H,W] x) => (float[N,4,H,W] z) { {nodes} }")
+    (row,) = check(before, after, cut)
+    assert row.status == "skipped"
+    assert words in row.note
+
+
+def test_a_weight_and_a_bias_that_cancel_do_not_hide_their_noise() -> None:
+    """One output element a channel, from two weights of which each draw may undo the other."""
+    rng = numbers(8)
+    channels = 500
+    stats = statistics(rng, channels)
+    weight = single(rng.normal(size=(channels, 1, 3, 3)))
+    s, t = affine(stats)
+    head = f"(float[1,{channels},1,1] x) => (float[1,{channels},1,1] y)"
+    attrs = f"<group = {channels}, pads = [1,1,1,1]>"
+    before = model(f"{head} {{ c = Conv {attrs} (x, W)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, **stats})
+    after = model(f"{head} {{ y = Conv {attrs} (x, W, b) }}", {"W": weight * along(s, 0, 4), "b": t})
+    for seed in range(3):
+        verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none", seed=seed)
+        assert verdict.status == "verified", verdict.reason
+
+
+def test_another_tool_may_give_an_inner_name_another_meaning() -> None:
+    """The Conv keeps the name of its output though it now makes what the BatchNormalization made."""
+    rng = numbers(9)
+    stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    head, tail = "(float[N,3,H,W] x) => (float[N,4,H,W] y)", "y = com.example.Secret (r)"
+    plain = f"{head} {{ c = Conv (x, W)  z = {BN} (c, scale, B, mean, var)  r = Relu (z)  {tail} }}"
+    folded = f"{head} {{ c = Conv (x, W, b)  r = Relu (c)  {tail} }}"
+    before = _with_domain(model(plain, {"W": weight, **stats}))
+    after = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t}))
+    wrong = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t + 1e-3}))
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
+    assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
+
+
+def test_a_name_that_callers_read_keeps_its_meaning() -> None:
+    body = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { {made}  z = com.example.Secret (x) }"
+    before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
+    after = _with_domain(model(body.replace("{made}", "y = Neg (x)"), {}))
+    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"

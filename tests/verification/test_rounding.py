@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.verification.rounding import Disturbed, Draws, same
+from tests.verification.graphs import model
+
+
+def tensor(array: np.ndarray[Any, Any]) -> ir.Tensor:
+    return ir.Inline(onnx.numpy_helper.from_array(array))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_every_normal_number_moves_to_a_neighbour(dtype: Any) -> None:
+    values = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    moved = Disturbed(tensor(values), 3).numpy()
+    assert moved.dtype == values.dtype
+    assert moved.shape == values.shape
+    steps = np.abs(
+        moved.view(f"i{moved.itemsize}").astype(np.int64) - values.view(f"i{values.itemsize}").astype(np.int64)
+    )
+    assert np.all(steps == 1)
+    assert 0 < np.count_nonzero(np.abs(moved.astype(float)) > np.abs(values.astype(float))) < values.size
+
+
+def test_the_same_seed_moves_the_same_way() -> None:
+    base = tensor(np.random.default_rng(0).normal(size=99).astype(np.float32))
+    assert np.array_equal(Disturbed(base, 1).numpy(), Disturbed(base, 1).numpy())
+    assert not np.array_equal(Disturbed(base, 1).numpy(), Disturbed(base, 2).numpy())
+
+
+def test_zeros_subnormals_and_the_edge_of_the_range_stay() -> None:
+    values = np.array([0.0, -0.0, np.inf, -np.inf, 1e-40, 2**-126], np.float32)
+    moved = Disturbed(tensor(np.concatenate([values] * 20)), 5).numpy().reshape(20, -1)
+    assert np.array_equal(moved[:, :5], np.tile(values[:5], (20, 1)))
+    assert np.all(np.isfinite(Disturbed(tensor(np.full(50, np.finfo(np.float32).max)), 5).numpy()))
+    assert np.isnan(Disturbed(tensor(np.array([np.nan], np.float32)), 5).numpy()).all()
+
+
+def test_a_scalar_keeps_its_shape() -> None:
+    assert Disturbed(tensor(np.array(0.3, np.float32)), 1).numpy().shape == ()
+
+
+BODY = "(float[N,3] x) => (float[N,4] y) { y = Gemm (x, W, b) }"
+
+
+def weights(seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    return {"W": rng.normal(size=(3, 4)), "b": rng.normal(size=4)}
+
+
+def test_only_what_differs_is_new() -> None:
+    old, new = weights(0), weights(0)
+    new["b"] = new["b"] * 1.5
+    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, new))).new == [("", "b")]
+    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, old))).new == []
+
+
+def test_short_numbers_were_not_rounded() -> None:
+    body = "(float[N,C,H,W] x) => (float[N,C,P,Q] y) { y = Resize (x, , scales) }"
+    after = ir.load(model(body, {"scales": np.array([1.0, 1.0, 2.0, 1.5])}))
+    assert Draws(ir.load(model(BODY, weights(0))), after).new == []
+
+
+def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
+    body = (
+        "(bool c, float[3] x) => (float[3] y) { k = Constant <value = float[3] {0.1, 0.2, 0.3}> ()  m = Mul (x, k)"
+        "  y = If (c) <then_branch = t () => (float[3] u) <float[3] w = {0.7, 0.6, 0.9}> { u = Mul (m, w) },"
+        " else_branch = e () => (float[3] v) { v = Neg (m) }> }"
+    )
+    after = ir.load(model(body, {}))
+    draws = Draws(ir.load(model(BODY, weights(0))), after)
+    assert {name for _, name in draws.new} == {"k", "w"}
+    assert draws.elements == 6
+    (copy,) = draws.of(after, 1, 0)
+    originals, copies = ({graph.path: graph for graph in side.graphs()} for side in (after, copy))
+    for path, name in draws.new:
+        old, new = ir.constant(originals[path].values[name]), ir.constant(copies[path].values[name])
+        assert old is not None
+        assert new is not None
+        assert not np.array_equal(old.numpy(), new.numpy())
+
+
+def test_groups_disturb_every_weight_once_and_rounds_in_other_ways() -> None:
+    before, after = ir.load(model(BODY, weights(0))), ir.load(model(BODY, weights(1)))
+    draws = Draws(before, after)
+    first, second = draws.of(after, 3, 0)
+    changed = [
+        {name for name in ("W", "b") if not same(after.graph.values[name].tensor, _tensor(copy, name))}
+        for copy in (first, second)
+    ]
+    assert sorted(map(sorted, changed)) == [["W"], ["b"]]
+    again = draws.of(after, 3, 1)
+    assert any(
+        not same(_tensor(one, name), _tensor(two, name))
+        for one, two in zip((first, second), again, strict=True)
+        for name in "Wb"
+    )
+    assert draws.of(before, 2, 0) != []
+
+
+def _tensor(copy: ir.Model, name: str) -> ir.Tensor:
+    found = copy.graph.values[name].tensor
+    assert found is not None
+    return found
+
+
+def test_nothing_new_nothing_disturbed() -> None:
+    before = ir.load(model(BODY, weights(0)))
+    assert Draws(before, before).of(before, 2, 0) == []

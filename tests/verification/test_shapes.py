@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification.region_shapes import region_shapes
+from bnfold.verification.shapes import fixed_axes, known_shape, sizings
+from tests.verification.graphs import model
+
+
+def value(body: str, weights: dict[str, Any], name: str = "x", *, rank_known: bool = True) -> ir.Value:
+    loaded = ir.load(model(body, weights))
+    found = loaded.graph.values[name]
+    if not rank_known and found.type is not None:
+        found.type.tensor_type.ClearField("shape")
+    return found
+
+
+FREE = "(float[A,B,C,D] x) => (float[E] y)"
+DEMANDS = [
+    ("y = Conv <group = 3> (x, W)", (6, 4, 3, 3), [None, 12, None, None]),
+    ("y = ConvTranspose <group = 2> (x, W)", (6, 4, 3, 3), [None, 6, None, None]),
+    ("y = Gemm (x, W)", (5, 7), [None, 5]),
+    ("y = Gemm <transB = 1> (x, W)", (5, 7), [None, 7]),
+    ("y = Gemm <transA = 1> (x, W)", (5, 7), [5, None]),
+    ("y = MatMul (x, W)", (5, 7), [None, 5]),
+    ("y = MatMul (W, x)", (5, 7), [7, None]),
+    ("y = BatchNormalization (x, W, W, W, W)", (9,), [None, 9, None, None]),
+    ("y = InstanceNormalization (x, W, W)", (9,), [None, 9, None, None]),
+    ("r = Relu (x)  y = Gemm (r, W)", (5, 7), [None, 5]),
+]
+
+
+@pytest.mark.parametrize(("nodes", "weight", "wanted"), DEMANDS)
+def test_readers_tell_ranks_and_channels(nodes: str, weight: tuple[int, ...], wanted: list[int | None]) -> None:
+    found = value(f"{FREE} {{ {nodes} }}", {"W": np.ones(weight)}, rank_known=False)
+    assert known_shape(found) == wanted
+
+
+def test_what_is_declared_wins() -> None:
+    found = value("(float[2,7] x) => (float[E] y) { y = MatMul (x, W) }", {"W": np.ones((5, 4))})
+    assert known_shape(found) == [2, 7]
+
+
+def test_dims_that_exporters_wrote_as_zero_are_open() -> None:
+    found = value("(float[0,5] x) => (float[E] y) { y = MatMul (x, W) }", {"W": np.ones((5, 4))})
+    assert known_shape(found) == [None, 5]
+
+
+def test_nothing_told_nothing_known() -> None:
+    assert known_shape(value(f"{FREE} {{ y = Exp (x) }}", {}, rank_known=False)) is None
+
+
+def test_sizes_of_one_choice_differ_pairwise_and_symbols_agree() -> None:
+    sizing = sizings()[0]
+    image = sizing.concrete(["N", 3, "H", "W"])
+    assert len(set(image)) == 4
+    assert sizing.concrete(["N", "H"]) == (image[0], image[2])
+    sequence = sizing.concrete([None, None, None])
+    assert len(set(sequence)) == 3
+
+
+def test_only_what_weights_dictate_is_fixed() -> None:
+    found = value("(float[2,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 3, 3))})
+    assert fixed_axes(found, 4) == {1: 6}
+
+
+def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, tuple[int, ...]]]:
+    loaded = ir.load(model(body, weights))
+    found = region_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
+    return [shapes for shapes, _ in found]
+
+
+def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
+    first, *_, last = attempts(
+        "(float[1,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 5, 5))}, "x"
+    )
+    assert first["x"][1] == 6
+    assert len({*first["x"][2:]}) == 2
+    assert all(5 < size < 20 for size in first["x"][2:])
+    assert last["x"] == (1, 6, 56, 56)
+
+
+def test_windows_fit_one_after_the_other() -> None:
+    body = (
+        "(float[N,3,H,W] x) => (float[a,b,c,d] y)"
+        " { a = Conv <strides = [2,2], dilations = [2,2]> (x, W)"
+        "  b = MaxPool <kernel_shape = [3,3], strides = [2,2]> (a)"
+        "  y = AveragePool <kernel_shape = [4,4]> (b) }"
+    )
+    first = attempts(body, {"W": np.ones((3, 3, 5, 5))}, "x")[0]["x"]
+    for side in first[2:]:
+        after_conv = (side - 9) // 2 + 1
+        assert ((after_conv - 3) // 2 + 1) - 4 + 1 >= 1
+
+
+def test_values_declared_alike_get_the_same_sizes() -> None:
+    body = (
+        "(float[N,4,H,W] x, float[N,4,H,W] z, float[N,4,1,1] g) => (float[a,b,c,d] y)"
+        " { s = Add (x, z)  y = Mul (s, g) }"
+    )
+    first = attempts(body, {}, "x", "z", "g")[0]
+    assert first["x"] == first["z"]
+    assert first["g"][1:] == (4, 1, 1)
+
+
+def test_unknown_ranks_are_those_of_neighbours_then_guessed() -> None:
+    loaded = ir.load(model("(float[N,4,8,8] x, float[N] z) => (float[a,b,c,d] y) { y = Add (x, z) }", {}))
+    values = loaded.graph.values
+    assert values["z"].type is not None
+    values["z"].type.tensor_type.ClearField("shape")
+    tried = [shapes for shapes, _ in region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
+    assert tried[0]["x"] == tried[0]["z"]
+    assert {len(shapes["z"]) for shapes in tried} == {4, 3, 2, 1}
+
+
+def test_regions_too_large_to_feed_are_not_tried() -> None:
+    tried = attempts("(float[64,3,1024,1024] x) => (float[a,b,c,d] y) { y = Relu (x) }", {}, "x")
+    assert tried
+    assert all(np.prod(shapes["x"]) < 1e6 for shapes in tried)
+
+
+@pytest.mark.parametrize(("shape", "forced"), [("N,3,8,8", True), ("2,3,8,8", True), ("N,3,H,8", False)])
+def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool) -> None:
+    loaded = ir.load(model(f"(float[{shape}] x) => (float[a,b,c,d] y) {{ y = Relu (x) }}", {}))
+    tried = list(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    assert any(acquits for _, acquits in tried) is forced

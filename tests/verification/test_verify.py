@@ -1,0 +1,217 @@
+"""The verdict as callers see it: depths, budgets, notes, JSON, and any two models that somebody has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir, reference
+from bnfold.errors import BadInput
+from bnfold.verification import verify
+from bnfold.verification.request import Runtime
+from tests.verification.graphs import affine, along, model, numbers, single, statistics
+
+HEAD = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
+
+
+def pair(shift: float = 0.0, tail: str = "y = Relu (z)") -> tuple[ir.Model, ir.Model, list[ir.Cut]]:
+    rng = numbers(41)
+    stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 3, 3, 3)))
+    s, t = affine(stats)
+    nodes = f"c = Conv (x, W)  z = BatchNormalization (c, scale, B, mean, var)  {tail}"
+    before = model(f"{HEAD} {{ {nodes} }}", {"W": weight, **stats})
+    after = model(f"{HEAD} {{ z = Conv (x, W, b)  {tail} }}", {"W": weight * along(s, 0, 4), "b": t + shift})
+    return ir.load(before), ir.load(after), [ir.Cut("", ("x",), ("z",), "fold z")]
+
+
+def test_a_verdict_has_everything() -> None:
+    before, after, cuts = pair()
+    verdict = verify(before, after, cuts=cuts, samples=3, seed=7)
+    assert (verdict.status, verdict.decided_by, verdict.samples, verdict.seed) == ("verified", "float64", 3, 7)
+    assert verdict.verified
+    (row,) = verdict.outputs
+    assert (row.name, row.dtype, row.shape[1], row.same_pattern) == ("y", "float", 4, True)
+    assert 0 < row.rms <= row.max_abs
+    assert row.relative == pytest.approx(row.max_abs / row.scale)
+    assert 0 < row.relative < row.allowed < 1e-5
+    assert row.ulps > 0
+    assert [item.status for item in verdict.local] == ["verified"]
+    assert {"weights", "referee", "witness", "local"} <= set(verdict.seconds)
+
+
+def test_json_is_plain() -> None:
+    before, after, cuts = pair(np.nan)
+    document = verify(before, after, cuts=cuts, witness="none").to_json()
+    text = json.dumps(document, allow_nan=False)
+    assert json.loads(text)["status"] == "failed"
+
+
+def test_paths_and_models_are_alike(tmp_path: Path) -> None:
+    before, after, _ = pair()
+    ir.save(before, tmp_path / "before.onnx")
+    ir.save(after, tmp_path / "after.onnx")
+    from_paths = verify(tmp_path / "before.onnx", str(tmp_path / "after.onnx"))
+    assert from_paths.outputs == verify(before, after).outputs
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["after.onnx", "before.onnx"]
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    def answer(seed: int) -> Any:
+        before, after, cuts = pair()
+        document = verify(before, after, cuts=cuts, witness="none", seed=seed).to_json()
+        return {key: value for key, value in document.items() if key != "seconds"}
+
+    assert answer(3) == answer(3)
+    assert answer(3) != answer(4)
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, int, int]] = []
+    before, after, cuts = pair()
+    verify(before, after, cuts=cuts, progress=lambda *step: told.append(step))
+    assert {"original", "rewritten", "rewrites"} <= {phase for phase, _, _ in told}
+    assert all(done <= total for _, done, total in told)
+
+
+def test_an_output_that_does_not_react_proves_nothing() -> None:
+    """Saturated far beyond what any weight could change."""
+    tail = "k = Constant <value_float = 1e6> ()  h = Abs (z)  a = Add (h, k)  y = Tanh (a)"
+    before, wrong, cuts = pair(0.5, tail)
+    blind = verify(before, wrong, depth="full", witness="none")
+    assert (blind.status, blind.decided_by) == ("unverified", "nothing")
+    assert "reacts" in blind.reason
+    assert verify(before, wrong, cuts=cuts, witness="none").status == "failed"
+    assert verify(before, wrong, witness="none").status == "failed"
+    _, right, _ = pair(0.0, tail)
+    assert verify(before, right, cuts=cuts, witness="none").decided_by == "local"
+
+
+def test_a_model_that_cannot_be_fed_is_unverified_unless_nothing_changed() -> None:
+    body = (
+        "(seq(float[N]) x) => (int64 n, float y)"
+        " { n = SequenceLength (x)  k = Constant <value_float = 0.3> ()  y = Neg (k) }"
+    )
+    before = ir.load(model(body, {}))
+    changed = ir.load(model(body.replace("0.3", "0.4"), {}))
+    assert verify(before, before, witness="none").status == "verified"
+    assert "--data" in verify(before, before, depth="full", witness="none").reason
+    assert verify(before, changed, witness="none").status == "failed"
+
+
+def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
+    body = "(float[2,3] x) => (float[2,4] y) { y = MatMul (x, W) }"
+    broken = ir.load(model(body, {"W": np.ones((5, 4))}))
+    verdict = verify(broken, broken, depth="full", witness="none")
+    assert verdict.status == "unverified"
+    assert "does not run on inputs of the shapes it declares" in verdict.reason
+
+
+def test_shapes_that_nothing_fits_ask_for_help() -> None:
+    body = "(float[N,K] x) => (float[N,4] y) { r = Reshape (x, s)  y = MatMul (r, W) }"
+    awkward = ir.load(model(body, {"s": np.array([-1, 37], np.int64), "W": np.ones((37, 4))}))
+    assert "--input x=N,…" in verify(awkward, awkward, depth="full", witness="none").reason
+    given = verify(awkward, awkward, depth="full", witness="none", inputs={"x": (5, 37)})
+    assert given.status == "verified"
+
+
+def test_a_rewritten_model_that_does_not_run_has_failed() -> None:
+    body = "(float[N,3] x) => (float[N,4] y) { y = MatMul (x, W) }"
+    before, after = ir.load(model(body, {"W": np.ones((3, 4))})), ir.load(model(body, {"W": np.ones((5, 4))}))
+    verdict = verify(before, after, inputs={"x": (2, 3)}, witness="none")
+    assert verdict.status == "failed"
+    assert "does not run" in verdict.reason
+
+
+def test_time_that_runs_out_leaves_the_parts() -> None:
+    before, after, cuts = pair()
+    verdict = verify(before, after, cuts=cuts, witness="none", budget_seconds=-1.0, inputs={"x": (64, 3, 512, 512)})
+    assert (verdict.status, verdict.decided_by) == ("verified", "local")
+
+
+def test_unknown_inputs_and_absent_files_are_the_callers_mistake(tmp_path: Path) -> None:
+    before, after, _ = pair()
+    with pytest.raises(BadInput, match="no inputs"):
+        verify(before, after, inputs={"q": (1,)}, witness="none")
+    with pytest.raises(BadInput):
+        verify(tmp_path / "absent.onnx", after)
+
+
+def test_a_witness_that_disagrees_on_the_original_is_reported() -> None:
+    """Five outputs at opset 9: onnxruntime returns the inverse deviation where the text says variance."""
+    stats = statistics(numbers(5), 3)
+    outputs = "float[N,3,L] y, float[3] m, float[3] v, float[3] sm, float[3] sv"
+    body = f"(float[N,3,L] x) => ({outputs}) {{ y, m, v, sm, sv = BatchNormalization (x, scale, B, mean, var) }}"
+    proto = model(body, stats, opset=9)
+    verdict = verify(ir.load(proto), ir.load(proto))
+    assert verdict.status == "verified"
+    (row,) = verdict.witnesses
+    assert row.agrees is False
+    assert any("'sv'" in note and "original" in note for note in row.notes)
+    lenient = verify(ir.load(proto), ir.load(proto), policy=reference.Policy(saved_var="inv-std"))
+    assert lenient.witnesses[0].agrees is True
+
+
+def test_where_no_runtime_has_a_kernel_our_own_give_the_errors() -> None:
+    stats = statistics(numbers(6), 3)
+    body = "(float[N,3,L] x) => (float[N,3,L] y) { y = BatchNormalization <is_test = 1> (x, scale, B, mean, var) }"
+    proto = model(body, stats, opset=6)
+    verdict = verify(ir.load(proto), ir.load(proto))
+    assert verdict.status == "verified"
+    assert not verdict.witnesses[0].ran_before
+    assert "cannot run the original" in verdict.witnesses[0].notes[0]
+    assert verdict.outputs[0].error_before is not None
+    assert any("our own kernels" in note for note in verdict.notes)
+
+
+def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_precision() -> None:
+    """Equal in float64; between the two factors the rewritten model leaves what float16 can hold."""
+    half = {"a": np.array(2.0**-12, np.float16), "b": np.array(2.0**12, np.float16)}
+    head = "(float16[N,3] x) => (float16[N,3] y)"
+    before = model(f"{head} {{ h = Add (x, x)  z = Mul (h, a)  w = Mul (z, b)  y = Mul (w, b) }}", half)
+    after = model(f"{head} {{ h = Add (x, x)  z = Mul (h, b)  w = Mul (z, b)  y = Mul (w, a) }}", half)
+    witnesses: tuple[Runtime, ...] = ("onnxruntime", "none")
+    for witness in witnesses:
+        verdict = verify(ir.load(before), ir.load(after), witness=witness)
+        assert (verdict.status, verdict.decided_by) == ("failed", "storage precision")
+        assert "overflow" in verdict.reason
+
+
+def test_nan_patterns_are_part_of_it() -> None:
+    head = "(float[N,3] x) => (float[N,3] y)"
+    before, after = (model(f"{head} {{ a = {op} (x)  y = Sqrt (a) }}", {}) for op in ("Neg", "Abs"))
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert verdict.status == "failed"
+    assert not verdict.outputs[0].same_pattern
+    assert verify(ir.load(before), ir.load(before), witness="none").status == "verified"
+
+
+def test_old_exports_whose_weights_are_all_inputs(corpus: Path) -> None:
+    path = next(corpus.rglob("*TestModels.test_ops*.onnx"))
+    verdict = verify(path, path)
+    assert verdict.status == "verified", verdict.reason
+
+
+@pytest.mark.parametrize(
+    "name", ["rapidocr__models__ch_ppocr_mobile_v2.0_cls_mobile", "onnx__pfld", "test__mnist__pytorch"]
+)
+def test_real_models_agree_with_themselves_and_the_witness(corpus: Path, name: str) -> None:
+    path = next(corpus.rglob(f"{name}*.onnx"))
+    verdict = verify(path, path, depth="full")
+    assert (verdict.status, verdict.decided_by) == ("verified", "float64"), verdict.reason
+    assert verdict.witnesses[0].agrees, verdict.witnesses[0].notes
+
+
+def test_a_real_model_with_one_weight_changed_fails(corpus: Path, tmp_path: Path) -> None:
+    path = next(corpus.rglob("mnist_cnn*.onnx"))
+    proto = onnx.load(path)
+    weight = next(tensor for tensor in proto.graph.initializer if len(tensor.dims) == 4)
+    array = onnx.numpy_helper.to_array(weight).copy()
+    array.flat[0] *= 1.001
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
+    onnx.save(proto, tmp_path / "changed.onnx")
+    assert verify(path, tmp_path / "changed.onnx", witness="none").status == "failed"
