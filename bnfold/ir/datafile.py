@@ -12,7 +12,7 @@ from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.lower import lower
 from bnfold.ir.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.stored import Stored
-from bnfold.ir.stream import Progress, write_payload
+from bnfold.ir.stream import Progress, write_payloads
 from bnfold.ir.tensor import Scaled, Tensor
 
 PAGE = 4096
@@ -76,14 +76,9 @@ def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, t
 
 def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None) -> None:
     """Write the payloads at their offsets into a new file."""
-    written: set[int] = set()
-    with path.open("xb") as out:
-        for token, (start, _) in places.items():
-            if start in written:
-                continue
-            written.add(start)
-            out.seek(start)
-            write_payload(payloads.held(token), out, as_stored=False, progress=progress)
+    by_offset = {start: payloads.held(token) for token, (start, _) in places.items()}
+    path.open("xb").close()
+    write_payloads(path, [(held, start) for start, held in by_offset.items()], as_stored=False, progress=progress)
 
 
 def default_name(target: Path) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
+from pathlib import Path
+from threading import Lock
 from typing import IO, TYPE_CHECKING
 
 from bnfold.ir.elements import to_raw
@@ -17,9 +19,9 @@ from bnfold.ir.tensor import RangeViolation, Scaled, Tensor
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
 
-__all__ = ["Progress", "RangeViolation", "check_range", "copy_range", "write_payload"]
+__all__ = ["Progress", "RangeViolation", "check_range", "copy_range", "write_payload", "write_payloads"]
 
-CHUNK = 1 << 20
+BUFFER = CHUNK = 1 << 20
 _NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 Progress = Callable[[int], None]
@@ -37,6 +39,29 @@ def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: 
         out.write(data)
         if progress:
             progress(len(data))
+
+
+def write_payloads(
+    path: Path, payloads: Sequence[tuple[Tensor, int]], *, as_stored: bool, progress: Progress | None
+) -> None:
+    """Write payloads into an existing file, each at its offset, two at a time; as `write_payload`."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    lock = Lock()
+
+    def tell(count: int) -> None:
+        with lock:
+            if progress is not None:
+                progress(count)
+
+    def write(payload: tuple[Tensor, int]) -> None:
+        tensor, offset = payload
+        with path.open("r+b", buffering=BUFFER) as out:
+            out.seek(offset)
+            write_payload(tensor, out, as_stored=as_stored, progress=tell)
+
+    with ThreadPoolExecutor(2) as pool:
+        deque(pool.map(write, payloads), maxlen=0)  # what a thread raises is raised here
 
 
 def check_range(model: Model) -> None:

@@ -69,6 +69,21 @@ def test_edits_reach_the_file(place: Path) -> None:
     np.testing.assert_array_equal(exact, np.array([1 / 3], np.float32))
 
 
+def test_two_threads_write_what_one_does(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = ir.load(chain(weights=5))
+    for index in (0, 2, 3):
+        value = loaded.graph.values[f"w{index}"]
+        assert value.tensor is not None
+        value.tensor = Scaled(value.tensor, [(0, np.linspace(-3, index + 1, LARGE))])
+    told: list[int] = []
+    ir.save(loaded, place / "one.onnx")
+    monkeypatch.setattr(save_module, "PARALLEL", 0)
+    with stage(loaded, place / "two.onnx", progress=told.append) as staged:
+        staged.commit()
+    assert (place / "two.onnx").read_bytes() == (place / "one.onnx").read_bytes()
+    assert sum(told) == 5 * LARGE * 4
+
+
 # -- what stands in the way
 
 
