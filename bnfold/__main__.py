@@ -1,5 +1,5 @@
 """``python -m bnfold``."""
 
-from bnfold.cli import main
+from bnfold.cli import run
 
-main(prog_name="bnfold")
+run()

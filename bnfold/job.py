@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -233,6 +232,8 @@ def _same_file(first: Path, second: Path) -> bool:
 def _file_facts(path: Source | None) -> dict[str, Any] | None:
     if not isinstance(path, Path):
         return None
+    import hashlib
+
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
