@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold.errors import UpgradeBlocked
+from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
 from bnfold.upgrading.site import Shared
@@ -17,8 +16,6 @@ from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bnfold import ir
 
 
@@ -81,7 +78,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
         imports.state_attribute_types(model)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     walk = Walk(Shared(goal, policy or Policy(), Types(goal)), functions)
-    with _no_garbage_collection():
+    with no_garbage_collection():
         for graph in (model.graph, *model.functions):
             if graph is model.graph or _uses_default_domain(graph):
                 walk.graph(graph)
@@ -100,18 +97,6 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
         passed=walk.passed,
         training=tuple(walk.shared.training),
     )
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Every message touched is a new Python object and all of them stay: collecting between them doubles the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _uses_default_domain(graph: ir.Graph) -> bool:
