@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bnfold.errors import BadInput, BnfoldError, VerificationFailed
+from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.parsed import MAGIC
 from bnfold.pipeline import Options
@@ -28,11 +29,12 @@ class Settings:
     options: Options
     checks: Checks
     external_data: str = "auto"
+    size_threshold: int = THRESHOLD
     force: bool = False
 
     def fingerprint(self) -> str:
         """Changes when results could: the options, and the versions of what computes them."""
-        text = repr((self.options, self.checks, self.external_data, versions()))
+        text = repr((self.options, self.checks, self.external_data, self.size_threshold, versions()))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -139,7 +141,8 @@ def _one(task: Task, settings: Settings) -> Result:
     """In a worker. A user's error is a result; a bug is one as well, with its name, so that the others go on."""
     try:
         task.output.parent.mkdir(parents=True, exist_ok=True)
-        outcome = process(task.source, Delivery(task.output, settings.external_data), settings.options, settings.checks)
+        delivery = Delivery(task.output, settings.external_data, size_threshold=settings.size_threshold)
+        outcome = process(task.source, delivery, settings.options, settings.checks)
     except VerificationFailed as failure:
         report = failure.outcome.to_json() if isinstance(failure.outcome, Outcome) else {}
         return Result(task.source, task.output, "failed", str(failure), report)

@@ -225,7 +225,9 @@ def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> in
     with terminal.progress(enabled=not arguments["quiet"]) as progress:
         results = batch.run(
             batch.find(arguments["source"], arguments["output"]),
-            batch.Settings(options, checks, arguments["external_data"], arguments["force"]),
+            batch.Settings(
+                options, checks, arguments["external_data"], arguments["size_threshold"], arguments["force"]
+            ),
             jobs=arguments["jobs"],
             progress=progress,
         )
@@ -264,14 +266,15 @@ def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
 def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     if arguments["require_verified"] and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    names = parsed.names(arguments.get("assert_none", ""))
-    left = [node for node in outcome.model.nodes() if node.is_op(*names)] if names else []
-    if not left:
+    unwanted = frozenset(parsed.names(arguments.get("assert_none", "")))
+    if not unwanted:
         return 0
-    from bnfold import terminal
+    from bnfold import decomposing, terminal
 
-    terminal.still_there(outcome, left)
-    return 4
+    left = decomposing.left(outcome.model, unwanted, outcome.options.policy)
+    if left:
+        terminal.still_there(outcome, left)
+    return 4 if left else 0
 
 
 def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:

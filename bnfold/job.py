@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import ir, pipeline
 from bnfold.errors import BadInput, OutputError, VerificationFailed
+from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
 from bnfold.pipeline import Options
 from bnfold.report import Report
@@ -53,7 +54,7 @@ class Delivery:
 
     Attributes:
         path: The model file.
-        external_data: As for `bnfold.ir.stage`.
+        external_data: As for `bnfold.ir.stage`, and likewise ``size_threshold``.
         in_place: Whether ``path`` may be the input.
         keep_failed: Where to put a result that fails verification.
     """
@@ -62,6 +63,7 @@ class Delivery:
     external_data: str = "auto"
     in_place: bool = False
     keep_failed: Path | None = None
+    size_threshold: int = THRESHOLD
 
 
 @dataclass(slots=True)
@@ -176,7 +178,13 @@ def _deliver(outcome: Outcome, delivery: Delivery | None, progress: Progress) ->
         written += count
         progress("write", written, 0)
 
-    with ir.stage(outcome.model, delivery.path, external_data=delivery.external_data, progress=wrote) as staged:
+    with ir.stage(
+        outcome.model,
+        delivery.path,
+        external_data=delivery.external_data,
+        size_threshold=delivery.size_threshold,
+        progress=wrote,
+    ) as staged:
         outcome.seconds["write"] = time.perf_counter() - started
         _verify(outcome, staged.path, progress)
         _raise_if_failed(outcome, delivery)

@@ -151,6 +151,14 @@ output_options = stack(
     click.option(
         "--external-data", default="auto", show_default=True, help="auto, keep, none, or the data file's name."
     ),
+    click.option(
+        "--size-threshold",
+        type=click.IntRange(0),
+        default=1024,
+        show_default=True,
+        metavar="BYTES",
+        help="Weights of fewer bytes stay in the model, whatever --external-data says.",
+    ),
     click.option("--in-place", is_flag=True, help="Allow OUT to be IN."),
     click.option("--no-verify", is_flag=True, help="Do not compare the result with the original."),
     click.option(

@@ -47,6 +47,7 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
         arguments["external_data"],
         arguments["in_place"],
         Path(arguments["keep_failed"]) if arguments["keep_failed"] else None,
+        arguments["size_threshold"],
     )
 
 

@@ -18,7 +18,6 @@ from bnfold.report import Report
 from bnfold.report import Verdict as Fate
 
 if TYPE_CHECKING:
-    from bnfold import ir
     from bnfold.batch import Result, Status
     from bnfold.job import Outcome
     from bnfold.verification import Verdict
@@ -164,15 +163,14 @@ def batch_summary(results: Sequence[Result]) -> None:
     _say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
 
 
-def still_there(outcome: Outcome, left: Sequence[ir.Node]) -> None:
-    """The operators that were not to be there, and why they are."""
-    why = {event.key: event for event in outcome.report.batchnorms}
+def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
+    """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them."""
+    events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
     _say(f"{len(left)} left that were not to be:", BAD)
-    for node in left:
-        made = node.output(0)
-        event = why.get((node.graph.path, made.name if made else node.name))
-        reason = f": {event.reason.value} [{event.reason.code}]" if event and event.reason else ""
-        _say(f"  {node.op_type} {node.label}{reason}")
+    for label, graph, why in left:
+        event = events.get((label, graph))
+        folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
+        _say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
 
 
 def _size(count: float) -> str:

@@ -236,3 +236,21 @@ def test_a_dash_reads_standard_input_and_writes_standard_output() -> None:
 def test_the_model_and_json_do_not_share_a_stream() -> None:
     result = CliRunner().invoke(main, ["optimize", "-", "-", "--json"], input=(MODELS / "bn9.onnx").read_bytes())
     assert result.exit_code == 2
+
+
+def test_external_data_goes_where_it_was_asked_for(out: Path) -> None:
+    arguments = (
+        "optimize",
+        MODELS / "resnet_opset6.onnx",
+        out,
+        "--external-data",
+        "weights.bin",
+        "--size-threshold",
+        4096,
+    )
+    assert run(*arguments).exit_code == 0
+    tensors = onnx.load(out, load_external_data=False).graph.initializer
+    outside = {tensor.name for tensor in tensors if tensor.data_location == onnx.TensorProto.EXTERNAL}
+    large = {tensor.name for tensor in onnx.load(out).graph.initializer if len(tensor.raw_data) >= 4096}
+    assert outside == large != set()
+    assert (out.parent / "weights.bin").exists()
