@@ -65,6 +65,17 @@ def test_the_interface_stays(path: Path) -> None:
     assert [info.name for info in after.graph.output] == [info.name for info in before.graph.output]
 
 
+def test_the_report_says_which_names_are_gone_and_which_are_new() -> None:
+    graph = onnx.parser.parse_graph(
+        "g (float[2,3,4,5] x) => (float[2,120] y) { c = Conv (x, w) f = Flatten (c) y = Mul (f, k) }"
+    )
+    graph.initializer.append(numpy_helper.from_array(np.ones((6, 3, 1, 1), np.float32), "w"))
+    graph.initializer.append(numpy_helper.from_array(np.repeat(np.arange(1, 7), 20).astype(np.float32), "k"))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    names = bnfold.fold(model, checks=QUICK, all_affines=True).report.to_json()["names"]
+    assert names == {"removed": ["f", "k"], "renamed": {"c": "c_folded"}}
+
+
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
         optimize(MODELS / "dense.onnx", tmp_path / name, checks=QUICK)

@@ -114,7 +114,12 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
     fold.budget.charge(plan.edits)
-    fold.report.retire(apply(plan, fold.budget), cut)
+    before = {value: value.name for value in plan.relabelled}
+    names = apply(plan, fold.budget)
+    fold.report.retire(names, cut)
+    renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
+    fold.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
+    fold.report.removed_names.extend(name for name in names if name not in fold.report.renamed)
     for edit in plan.edits:
         if event is not None and isinstance(edit, SetConstant):
             fold.report.made(edit.tensor, event)
