@@ -6,6 +6,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
 │   ├── ReferenceAttribute   an attribute of a function body whose value only a caller knows
+│   ├── ExportedInTraining   a model that PyTorch exported in training mode
 │   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go
 └── VerificationFailed       the rewritten model does not compute what the original did
@@ -40,6 +41,14 @@ class Unsupported(BnfoldError):
 
 class ReferenceAttribute(Unsupported):
     """An attribute refers to an attribute of the enclosing function; its value depends on the caller."""
+
+
+class ExportedInTraining(Unsupported):
+    """The model computes with each batch's own statistics, or drops at random; ``nodes`` has one line for each node."""
+
+    def __init__(self, message: str, nodes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.nodes = tuple(nodes)
 
 
 class UpgradeBlocked(Unsupported):

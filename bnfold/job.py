@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
-from bnfold import ir, pipeline
+from bnfold import ir, log, pipeline
 from bnfold.errors import BadInput, OutputError, VerificationFailed
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
@@ -19,10 +19,12 @@ from bnfold.pipeline import Options
 from bnfold.report import Report
 
 if TYPE_CHECKING:
+    from bnfold import reference
+    from bnfold.semantics import Policy
     from bnfold.verification import Verdict
 
 Progress = Callable[[str, int, int], None]
-Source = Path | bytes | onnx.ModelProto | str | os.PathLike[str]
+Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 MAX_REPLANS = 8
 
 
@@ -98,7 +100,7 @@ class Outcome:
         from bnfold.explain import explain
 
         document = self.report.to_json()
-        before = ir.load(self.source)
+        before = _opened(self.source)
         before.freeze_overridable = self.options.freeze_overridable
         facts = explain(before, self.model, self.report, self.options.policy)
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
@@ -115,9 +117,18 @@ class Outcome:
 
 
 def process(
-    source: Source, delivery: Delivery | None, options: Options, checks: Checks, progress: Progress | None = None
+    source: Source,
+    delivery: Delivery | None,
+    options: Options,
+    checks: Checks,
+    progress: Progress | None = None,
+    *,
+    second_opinion: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
+
+    ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
+    VerificationFailed, or another `BnfoldError`, to keep it out.
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
@@ -132,7 +143,7 @@ def process(
     for _ in range(MAX_REPLANS):
         outcome = _rewrite(source, options, checks, tell)
         try:
-            _deliver(outcome, delivery, tell)
+            _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
             banned = outcome.report.makers.get(id(violation.tensor))
             if banned is None:
@@ -155,14 +166,21 @@ def _check_target(source: Source, delivery: Delivery) -> None:
 
 def _rewrite(source: Source, options: Options, checks: Checks, progress: Progress) -> Outcome:
     started = time.perf_counter()
-    model = ir.load(source)
+    model = _opened(source)
     loaded = time.perf_counter()
     report = pipeline.rewrite(model, options, progress)
     seconds = {"load": loaded - started, "rewrite": time.perf_counter() - loaded}
     return Outcome(model, report, options, checks, source=source, seconds=seconds)
 
 
-def _deliver(outcome: Outcome, delivery: Delivery | None, progress: Progress) -> None:
+def _opened(source: Source) -> ir.Model:
+    """The model as it came; one that is open already stays as it is."""
+    return source.clone() if isinstance(source, ir.Model) else ir.load(source)
+
+
+def _deliver(
+    outcome: Outcome, delivery: Delivery | None, progress: Progress, second_opinion: Callable[[Outcome], None]
+) -> None:
     """Write and verify, or only verify what stays in memory."""
     started = time.perf_counter()
     if delivery is None:
@@ -170,6 +188,7 @@ def _deliver(outcome: Outcome, delivery: Delivery | None, progress: Progress) ->
             check_range(outcome.model)
             _verify(outcome, outcome.model, progress)
             _raise_if_failed(outcome, None)
+        second_opinion(outcome)
         return
     written = 0
 
@@ -188,6 +207,7 @@ def _deliver(outcome: Outcome, delivery: Delivery | None, progress: Progress) ->
         outcome.seconds["write"] = time.perf_counter() - started
         _verify(outcome, staged.path, progress)
         _raise_if_failed(outcome, delivery)
+        second_opinion(outcome)
         staged.commit()
     outcome.output = delivery.path
 
@@ -206,12 +226,11 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
     checks, source = outcome.checks, outcome.source
     if checks.depth == "none":
         return
-    from bnfold import reference, verification
+    from bnfold import verification
 
     started = time.perf_counter()
-    policy = outcome.options.policy
     outcome.verdict = verification.verify(
-        source if isinstance(source, Path) else ir.load(source),
+        source if isinstance(source, Path) else _opened(source),
         result,
         cuts=outcome.report.cuts,
         depth=checks.depth,
@@ -220,14 +239,23 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
         samples=checks.samples,
         seed=checks.seed,
         witness=checks.witness,
-        policy=reference.Policy(
-            legacy_mode="auto" if policy.legacy_mode == "error" else policy.legacy_mode,
-            force_inference=policy.force_inference,
-            saved_var=policy.saved_var,
-        ),
+        policy=referee_policy(outcome.options.policy),
         progress=progress,
     )
     outcome.seconds["verify"] = time.perf_counter() - started
+    tell = log.info if outcome.verdict.verified else log.warning
+    tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)
+
+
+def referee_policy(policy: Policy) -> reference.Policy:
+    """The same choices, as the referee takes them."""
+    from bnfold import reference
+
+    return reference.Policy(
+        legacy_mode="auto" if policy.legacy_mode == "error" else policy.legacy_mode,
+        force_inference=policy.force_inference,
+        saved_var=policy.saved_var,
+    )
 
 
 def _same_file(first: Path, second: Path) -> bool:

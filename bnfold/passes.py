@@ -1,157 +1,100 @@
 """The same rewrites as onnx_ir passes, for toolchains: an ``onnx_ir.Model`` in, a new ``onnx_ir.Model`` out.
 
-Tensors are handed across by reference: a weight that no fold touches is the very same object in the result, one that is
-folded becomes a lazy tensor, computed in float64 and rounded once when somebody asks for it.
+Tensors are handed across by reference (`bnfold.exchange`). What was decided about each BatchNormalization is data, in
+``report`` of the pass, and a line each in the log (`bnfold.log`).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-import onnx
 import onnx_ir
 
-from bnfold import ir, pipeline
-from bnfold.ir.load import tensor_messages
-from bnfold.ir.payloads import THRESHOLD, Payloads
-from bnfold.ir.tensor import Array, Tensor
+from bnfold import pipeline
+from bnfold.exchange import borrow, give_back
 from bnfold.pipeline import Options
 from bnfold.report import Report
 
 __all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "UpgradeBatchNormPass"]
 
-logger = logging.getLogger(__name__)
-
-
-class _Borrowed(Tensor):
-    """A tensor of onnx_ir's, read only when its values are needed."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: onnx_ir.TensorProtocol) -> None:
-        super().__init__(tensor.dtype.value, tensor.shape.numpy())
-        self.tensor = tensor
-
-    def numpy(self) -> Array:
-        array: Array = self.tensor.numpy()
-        return array
-
 
 class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onnx_ir is not type-checked here
-    """What the three passes share. After a call, ``report`` holds what was done and why not."""
+    """What the three passes share.
 
-    report: Report
+    Attributes:
+        options: The `bnfold.Options` that the pass runs with, those included that make it the pass that it is.
+        report: The `bnfold.Report` of the last call: an event for each BatchNormalization, with what became of it and
+            why. Empty before the first.
+    """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options | None, **own: Any) -> None:
         super().__init__()
-        self.options = options
+        self.options = _settled(type(self).__name__, options or Options(), own)
         self.report = Report()
 
     def call(self, model: onnx_ir.Model) -> onnx_ir.passes.PassResult:
         """Rewrite a copy of ``model``; its tensors are shared. Raises `BnfoldError` for what cannot be processed."""
-        borrowed = _borrow(model)
+        borrowed = borrow(model)
         before = borrowed.proto.SerializeToString(deterministic=True)
         self.report = pipeline.rewrite(borrowed, self.options)
-        for event in self.report.batchnorms:
-            logger.info("%s %s: %s", event.name, event.verdict, event.reason.value if event.reason else event.into)
         borrowed.sync()
         if borrowed.proto.SerializeToString(deterministic=True) == before:
             return onnx_ir.passes.PassResult(model.clone(), modified=False)  # a functional pass returns a new object
-        return onnx_ir.passes.PassResult(_give_back(borrowed), modified=True)
+        return onnx_ir.passes.PassResult(give_back(borrowed), modified=True)
 
 
 class FoldBatchNormPass(_BatchNormPass):
-    """Fold BatchNormalizations into their neighbours' weights; the opset stays. ``options`` as `bnfold.Options`."""
+    """Fold BatchNormalizations into their neighbours' weights; the opset stays.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(Options(**{"target_opset": "keep", **options}))
+    Args:
+        options: How; ``target_opset``, ``fold`` and ``decompose`` are not for the caller to choose here.
+
+    Raises:
+        ValueError: ``options`` ask for what another pass does.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options, target_opset="keep", fold=True, decompose="never")
 
 
 class UpgradeBatchNormPass(_BatchNormPass):
-    """Bring the model to ``target_opset`` (None: 15, unless it is newer)."""
+    """Bring the model to an opset, and nothing else.
 
-    def __init__(self, target_opset: int | None = None, **options: Any) -> None:
-        super().__init__(Options(**{"target_opset": target_opset, "fold": False, **options}))
+    Args:
+        target_opset: The opset to reach; None for 15, unless the model is newer.
+        options: How (``policy``); ``target_opset``, ``fold`` and ``decompose`` are not to be chosen in them.
+
+    Raises:
+        ValueError: ``options`` ask for what another pass does.
+    """
+
+    def __init__(self, target_opset: int | None = None, options: Options | None = None) -> None:
+        super().__init__(options, target_opset=target_opset, fold=False, decompose="never")
 
 
 class DecomposeBatchNormPass(_BatchNormPass):
-    """Spell every BatchNormalization out as primitive operators; the opset stays."""
+    """Spell every BatchNormalization that there is out as primitive operators; the opset stays.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(Options(**{"target_opset": "keep", "fold": False, "decompose": "all", **options}))
+    Args:
+        options: How (``decompose_form``, ``decompose_ops``); ``target_opset``, ``fold`` and ``decompose`` are not for
+            the caller to choose here.
 
+    Raises:
+        ValueError: ``options`` ask for what another pass does.
+    """
 
-def _borrow(model: onnx_ir.Model) -> ir.Model:
-    """The model as bnfold's own, large tensors by reference."""
-    copy, payloads = model.clone(), Payloads()
-
-    def token(tensor: onnx_ir.TensorProtocol) -> onnx_ir.TensorProtocol:
-        content = np.frombuffer(payloads.add(_Borrowed(tensor)), dtype=np.uint8)
-        return onnx_ir.Tensor(content, name=tensor.name, doc_string=tensor.doc_string)
-
-    for holder in _holders(copy):
-        if isinstance(holder, onnx_ir.Value):
-            if holder.const_value is not None and holder.const_value.nbytes >= THRESHOLD:
-                holder.const_value = token(holder.const_value)
-            continue
-        for name, attribute in list(holder.attributes.items()):
-            if attribute.type == onnx_ir.AttributeType.TENSOR and not attribute.is_ref():
-                tensor = attribute.as_tensor()
-                if tensor.nbytes >= THRESHOLD:
-                    holder.attributes[name] = onnx_ir.AttrTensor(name, token(tensor))
-    proto = onnx_ir.to_proto(copy)
-    for message in tensor_messages(proto):
-        held = payloads.get(message.raw_data)
-        if held is not None:
-            message.data_type = held.dtype
-            message.dims[:] = held.dims
-    return ir.Model(proto, payloads)
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options, target_opset="keep", fold=False, decompose="all")
 
 
-def _give_back(model: ir.Model) -> onnx_ir.Model:
-    """The skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
-    result = onnx_ir.from_proto(model.proto)
-    for holder in _holders(result):
-        if isinstance(holder, onnx_ir.Value):
-            held = _held(model, holder.const_value)
-            if held is not None:
-                holder.const_value = _as_onnx_ir(held, holder.name or "")
-            continue
-        for name, attribute in list(holder.attributes.items()):
-            if attribute.type == onnx_ir.AttributeType.TENSOR and not attribute.is_ref():
-                held = _held(model, attribute.as_tensor())
-                if held is not None:
-                    holder.attributes[name] = onnx_ir.AttrTensor(name, _as_onnx_ir(held, name))
-    return result
-
-
-def _holders(model: onnx_ir.Model) -> Iterator[onnx_ir.Value | onnx_ir.Node]:
-    """Initializers and nodes of every graph and function."""
-    graphs: dict[int, onnx_ir.Graph] = {id(model.graph): model.graph}
-    yield from model.graph.initializers.values()
-    for root in (model.graph, *model.functions.values()):
-        for node in onnx_ir.traversal.RecursiveGraphIterator(root):
-            owner = node.graph
-            if isinstance(owner, onnx_ir.Graph) and id(owner) not in graphs:
-                graphs[id(owner)] = owner
-                yield from owner.initializers.values()
-            yield node
-
-
-def _held(model: ir.Model, tensor: Any) -> Tensor | None:
-    if not isinstance(tensor, onnx_ir.serde.TensorProtoTensor):
-        return None
-    proto: onnx.TensorProto = tensor.raw
-    return model.payloads.get(proto.raw_data) if proto.HasField("raw_data") else None
-
-
-def _as_onnx_ir(held: Tensor, name: str) -> onnx_ir.TensorProtocol:
-    if isinstance(held, _Borrowed):
-        return held.tensor
-    dtype = onnx_ir.DataType(held.dtype)
-    return onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(held.numpy(), dtype=dtype), dtype=dtype, shape=onnx_ir.Shape(held.dims), name=name
-    )
+def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:
+    """The options with what the pass decides by itself; asking for something else there is a mistake to be told."""
+    untouched = Options()
+    for field in fields(options):
+        asked = getattr(options, field.name)
+        if field.name in own and asked not in (getattr(untouched, field.name), own[field.name]):
+            raise ValueError(
+                f"{name} decides {field.name} by itself, and not as {asked!r}: use the pass that does that"
+            )
+    return replace(options, **own)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bnfold import folding, ir, upgrading
+from bnfold import folding, ir, log, upgrading
 from bnfold.check import checker_error
 from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
@@ -213,4 +213,18 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
     with no_garbage_collection():
         for step in PASSES:
             step(run)
+            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+    _log(run.report)
     return run.report
+
+
+def _log(report: Report) -> None:
+    """A line a decision."""
+    if report.opset_before != report.opset_after:
+        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
+    for event in report.batchnorms:
+        log.info(__name__, "%s", event)
+    for repair in report.repairs:
+        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
+    for note in report.notes:
+        log.info(__name__, "%s", note)

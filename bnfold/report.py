@@ -39,6 +39,12 @@ class BatchNormEvent:
         """Which BatchNormalization: its graph and the value it makes, which no rewrite renames."""
         return self.graph, self.value
 
+    def __str__(self) -> str:
+        """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
+        reason = f"{self.reason.code}: {self.reason.value}" if self.reason is not None else ""
+        why = f"{reason}{f' ({self.detail})' if self.detail else ''}" if reason else ", ".join(self.into)
+        return f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}"
+
     def decline(self, refusal: Declined) -> None:
         self.reason, self.detail = refusal.reason, refusal.detail
         self.attempts = refusal.attempts

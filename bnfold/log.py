@@ -1,0 +1,38 @@
+"""The library's log: Python's `logging`, under the name ``bnfold``. It shows only where the program asks for it.
+
+Levels: DEBUG for each pass, INFO for each decision (a BatchNormalization, a repair, a verdict), WARNING for a result
+that could not be verified, or failed.
+
+The command line has no use for `logging` and would start later for importing it, and a program that never imported it
+has no handler to show anything. So it is not imported here: where nobody else did, there is nobody to tell.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def debug(name: str, message: str, *arguments: Any) -> None:
+    """A pass was run."""
+    _tell("DEBUG", name, message, arguments)
+
+
+def info(name: str, message: str, *arguments: Any) -> None:
+    """Something was decided."""
+    _tell("INFO", name, message, arguments)
+
+
+def warning(name: str, message: str, *arguments: Any) -> None:
+    """Something that its user should look at."""
+    _tell("WARNING", name, message, arguments)
+
+
+def _tell(level: str, name: str, message: str, arguments: tuple[Any, ...]) -> None:
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return
+    root = logging.getLogger("bnfold")
+    if not root.handlers:  # or Python itself would print warnings that nobody handles
+        root.addHandler(logging.NullHandler())
+    logging.getLogger(name).log(getattr(logging, level), message, *arguments)
