@@ -157,32 +157,27 @@ def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *,
         raise _Skip("the models need more memory than there is") from reason
     outputs = [item for item in compared if item.is_output]
     rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in outputs]
-    if not binding and any(row.fault and _is_the_exports(row) for row in rows):
+    if not binding and any(row.fault and row.exported for row in rows):
         sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items())
         raise _Skip(f"at {sizes} the exported model itself is not what the module computes")
     run.rows += rows
     run.samples += 1
-    run.reacts = run.reacts or run.twin.precision == "stored" or any(item.reacts for item in outputs)
+    run.reacts = run.reacts or run.twin.precision == "stored" or any(item.reacts for item in compared)
 
 
 def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tuple[int, ...]]) -> ModuleRow:
+    """The evidence on one output; where it differs, the model as it was exported says since when."""
     found = item.difference
-    own = None
-    allowed, fault = found.allowed, found.fault
-    if fault:
-        was = compare_values(truth, exported, (), item.dtype, by_channel=False)
-        comparable = was.same_pattern and found.same_pattern and truth.dtype.kind == "f"
-        own = was.relative if comparable else float("inf") if was.fault else 0.0
+    own, allowed, fault = 0.0, found.allowed, found.fault
+    if fault and (was := compare_values(truth, exported, (), item.dtype, by_channel=False)).fault:
+        measurable = was.same_pattern and found.same_pattern and truth.dtype.kind == "f"
+        own = was.relative if measurable else float("inf")
         limit = min(WIDEST, LARGEST_DIFFERENCE * float_type(item.dtype).roundoff / float_type(None).roundoff)
-        if comparable and max(own, found.relative) <= limit and found.relative <= 2 * own + allowed:
+        if max(own, found.relative) <= limit and found.relative <= 2 * own + allowed:
             allowed, fault = limit, ""
-        elif was.fault:
+        else:
             fault = f"the model as it was exported is not what module.eval() computes: {was.fault}"
     return ModuleRow(item.sample, shapes, item.name, found.relative, allowed, found.scale, own, fault)
-
-
-def _is_the_exports(row: ModuleRow) -> bool:
-    return bool(row.exported)
 
 
 def _verdict(run: Comparison) -> ModuleVerdict:
@@ -196,7 +191,7 @@ def _verdict(run: Comparison) -> ModuleVerdict:
         return ModuleVerdict("unverified", reason, precision, rows, notes)
     inexact = [row for row in rows if row.exported]
     if inexact:
-        worst = max(row.exported or 0.0 for row in inexact)
+        worst = max(row.exported for row in inexact)
         notes = (*notes, f"the model as it was exported differs from the module by up to {worst:.2g} of the scale")
     largest = float(np.max([row.relative for row in rows], initial=0.0))
     count = f"{run.samples} sample{'s' if run.samples > 1 else ''}"

@@ -77,7 +77,7 @@ class Inputs:
                 yield self._drawn(shapes, seed, sample)
 
     def _varied(self, variation: Callable[[int, int], int]) -> list[tuple[int, ...]]:
-        """Sizes by symbol, so that a dim that two inputs share stays shared; dims that are formulas stay as they are."""
+        """Sizes by symbol, so that dims that inputs share stay shared; where one is a formula, none is varied."""
         examples = [tuple(self.leaves[slot].shape) for slot in self.slots]
         declared = [value.shape or [None] * len(example) for value, example in zip(self.values, examples, strict=True)]
         symbols = [dim for dims in declared for dim in dims if isinstance(dim, str)]
@@ -117,7 +117,8 @@ def _like(example: Any, value: ir.Value, shape: tuple[int, ...], key: tuple[int,
 
     seed, sample, index = key
     if example.is_floating_point():
-        return torch.from_numpy(random_value(value, shape, seed, sample - 1).astype(np.float64)).to(example.dtype)
+        numbers = np.asarray(random_value(value, shape, seed, sample - 1), np.float64)
+        return torch.from_numpy(numbers).to(example.dtype)
     pool = example.flatten()
     if not pool.numel():
         return example
@@ -140,7 +141,7 @@ def made_up(model: ir.Model, given: Mapping[str, Sequence[int]], seed: int) -> I
     values = required(model)
     for sizing in sizings():
         shapes = input_shapes(model, sizing, given)
-        arrays = [random_value(value, shapes[value.name], seed, 0) for value in values]
+        arrays = [np.asarray(random_value(value, shapes[value.name], seed, 0)) for value in values]
         yield Inputs([_tensor(torch, array) for array in arrays], {}, values)
 
 

@@ -22,7 +22,8 @@ class ModuleRow:
         relative: The largest difference between the folded model in float64 and the module, in units of ``scale``.
         allowed: The largest ``relative`` that is accepted: what rounding every weight once can cause.
         scale: The largest finite magnitude in the module's output.
-        exported: As ``relative``, for the model as it was exported, looked at where the folded one differs; else None.
+        exported: As ``relative``, for the model as it was exported, where both differ from the module by more than
+            rounding one result; else 0. Infinite where shapes, whole numbers or NaN differ.
         fault: What is wrong; empty if nothing is.
     """
 
@@ -32,7 +33,7 @@ class ModuleRow:
     relative: float
     allowed: float
     scale: float
-    exported: float | None = None
+    exported: float = 0.0
     fault: str = ""
 
 

@@ -161,8 +161,8 @@ class Stylist(nn.Module):
         self.layers = nn.Sequential(
             nn.ReflectionPad2d(2), nn.Conv2d(3, 6, 5), nn.InstanceNorm2d(6, affine=True), nn.BatchNorm2d(6), nn.ReLU(),
             nn.Conv2d(6, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.InstanceNorm2d(8, affine=True), nn.ReLU(),
-            nn.Upsample(scale_factor=2, mode="nearest"), nn.ConvTranspose2d(8, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU(),
-            nn.Conv2d(4, 3, 1), nn.Sigmoid(),
+            nn.Upsample(scale_factor=2, mode="nearest"), nn.ConvTranspose2d(8, 4, 3, 1, 1),
+            nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.Sigmoid(),
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -190,7 +190,7 @@ def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
             if layer.running_mean is not None:
                 layer.running_mean.copy_(torch.randn(size, generator=generator) * 0.4)
                 layer.running_var.copy_(torch.rand(size, generator=generator) + 0.3)
-    return module.eval()
+    return module.eval().requires_grad_(False)
 
 
 def example(family: type[nn.Module], seed: int = 1) -> torch.Tensor:
@@ -203,6 +203,16 @@ def exported(module: nn.Module, *args: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.onnx.export(module, args, dynamo=True, verbose=False, **options)
+
+
+def plainly_exported(module: nn.Module, *args: Any, **options: Any) -> Any:
+    """The same with nothing fused yet: only constants were computed, every BatchNormalization is still there."""
+    import onnxscript.optimizer
+
+    program = exported(module, *args, optimize=False, **options)
+    onnxscript.optimizer.fold_constants(program.model)
+    onnxscript.optimizer.remove_unused_nodes(program.model)
+    return program
 
 
 def scripted(module: nn.Module, *args: Any, **options: Any) -> bytes:
