@@ -12,7 +12,7 @@ import onnx_ir
 import pytest
 
 import bnfold
-from bnfold import errors, ir
+from bnfold import errors, ir, pipeline
 
 torch = pytest.importorskip("torch")
 
@@ -70,9 +70,11 @@ def test_a_program_is_folded_in_place_and_computes_what_the_module_does(family: 
         np.testing.assert_allclose(found, right, rtol=0, atol=1e-5 * float(right.abs().max()))
 
 
-@pytest.mark.parametrize("opset", [9, 11, 13, 15])
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("fused", [True, False], ids=["as exported", "nothing fused"])
+@pytest.mark.parametrize(
+    ("opset", "fused"), [(9, False), (11, True), (13, False), (15, False)],
+    ids=["9, nothing fused", "11, as exported", "13, nothing fused", "15, nothing fused"],
+)  # fmt: skip
 def test_a_file_of_the_older_exporter(family: Any, opset: int, fused: bool, tmp_path: Path) -> None:
     module, x = networks.drawn(family()), networks.example(family)
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
@@ -178,7 +180,7 @@ def test_a_wrong_fold_fails_although_the_export_was_right(monkeypatch: pytest.Mo
     """The comparison with the module stands by itself: here the other one is made to see nothing."""
     module, x = small(), networks.example(ResNet)
     program = networks.plainly_exported(module, x)
-    rewrite = bnfold.pipeline.rewrite  # type: ignore[attr-defined]
+    rewrite = pipeline.rewrite
 
     def spoiled(model: ir.Model, *args: Any) -> Any:
         report = rewrite(model, *args)
