@@ -19,8 +19,6 @@ from bnfold.pipeline import Options
 from bnfold.report import Report
 
 if TYPE_CHECKING:
-    from bnfold import reference
-    from bnfold.semantics import Policy
     from bnfold.verification import Verdict
 
 Progress = Callable[[str, int, int], None]
@@ -226,7 +224,7 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
     checks, source = outcome.checks, outcome.source
     if checks.depth == "none":
         return
-    from bnfold import verification
+    from bnfold import referee, verification
 
     started = time.perf_counter()
     outcome.verdict = verification.verify(
@@ -239,23 +237,12 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
         samples=checks.samples,
         seed=checks.seed,
         witness=checks.witness,
-        policy=referee_policy(outcome.options.policy),
+        policy=referee.policy(outcome.options.policy),
         progress=progress,
     )
     outcome.seconds["verify"] = time.perf_counter() - started
     tell = log.info if outcome.verdict.verified else log.warning
     tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)
-
-
-def referee_policy(policy: Policy) -> reference.Policy:
-    """The same choices, as the referee takes them."""
-    from bnfold import reference
-
-    return reference.Policy(
-        legacy_mode="auto" if policy.legacy_mode == "error" else policy.legacy_mode,
-        force_inference=policy.force_inference,
-        saved_var=policy.saved_var,
-    )
 
 
 def _same_file(first: Path, second: Path) -> bool:

@@ -57,6 +57,40 @@ def test_imports_point_one_way() -> None:
     assert forbidden == {}
 
 
+SPEAKING = {"cli.py", "terminal.py", "tables.py", "verification/worker.py"}
+"""What may write to the standard streams; the worker is a process of its own, whose streams are its interface."""
+
+
+def speaks(tree: ast.AST) -> list[int]:
+    """The lines that print: print, click.echo, rich's console, or a standard stream other than the input."""
+    found = []
+    for node in ast.walk(tree):
+        call = node.func if isinstance(node, ast.Call) else None
+        if isinstance(call, ast.Name) and call.id in {"print", "echo", "Console"}:
+            found.append(call.lineno)
+        if isinstance(node, ast.Attribute) and (
+            node.attr == "echo"
+            or (node.attr in {"stdout", "stderr"} and isinstance(node.value, ast.Name) and node.value.id == "sys")
+        ):
+            found.append(node.lineno)
+    return found
+
+
+def test_the_library_prints_nothing() -> None:
+    loud = {
+        path.relative_to(PACKAGE).as_posix(): lines
+        for path in modules()
+        if (lines := speaks(ast.parse(path.read_text(encoding="utf-8"))))
+        and path.relative_to(PACKAGE).as_posix() not in SPEAKING
+    }
+    assert loud == {}
+
+
+def test_the_printing_check_sees_every_form() -> None:
+    source = "print(1)\nclick.echo(2)\nsys.stderr.write('3')\nConsole().print(4)\nprint = sys.stdin\n"
+    assert speaks(ast.parse(source)) == [1, 2, 3, 4]
+
+
 def test_files_stay_short() -> None:
     lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
@@ -72,8 +106,9 @@ def test_the_import_check_sees_every_form() -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("bnfold.cli", {"numpy", "onnx", "onnxruntime", "onnx_ir", "onnxscript", "rich"}),
-        ("bnfold", {"onnxruntime", "onnx_ir", "onnxscript", "rich"}),
+        ("bnfold.cli", {"numpy", "onnx", "onnxruntime", "onnx_ir", "onnxscript", "rich", "logging", "torch"}),
+        ("bnfold", {"onnxruntime", "onnx_ir", "onnxscript", "rich", "torch"}),
+        ("bnfold.pipeline", {"onnxruntime", "onnx_ir", "onnxscript", "rich", "logging", "torch"}),
     ],
 )
 def test_heavy_imports_wait_until_they_are_needed(module: str, unwanted: set[str]) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from typing import Any
+
 import numpy as np
 import onnx_ir
 import pytest
 
+import bnfold
 from bnfold import ir as bnfold_ir
 from bnfold import passes, reference
 from tests.conftest import MODELS
@@ -93,3 +98,60 @@ def test_decomposing_leaves_no_batchnormalization(name: str) -> None:
     result = passes.DecomposeBatchNormPass()(onnx_ir.load(MODELS / f"{name}.onnx"))
     assert result.modified
     assert "BatchNormalization" not in operators(result.model)
+
+
+def test_options_are_those_of_bnfold() -> None:
+    step = passes.FoldBatchNormPass(bnfold.Options(excluded=frozenset({"Conv"})))
+    result = step(wide_model())
+    assert not result.modified
+    assert [event.reason and event.reason.code for event in step.report.batchnorms] == ["excluded"]
+    assert step.options.target_opset == "keep"
+    formed = passes.DecomposeBatchNormPass(bnfold.Options(decompose_form="sub_mul_add"))(wide_model())
+    assert operators(formed.model) == ["Conv", "Sub", "Mul", "Add", "Relu", "Conv"]
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "field"),
+    [
+        (passes.FoldBatchNormPass, bnfold.Options(target_opset=18), "target_opset"),
+        (passes.FoldBatchNormPass, bnfold.Options(fold=False), "fold"),
+        (passes.FoldBatchNormPass, bnfold.Options(decompose="all"), "decompose"),
+        (passes.DecomposeBatchNormPass, bnfold.Options(decompose="residual"), "decompose"),
+        (lambda options: passes.UpgradeBatchNormPass(18, options), bnfold.Options(target_opset=17), "target_opset"),
+    ],
+)
+def test_what_another_pass_does_cannot_be_asked_for(make: Any, options: bnfold.Options, field: str) -> None:
+    with pytest.raises(ValueError, match=f"decides {field} by itself"):
+        make(options)
+
+
+def test_the_report_is_data_and_outlives_a_sequence() -> None:
+    upgrade, fold = passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass()
+    onnx_ir.passes.Sequential(upgrade, fold)(onnx_ir.load(MODELS / "generator.onnx"))
+    assert (upgrade.report.opset_before, upgrade.report.opset_after) != (fold.report.opset_before, 0)
+    assert {event.verdict for event in fold.report.batchnorms} == {"folded"}
+    document = json.loads(json.dumps(fold.report.to_json()))
+    assert [row["verdict"] for row in document["batchnorms"]] == ["folded"] * len(fold.report.batchnorms)
+
+
+def test_each_pass_and_each_decision_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "bnfold"):
+        passes.FoldBatchNormPass()(wide_model())
+    lines = [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
+    assert ("DEBUG", "bnfold.pipeline", "pass fold_affines done: 1 BatchNormalizations met so far") in lines
+    decisions = [message for level, _, message in lines if level == "INFO"]
+    assert [line.split(":")[0].split()[-1] for line in decisions] == ["folded"]
+
+
+def test_after_the_optimizer_of_onnxscript() -> None:
+    """Which fuses what follows a Conv with constant weights, and leaves the rest to bnfold."""
+    optimizer = pytest.importorskip("onnxscript.optimizer")
+    model = onnx_ir.load(MODELS / "dense.onnx")
+    feed = np.random.default_rng(3).normal(
+        size=[dim if isinstance(dim, int) else 2 for dim in model.graph.inputs[0].shape]
+    )
+    before = values(model, feed.astype(np.float32))
+    optimizer.optimize(model)
+    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model).model
+    for expected, found in zip(before, values(result, feed.astype(np.float32)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold import ir, job, log
+from bnfold import ir, job, log, referee
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.job import Checks, Delivery, Outcome
 from bnfold.pipeline import Options
@@ -125,7 +125,7 @@ def optimize(
     def second_opinion(outcome: Outcome) -> None:
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
         wanted = Asked(example, checks.inputs, checks.samples, checks.seed)
-        policy = job.referee_policy(asked.policy)
+        policy = referee.policy(asked.policy)
         found[:] = [compare(before, outcome.model, module, wanted, policy)]
         _act_on(found[0], training, outcome)
 

@@ -12,11 +12,12 @@ import bnfold
 
 torch = pytest.importorskip("torch")
 
-from bnfold import pytorch  # noqa: E402 - only now is it known that torch is there
+from torch import nn  # noqa: E402 - only now is it known that torch is there
+
+from bnfold import pytorch  # noqa: E402
 from tests.pytorch import networks  # noqa: E402
 from tests.pytorch.networks import ResNet, count  # noqa: E402
 
-nn = torch.nn
 X = networks.example(ResNet)
 
 
