@@ -14,6 +14,7 @@ import onnx
 import onnx_ir
 
 from bnfold import ir
+from bnfold.errors import BadInput
 from bnfold.ir.load import tensor_messages
 from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.tensor import Array, Tensor
@@ -36,7 +37,10 @@ class _Borrowed(Tensor):
 
 
 def borrow(model: onnx_ir.Model) -> ir.Model:
-    """The model as bnfold's own, large tensors by reference."""
+    """The model as bnfold's own, large tensors by reference.
+
+    Raises BadInput for a model that onnx_ir cannot write, as those are whose weights hold no values yet.
+    """
     copy, payloads = model.clone(), Payloads()
 
     def token(tensor: onnx_ir.TensorProtocol) -> onnx_ir.TensorProtocol:
@@ -53,13 +57,25 @@ def borrow(model: onnx_ir.Model) -> ir.Model:
                 tensor = attribute.as_tensor()
                 if tensor.nbytes >= THRESHOLD:
                     holder.attributes[name] = onnx_ir.AttrTensor(name, token(tensor))
-    proto = onnx_ir.to_proto(copy)
+    proto = _written(copy)
     for message in tensor_messages(proto):
         held = payloads.get(message.raw_data)
         if held is not None:
             message.data_type = held.dtype
             message.dims[:] = held.dims
     return ir.Model(proto, payloads)
+
+
+def _written(model: onnx_ir.Model) -> onnx.ModelProto:
+    try:
+        proto: onnx.ModelProto = onnx_ir.to_proto(model)
+    except onnx_ir.serde.SerdeError as error:
+        root: BaseException = error
+        while root.__cause__ is not None:
+            root = root.__cause__
+        reason = (str(root) or type(root).__name__).splitlines()[0]
+        raise BadInput(f"the onnx_ir model cannot be written as ONNX (has it all its weights?): {reason}") from error
+    return proto
 
 
 def give_back(model: ir.Model) -> onnx_ir.Model:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bnfold.verification import Verdict
 
 SAMPLES = 3
-"""Inputs to compare on, unless `Checks` say otherwise: the example, and two more of other sizes and values."""
+"""Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
 
 
 @dataclass(slots=True)
@@ -96,8 +96,8 @@ def optimize(
             arguments. None: those that the program was exported with; for files, made up from the graph's inputs.
             Further samples are drawn after their pattern, of other sizes along dynamic axes.
         options: As for `bnfold.optimize`.
-        checks: How much to compare: ``samples`` (3 by default) and ``seed`` hold for the comparison with the module
-            as well, and with ``depth`` "none" there is none.
+        checks: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
+            comparison with the module as well, and with ``depth`` "none" there is none.
 
     Returns:
         Report and verdicts. `TorchOutcome.status` is ``unverified`` where one of the comparisons could not be made.
@@ -112,7 +112,8 @@ def optimize(
     """
     if module is not None:
         raise_unless_module(module)
-    asked, checks = options or Options(), checks or Checks(samples=SAMPLES)
+    samples = checks.samples if checks is not None else SAMPLES
+    asked, checks = options or Options(), checks or Checks()
     source, holder, given = _opened(program)
     before = source if isinstance(source, ir.Model) else ir.load(source)
     before.freeze_overridable = asked.freeze_overridable
@@ -124,7 +125,7 @@ def optimize(
 
     def second_opinion(outcome: Outcome) -> None:
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
-        wanted = Asked(example, checks.inputs, checks.samples, checks.seed)
+        wanted = Asked(example, checks.inputs, samples, checks.seed)
         policy = referee.policy(asked.policy)
         found[:] = [compare(before, outcome.model, module, wanted, policy)]
         _act_on(found[0], training, outcome)

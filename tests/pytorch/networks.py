@@ -176,8 +176,12 @@ INPUTS: Mapping[type[nn.Module], tuple[int, ...]] = {
 
 
 def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
-    """The module in evaluation mode, with statistics and scales as after training, every other scale negative."""
+    """The module in evaluation mode, drawn anew: weights, statistics and scales, every other scale negative."""
     generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        with torch.no_grad():
+            fan_in = parameter[0].numel() if parameter.ndim > 1 else 100
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) / fan_in**0.5)
     for layer in module.modules():
         if not isinstance(layer, NORMS):
             continue

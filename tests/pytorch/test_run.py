@@ -47,7 +47,7 @@ def check_verdicts(outcome: pytorch.TorchOutcome) -> None:
     assert outcome.module is not None
     assert outcome.module.precision == "float64"
     assert {row.sample for row in outcome.module.rows} == {0, 1, 2}
-    assert all(row.relative <= row.allowed < 1e-4 for row in outcome.module.rows)
+    assert all(row.relative <= row.allowed < 1e-3 for row in outcome.module.rows)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -215,6 +215,16 @@ def test_examples_that_do_not_fit() -> None:
     with pytest.raises(errors.BadInput, match="hold 2 tensors, the model has 1 inputs"):
         pytorch.optimize(program, module=module, example_inputs=(x, x))
     assert program.model is before
+
+
+def test_a_program_without_weights_is_told() -> None:
+    """Exported from fake tensors, to have the weights applied later."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        program = networks.plainly_exported(ResNet().eval(), torch.randn(2, 3, 16, 24))
+    with pytest.raises(errors.BadInput, match="has it all its weights"):
+        pytorch.optimize(program)
 
 
 def test_a_file_without_examples_is_compared_on_made_up_ones() -> None:
