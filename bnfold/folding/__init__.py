@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import rows
+from bnfold.folding import dead, rows
 from bnfold.folding.apply import apply
 from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.plan import Limits, Plan
 from bnfold.folding.recognise import Chain
-from bnfold.folding.region import cut_of
+from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
 from bnfold.folding.statistics import Known, prefetch
 from bnfold.folding.step import SetConstant
@@ -68,8 +68,9 @@ def run(
                 left.append(node)
         changed |= limits.all_affines and _fold_arithmetic(fold) > 0
         if not (changed and (left or limits.all_affines)) and not fold.budget.grant():
-            return
+            break
         waiting = left
+    _drop_dead_shifts(fold)
 
 
 def _stands(node: ir.Node) -> bool:
@@ -115,11 +116,7 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     passed = tuple(node.label for node in plan.nodes)
     fold.budget.charge(plan.edits)
     before = {value: value.name for value in plan.relabelled}
-    names = apply(plan, fold.budget)
-    fold.report.retire(names, cut)
-    renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
-    fold.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
-    fold.report.removed_names.extend(name for name in names if name not in fold.report.renamed)
+    _note_names(fold.report, before, apply(plan, fold.budget), cut)
     for edit in plan.edits:
         if event is not None and isinstance(edit, SetConstant):
             fold.report.made(edit.tensor, event)
@@ -130,6 +127,23 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
             folded.operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
             folded.into, folded.reason, folded.detail, folded.direction = into, None, "", plan.direction
             folded.attempts = (Attempt(plan.direction, passed),)
+
+
+def _note_names(report: Report, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
+    """Tell which values have another name now, ``before`` has the old ones, and which are gone."""
+    report.retire(gone, cut)
+    renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
+    report.renamed.update((old, new) for old, new in renamed.items() if old != new)
+    report.removed_names.extend(name for name in gone if name not in report.renamed)
+
+
+def _drop_dead_shifts(fold: _Fold) -> None:
+    """Last, as folding puts shifts into convolutions that an InstanceNormalization follows."""
+    for found in dead.find(fold.model, fold.limits):
+        cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", fold.original)
+        before = {value: value.name for value in found.moved}
+        _note_names(fold.report, before, dead.remove(found), cut)
+        fold.report.notes.append(f"shift that an InstanceNormalization takes out again removed: {found.node.label}")
 
 
 def _fold_arithmetic(fold: _Fold) -> int:

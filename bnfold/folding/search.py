@@ -24,6 +24,8 @@ MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
 MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
+_ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
+"""Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         plans.append(plan)
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
-    furthest = max(refusals, key=lambda refusal: refusal.depth)
+    furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
     furthest.attempts = tuple(attempts)
     raise furthest
 

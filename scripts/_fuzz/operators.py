@@ -177,6 +177,17 @@ def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("InstanceNormalization", [x.name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
 
 
+def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A convolution with a bias that an InstanceNormalization may take out again; mostly something stands between."""
+    grown = b.pick([conv, conv, conv_transpose])(b, x)
+    for entry in (arithmetic, unary, pool, pad)[: int(b.rng.integers(0, 4))] if grown else ():
+        grown = (entry(b, grown[0]) if b.chance(0.4) else None) or grown
+    if not grown or grown[0].rank < 3:
+        return grown
+    size = [grown[0].shape[1]]
+    return b.node("InstanceNormalization", [grown[0].name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
+
+
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
@@ -201,4 +212,5 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (pad, 1.0),
     (resize, 0.7),
     (normaliser, 0.8),
+    (biased_instance, 0.6),
 )

@@ -35,6 +35,7 @@ def _direct() -> list[Pattern]:
         ),
         Pattern("BN → Conv, Conv", _two_readers),
         Pattern("shift → InstanceNormalization", _dead_shift),
+        Pattern("Conv → Add → InstanceNormalization (Add and bias dead)", _dead_bias),
     ]
 
 
@@ -52,6 +53,11 @@ def _dead_shift(b: Builder) -> Drawn:
     ones = [b.weight(np.ones(3, np.float32)) for _ in range(2)]
     x = b.node("BatchNormalization", [image(b).name, ones[0], weight(b, 3), weight(b, 3), ones[1]], epsilon=0.0)[0]
     return node(b, "InstanceNormalization", x, weight(b, 3), weight(b, 3))
+
+
+def _dead_bias(b: Builder) -> Drawn:
+    x = node(b, "Add", conv(b, image(b)), weight(b, 4, 1, 1))
+    return node(b, "InstanceNormalization", x, weight(b, 4), weight(b, 4))
 
 
 def _carried() -> list[Pattern]:

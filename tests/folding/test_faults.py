@@ -16,6 +16,7 @@ from _fuzz.draw import draw
 from _fuzz.judge import judge
 
 from bnfold import ir
+from bnfold.folding import dead
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import (
     activation,
@@ -65,6 +66,10 @@ def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
     return weights.scaled(node, 1, 1, np.resize(s, kernel.dims[1]))
 
 
+def everything_ends(made: ir.Value, *_: Any) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
+    return (made,), tuple(node for node in made.graph.nodes if node.is_op(*dead.ENDS))
+
+
 def doubled(rank: int) -> Affine:
     return Affine(np.full((1,) * rank, 2.0), np.zeros((1,) * rank))
 
@@ -88,6 +93,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the value of a dead channel": (activation, "_value", lambda _, x: np.zeros_like(x)),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
     "readers that see another value": (importlib.import_module("bnfold.folding.search"), "_untouched", yes),
+    "a bias that counts": (dead, "_follow", everything_ends),
     "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
 }
 
