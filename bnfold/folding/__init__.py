@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import dead, rows
+from bnfold.folding import dead, partial, rows
 from bnfold.folding.apply import apply
 from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.plan import Limits, Plan
@@ -70,6 +70,8 @@ def run(
         if not (changed and (left or limits.all_affines)) and not fold.budget.grant():
             break
         waiting = left
+    for node in [node for node in events if _stands(node) and partial.is_candidate(node)]:
+        _shrink(fold, node)
     _drop_dead_shifts(fold)
 
 
@@ -135,6 +137,29 @@ def _note_names(report: Report, before: dict[ir.Value, str], gone: list[str], cu
     renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
     report.renamed.update((old, new) for old, new in renamed.items() if old != new)
     report.removed_names.extend(name for name in gone if name not in report.renamed)
+
+
+def _shrink(fold: _Fold, node: ir.Node) -> None:
+    """Let what stands behind a Concat keep only the part that nobody could absorb, and try that once more."""
+    while _stands(node) and partial.is_candidate(node):
+        try:
+            found = partial.find(node, fold.policy, fold.limits, fold.budget)
+        except (Declined, ReferenceAttribute):
+            return
+        cut = cut_of(found.plan, fold.original)
+        into = ", ".join(absorber.label for absorber in found.plan.absorbers)
+        less = f"{len(found.channels)} of {found.channels_before} channels"
+        before = {value: value.name for value in found.plan.relabelled}
+        fold.budget.charge(found.plan.edits)
+        small, gone = partial.carry_out(found, fold.budget)
+        _note_names(fold.report, before, gone, cut)
+        fold.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")
+        event = fold.events[small] = fold.events.pop(node)
+        for edit in found.plan.edits:
+            if isinstance(edit, SetConstant):
+                fold.report.made(edit.tensor, event)
+        _settle(fold, small)
+        node = small
 
 
 def _drop_dead_shifts(fold: _Fold) -> None:

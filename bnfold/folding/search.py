@@ -5,6 +5,7 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -87,19 +88,26 @@ def _mapped(constant: ir.Tensor, affine: Affine) -> Exact:
 
 def upward(chain: Chain, search: Search) -> Plan:
     """Let what makes the chain's input make its output instead."""
-    draft, first = search.draft, chain.links[0]
-    _up(search, chain.source, chain.affine, (first.node, first.slot), 0)
+    first = chain.links[0]
+    absorb(search, [(chain.source, chain.affine, (first.node, first.slot))])
+    return finish(chain, "up", search)
+
+
+def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
+    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined."""
+    draft = search.draft
+    for value, affine, edge in wishes:
+        _up(search, value, affine, edge, 0)
     for value, depth in draft.shared:
         affine = draft.relabelled[value]
         if not all(use in draft.edges or _untouched(value, use, affine) for use in value.uses):
             raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
-    return _finish(chain, "up", search)
 
 
 def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
     _down(search, chain.target, chain.affine, 0)
-    return _finish(chain, "down", search)
+    return finish(chain, "down", search)
 
 
 def _readers(value: ir.Value) -> str:
@@ -212,7 +220,8 @@ def _record(draft: Draft, node: ir.Node, step: Step) -> None:
         draft.forks = True
 
 
-def _finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+    """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     draft = search.draft
     for edit in draft.edits:
         if isinstance(edit, SetConstant | Residual):

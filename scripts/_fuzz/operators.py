@@ -140,6 +140,16 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Concat", [parts[index] for index in order], axis=axis - x.rank if b.chance(0.3) else axis)
 
 
+def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A Concat, then a BatchNormalization, where one part at most cannot absorb it."""
+    if not 3 <= x.rank <= 4 or 1 in x.shape[2:]:
+        return None
+    made = [b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *[1] * (x.rank - 2)]))]) for size in (2, 3)]
+    parts = [x.name, *(value.name for (value,) in made[: int(b.rng.integers(1, 3))])]
+    joined = b.node("Concat", [parts[index] for index in b.rng.permutation(len(parts))], axis=1)
+    return batchnorm(b, joined[0])
+
+
 def merge(b: Builder, x: Drawn) -> list[Drawn] | None:
     fitting = [other for other in b.values if _broadcasts(other.shape, x.shape)]
     op = b.pick(["Add", "Add", "Sub", "Mul", "Sum", "Mean", "Max", "Min"])
@@ -179,10 +189,12 @@ def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
     """A convolution with a bias that an InstanceNormalization may take out again; mostly something stands between."""
-    grown = b.pick([conv, conv, conv_transpose])(b, x)
-    for entry in (arithmetic, unary, pool, pad)[: int(b.rng.integers(0, 4))] if grown else ():
+    grown: list[Drawn] | None = b.pick([conv, conv, conv_transpose])(b, x)
+    if grown is None:
+        return None
+    for entry in (arithmetic, unary, pool, pad)[: int(b.rng.integers(0, 4))]:
         grown = (entry(b, grown[0]) if b.chance(0.4) else None) or grown
-    if not grown or grown[0].rank < 3:
+    if grown[0].rank < 3:
         return grown
     size = [grown[0].shape[1]]
     return b.node("InstanceNormalization", [grown[0].name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
@@ -204,6 +216,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (pool, 1.5),
     (reduce, 1.0),
     (concat, 1.5),
+    (concat_one_left, 0.5),
     (merge, 1.5),
     (split, 1.0),
     (pick, 1.2),

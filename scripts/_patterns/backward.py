@@ -149,6 +149,10 @@ def _carried() -> list[Pattern]:
 def _arms() -> list[Pattern]:
     return [
         Pattern(
+            "Concat(Conv, x) → BN (a smaller one stays)",
+            lambda b: norm(b, node(b, "Concat", conv(b, given(b, 2, 3, 6, 8), kernel=1), given(b, 2, 3, 6, 8), axis=1)),
+        ),
+        Pattern(
             "Concat(Conv, Conv) → BN",
             lambda b: norm(b, node(b, "Concat", conv(b, image(b)), conv(b, image(b), 2), axis=1)),
         ),

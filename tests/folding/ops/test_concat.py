@@ -47,10 +47,10 @@ def test_concat_with_one_value_twice() -> None:
     assert declined(net, net.batchnorm(net.node("Concat", y, y, axis=1), 6)) == ["shared-value"]
 
 
-def test_concat_with_a_part_that_cannot() -> None:
+def test_concat_with_parts_that_cannot() -> None:
     net = Net()
-    y = net.node("Concat", conv(net, 4), net.input(2, 2, 4, 6), axis=1)
-    assert declined(net, net.batchnorm(y, 6)) == ["graph-input"]
+    y = net.node("Concat", net.input(2, 4, 4, 6), conv(net, 3), net.input(2, 2, 4, 6), axis=1)
+    assert declined(net, net.batchnorm(y, 9)) == ["graph-input"], "one that can is no use: two are needed either way"
 
 
 def test_concat_of_parts_of_unknown_size() -> None:

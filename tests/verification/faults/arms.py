@@ -73,6 +73,38 @@ def add_arms() -> Rewrite:
     )
 
 
+def partial_concat() -> Rewrite:
+    """Concat of a Conv and an input → BatchNormalization: a smaller one stays, on the input alone."""
+    rng = numbers(23)
+    stats = statistics(rng, 5)
+    weight = single(rng.normal(size=(2, 3, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x) => (float[N,5,H,W] y)"
+    before = model(
+        f"{head} {{ p = Conv (x, V)  c = Concat <axis = 1> (p, x)  y = {BN} (c, scale, B, mean, var) }}",
+        {"V": weight, **stats},
+    )
+
+    def after(kept: slice, factor: Array, parts: str = "p1, n") -> onnx.ModelProto:
+        small = {name: array[kept] for name, array in stats.items()}
+        weights = {"V": weight * along(factor, 0, 4), "a": t[:2], **small}
+        return model(
+            f"{head} {{ n = {BN} (x, scale, B, mean, var)  p1 = Conv (x, V, a)  y = Concat <axis = 1> ({parts}) }}",
+            weights,
+        )
+
+    return Rewrite(
+        "Concat of a Conv and an input, BatchNormalization",
+        before,
+        after(slice(2, 5), s[:2]),
+        {
+            "first channels kept": after(slice(0, 3), s[:2]),
+            "other part not scaled": after(slice(2, 5), np.ones(2)),
+            "part read as it was": after(slice(2, 5), s[:2], "p1, x"),
+        },
+    )
+
+
 def shared_weight() -> Rewrite:
     """Two Convs read one weight, one of them is followed by a BatchNormalization."""
     rng = numbers(19)
@@ -93,4 +125,4 @@ def shared_weight() -> Rewrite:
 
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [concat(), add_arms(), shared_weight()]
+    return [concat(), partial_concat(), add_arms(), shared_weight()]
