@@ -175,6 +175,24 @@ def split(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Split", [x.name, b.integers(sizes)], outputs=2, axis=axis)
 
 
+def rejoin(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Two parts of one value, perhaps overlapping, that meet again."""
+    if x.rank < 2 or x.shape[1] < 2:
+        return None
+    size = x.shape[1]
+    if b.chance(0.5):
+        first = size // 2 if size % 2 == 0 else int(b.rng.integers(1, size))
+        parts = b.node("Split", [x.name, b.integers([first, size - first])], outputs=2, axis=1)
+    else:
+        cuts = [sorted(int(at) for at in b.rng.choice(size + 1, 2, replace=False)) for _ in range(2)]
+        parts = [b.node("Slice", [x.name, *(b.integers([number]) for number in (*cut, 1))])[0] for cut in cuts]
+    if b.chance(0.3):
+        parts[0] = (unary(b, parts[0]) or parts)[0]
+    if parts[0].shape == parts[1].shape and b.chance(0.5):
+        return b.node(b.pick(["Add", "Sub", "Sum"]), [part.name for part in parts[::-1]])
+    return b.node("Concat", [part.name for part in parts[::-1]], axis=1)
+
+
 def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank < 3:
         return None
@@ -219,6 +237,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (concat_one_left, 0.5),
     (merge, 1.5),
     (split, 1.0),
+    (rejoin, 0.8),
     (pick, 1.2),
     (repeat, 0.8),
     (space, 0.7),

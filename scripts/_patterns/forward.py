@@ -78,6 +78,8 @@ def _carried() -> list[Pattern]:
         ),
         Pattern("BN → Concat → Conv", lambda b: conv(b, node(b, "Concat", norm(b, image(b)), image(b), axis=1))),
         Pattern("BN → Split → Conv, Conv", _split),
+        Pattern("BN → Split → Concat in another order → Conv", _swapped),
+        Pattern("BN → Add(GlobalAveragePool, itself) → Conv", _both),
         Pattern(
             "BN → Transpose → Conv", lambda b: conv(b, through("Transpose", perm=[0, 1, 3, 2])(b, norm(b, image(b))))
         ),
@@ -102,6 +104,16 @@ def _carried() -> list[Pattern]:
 def _split(b: Builder) -> list[Drawn]:
     parts = b.node("Split", [norm(b, given(b, 2, 5, 6, 7)).name, ints(b, 2, 3)], outputs=2, axis=1)
     return [conv(b, part) for part in parts]
+
+
+def _swapped(b: Builder) -> Drawn:
+    one, two = b.node("Split", [norm(b, given(b, 2, 5, 6, 7)).name, ints(b, 2, 3)], outputs=2, axis=1)
+    return conv(b, node(b, "Concat", two, one, axis=1))
+
+
+def _both(b: Builder) -> Drawn:
+    x = norm(b, image(b))
+    return conv(b, node(b, "Add", through("GlobalAveragePool")(b, x), x))
 
 
 def _algebra() -> list[Pattern]:

@@ -16,7 +16,7 @@ from _fuzz.draw import draw
 from _fuzz.judge import judge
 
 from bnfold import ir
-from bnfold.folding import dead
+from bnfold.folding import dead, picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import (
     activation,
@@ -93,6 +93,8 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the value of a dead channel": (activation, "_value", lambda _, x: np.zeros_like(x)),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
     "readers that see another value": (importlib.import_module("bnfold.folding.search"), "_untouched", yes),
+    "parts that overlap": (picks, "sees_alike", yes),
+    "operands of a sum that are scaled differently": (arms, "make", lambda s, t: Affine(np.ones_like(s), t)),
     "a bias that counts": (dead, "_follow", everything_ends),
     "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
 }

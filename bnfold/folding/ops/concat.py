@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from bnfold import ir
@@ -22,9 +24,15 @@ def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The other parts stay what they are."""
-    axis = axis_of(node, affine.rank)
+    return concat_joint(node, {slot: affine})
+
+
+def concat_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+    """Several parts at once, by slot."""
+    rank = next(iter(standing.values())).rank
+    axis = axis_of(node, rank)
     sizes = [size_of(value, axis, node) for value in node.inputs]
-    parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
+    parts = [standing.get(part) or identity(rank) for part in range(len(sizes))]
     return Step(demands=((0, concatenate(parts, sizes, axis)),))
 
 
