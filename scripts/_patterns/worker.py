@@ -20,6 +20,15 @@ def bnfold(source: str, out: str) -> None:
     ir.save(model, out)
 
 
+def optimize(source: str, out: str) -> None:
+    """What `bnfold optimize` does to a network, comparison aside."""
+    from bnfold import ir, pipeline
+
+    model = ir.load(source)
+    pipeline.rewrite(model, pipeline.Options())
+    ir.save(model, out)
+
+
 def onnxruntime(source: str, out: str) -> None:
     """Everything that it does offline for any processor."""
     import onnxruntime as ort
@@ -69,6 +78,7 @@ def onnxoptimizer(source: str, out: str) -> None:
 
 TOOLS: dict[str, Callable[[str, str], None]] = {
     "bnfold": bnfold,
+    "bnfold optimize": optimize,
     "onnxruntime": onnxruntime,
     "onnxscript": onnxscript,
     "onnxsim": onnxsim,
