@@ -116,7 +116,7 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     into = tuple(absorber.label for absorber in plan.absorbers)
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
-    fold.budget.charge(plan.edits)
+    fold.budget.charge(plan.edits, images=plan.images)
     before = {value: value.name for value in plan.relabelled}
     _note_names(fold.report, before, apply(plan, fold.budget), cut)
     for edit in plan.edits:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from bnfold import ir
+from bnfold.folding import facts
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Edit, Residual
 from bnfold.reasons import Declined, Reason
@@ -25,6 +27,8 @@ class Plan:
     relabelled: tuple[ir.Value, ...] = ()
     nodes: tuple[ir.Node, ...] = ()
     absorbers: tuple[ir.Node, ...] = ()
+    images: bool = False
+    """Whether what is added may be as large as a picture, which the limit of growth has a say in."""
 
     @property
     def residuals(self) -> int:
@@ -60,3 +64,15 @@ def check_gain(plan: Plan) -> None:
         raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
     if plan.chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
+
+
+def work(plan: Plan) -> int:
+    """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
+    total, seen = 0, set()
+    for edit in plan.edits:
+        if isinstance(edit, Residual) and edit.edge not in seen:
+            seen.add(edit.edge)
+            value = edit.node.outputs[edit.slot] if edit.side == "behind" else edit.node.inputs[edit.slot]
+            dims = facts.known_dims(value) if value is not None else ()
+            total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
+    return total

@@ -12,10 +12,10 @@ from typing import Literal
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import guard, picks
+from bnfold.folding import guard, images, picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.growth import Budget
-from bnfold.folding.ops import JOINT, handler, weights
+from bnfold.folding.ops import JOINT, handler, padded, weights
 from bnfold.folding.plan import Limits, Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Draft, Residual, SetConstant, Step
@@ -37,6 +37,8 @@ class Search:
     limits: Limits
     budget: Budget
     draft: Draft = field(default_factory=Draft)
+    padded: str = ""
+    """The form of `ops.padded` for Convs with zero padding; empty for an Add in front of them."""
 
 
 def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
@@ -59,6 +61,7 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         if not plan.residuals:
             return plan
         plans.append(plan)
+    plans = images.improve(plans, refusals, lambda form: downward(chain, Search(limits, budget, padded=form)))
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
@@ -234,6 +237,8 @@ def _ask(
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:
         solve = handler(node, direction)
+        if search.padded and node.op_type == "Conv" and direction == "down":
+            solve = padded.FORMS[search.padded]
         _decline_excluded(node, search.limits)
         return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
     except ReferenceAttribute as error:
@@ -264,8 +269,14 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         if isinstance(edit, SetConstant | Residual):
             guard.check(edit)
     plan = Plan(
-        chain, direction, tuple(draft.edits), tuple(draft.relabelled), tuple(draft.nodes), tuple(draft.absorbers)
+        chain,
+        direction,
+        tuple(draft.edits),
+        tuple(draft.relabelled),
+        tuple(draft.nodes),
+        tuple(draft.absorbers),
+        images=bool(search.padded),
     )
     check_gain(plan)
-    search.budget.check(plan.edits)
+    search.budget.check(plan.edits, images=plan.images)
     return plan

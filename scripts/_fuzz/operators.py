@@ -73,6 +73,28 @@ def conv_transpose(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("ConvTranspose", inputs + _bias(b, group * each), **attributes)
 
 
+def into_padding(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A BatchNormalization, a Conv that pads, and often something behind that could absorb what the border makes."""
+    normalised = batchnorm(b, x) if 3 <= x.rank <= 5 and min(x.shape[2:]) > 1 else None
+    if normalised is None:
+        return None
+    spatial, columns = x.rank - 2, int(b.rng.integers(2, 6))
+    attributes: dict[str, Any] = {"strides": [int(b.rng.integers(1, 3)) for _ in range(spatial)]}
+    if b.chance(0.3):
+        attributes["auto_pad"] = b.pick(["SAME_UPPER", "SAME_LOWER"])
+    else:
+        attributes["pads"] = [int(b.rng.integers(0, 3)) for _ in range(2 * spatial)]
+        attributes["dilations"] = [int(b.rng.integers(1, 3)) for _ in range(spatial)]
+    kernel = b.numbers([columns, x.shape[1], *(int(b.rng.integers(1, 3)) for _ in range(spatial))])
+    y = b.node("Conv", [normalised[0].name, b.weight(kernel), *_bias(b, columns)], **attributes)
+    if b.chance(0.5):
+        y = b.node("GlobalAveragePool", [y[0].name]) if b.chance(0.5) else (reduce(b, y[0]) or y)
+    if b.chance(0.5):
+        flat = b.node("Flatten", [y[0].name], axis=1)[0]
+        y = b.node("Gemm", [flat.name, b.weight(b.numbers([flat.shape[1], 3]))])
+    return y
+
+
 def _bias(b: Builder, size: int) -> list[str]:
     given = [b.weight(b.numbers([size]))]
     options: list[list[str]] = [[], [""], given, given]
@@ -221,6 +243,7 @@ def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
+    (into_padding, 0.8),
     (conv_transpose, 1.5),
     (gemm, 3.0),
     (matmul, 2.5),

@@ -15,6 +15,16 @@ def _direct() -> list[Pattern]:
         Pattern("BN → depthwise Conv", lambda b: conv(b, norm(b, image(b)), 6, group=3)),
         Pattern("BN → padded Conv (an Add stays)", lambda b: conv(b, norm(b, image(b)), pads=[1, 1, 1, 1])),
         Pattern(
+            "BN → padded Conv → GlobalAveragePool → Flatten → Gemm",
+            lambda b: gemm(
+                b,
+                through("Flatten")(
+                    b, through("GlobalAveragePool")(b, conv(b, norm(b, image(b)), kernel=3, pads=[1, 1, 1, 1]))
+                ),
+            ),
+        ),
+        Pattern("BN with a zero scale → padded Conv (an Add stays)", _dead_channel),
+        Pattern(
             "BN without shift → padded Conv", lambda b: conv(b, norm(b, image(b), scale_only=True), pads=[1, 1, 1, 1])
         ),
         Pattern(
@@ -37,6 +47,18 @@ def _direct() -> list[Pattern]:
         Pattern("shift → InstanceNormalization", _dead_shift),
         Pattern("Conv → Add → InstanceNormalization (Add and bias dead)", _dead_bias),
     ]
+
+
+def _dead_channel(b: Builder) -> Drawn:
+    arrays = [
+        np.array([0.5, 0.0, -2.0]),
+        np.array([1.0, 2.0, -1.0]),
+        np.array([0.1, 0.2, 0.3]),
+        np.array([1.0, 2.0, 0.5]),
+    ]
+    operands = [b.weight(array.astype(np.float32)) for array in arrays]
+    x = node(b, "BatchNormalization", image(b), *operands)
+    return conv(b, x, kernel=3, pads=[1, 1, 1, 1])
 
 
 def _token(b: Builder) -> Drawn:
