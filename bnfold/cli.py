@@ -22,6 +22,7 @@ from bnfold.options import (
     stack,
     target_option,
 )
+from bnfold.startup import defer_onnx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,6 +147,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    defer_onnx()
     try:
         main()
     finally:
