@@ -73,6 +73,16 @@ def conv_transpose(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("ConvTranspose", inputs + _bias(b, group * each), **attributes)
 
 
+def padded_mean(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A Conv, an average with padding that counts or does not, a BatchNormalization."""
+    grown = conv(b, x) if x.rank == 4 and min(x.shape[2:]) > 1 else None
+    if grown is None or min(grown[0].shape[2:]) < 2:
+        return grown
+    pads = [int(b.rng.integers(0, 2)) for _ in range(4)]
+    mean = b.node("AveragePool", [grown[0].name], kernel_shape=[2, 2], pads=pads, count_include_pad=int(b.chance(0.5)))
+    return batchnorm(b, mean[0])
+
+
 def into_padding(b: Builder, x: Drawn) -> list[Drawn] | None:
     """A BatchNormalization, a Conv that pads, and often something behind that could absorb what the border makes."""
     normalised = batchnorm(b, x) if 3 <= x.rank <= 5 and min(x.shape[2:]) > 1 else None
@@ -244,6 +254,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
     (into_padding, 0.8),
+    (padded_mean, 0.4),
     (conv_transpose, 1.5),
     (gemm, 3.0),
     (matmul, 2.5),

@@ -50,7 +50,7 @@ def onnxruntime(source: str, out: str) -> None:
 
 
 def basic(source: str, out: str) -> None:
-    """Onnxruntime without its own operators: all that it folds, it folds here too."""
+    """As `onnxruntime`, without operators of its own; its folds are all there."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
