@@ -167,7 +167,7 @@ class _UserErrors:
         if isinstance(error, BnfoldError):
             text = str(error)
             prefix = "" if self._source in text else f"{self._source}: "
-            click.echo(f"bnfold: {prefix}{text}", err=True)
+            click.echo(parsed.without_password(f"bnfold: {prefix}{text}"), err=True)
             sys.exit(error.exit_code)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bnfold.errors import BadInput, BnfoldError, OutputError
+from bnfold.parsed import without_password
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -58,9 +59,10 @@ def put(found: AbstractFileSystem, local: Path, path: str) -> None:
     folder, name = posixpath.split(path)
     found.makedirs(folder, exist_ok=True)
     found.invalidate_cache()
-    for left in found.ls(folder, detail=False):
-        if re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.tmp", posixpath.basename(left)):
-            found.rm_file(left)
+    for facts in found.ls(folder, detail=True):
+        left = posixpath.basename(facts["name"])
+        if re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.tmp", left):
+            found.rm_file(posixpath.join(folder, left))
     temporary = posixpath.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
     try:
         found.put_file(str(local), temporary)
@@ -112,8 +114,3 @@ def told(place: object, what: Literal["read", "written"]) -> Iterator[None]:
 def _line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def without_password(text: str) -> str:
-    """A URL as people may see it."""
-    return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:***@", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,11 @@ def source(arguments: dict[str, Any]) -> Source:
 def is_url(text: str) -> bool:
     """Whether fsspec opens it: s3://bucket/folder, memory://x, zip://*.onnx::https://host/models.zip."""
     return "://" in text
+
+
+def without_password(text: str) -> str:
+    """A line as people may see it, whatever URL is in it."""
+    return re.sub(r"(://[^/:@\s]*):[^/@\s]*@", r"\1:***@", text)
 
 
 def names_many(arguments: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bnfold import filesystem
 from bnfold.errors import BnfoldError
-from bnfold.parsed import MAGIC
+from bnfold.parsed import MAGIC, without_password
 from bnfold.places import OnDisk, Place, fixed_parts
 
 CHANGES = (
@@ -42,7 +42,7 @@ class Remote:
     after: str = ""
 
     def __str__(self) -> str:
-        return filesystem.without_password(f"{self.before}{self.path}{self.after}")
+        return without_password(f"{self.before}{self.path}{self.after}")
 
     @property
     def name(self) -> str:
@@ -112,7 +112,10 @@ class Remote:
         system = filesystem.system(self.url)
         with filesystem.told(self, "read"):
             system.get_file(self.path, str(target))
-        for location in ir.external_locations(target):
+        locations: list[str] = []
+        with suppress(BnfoldError):  # it is no model, as whoever reads it will say
+            locations = ir.external_locations(target)
+        for location in locations:
             beside, data = folder / location, self.sibling(location)
             if beside == target or not _is_inside(beside, folder):
                 continue

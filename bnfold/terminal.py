@@ -165,7 +165,8 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
         tables.models(results, ORDER)
     for result in results:
         if result.status == "failed" and not table:
-            _say(f"{result.source}: {result.message}", BAD)
+            prefix = "" if result.source in result.message else f"{result.source}: "
+            _say(f"{prefix}{result.message}", BAD)
     counts = Counter(result.status for result in results)
     _say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
 

@@ -1,0 +1,181 @@
+"""A Dask cluster of several processes, one of them killed while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bnfold import cluster, verification
+from bnfold.cli import main
+from bnfold.errors import BadInput
+from tests.conftest import MODELS
+from tests.servers import ftp
+
+distributed = pytest.importorskip("distributed")
+psutil = pytest.importorskip("psutil")
+
+MODEL_NAMES = ("bn9", "mlp", "depthwise", "external", "dense", "bn14")
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Any]:
+    """Three processes of two threads; a killed one is replaced, as on most clusters."""
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=2, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    folder = tmp_path / "shelf"
+    (folder / "in" / "deeper").mkdir(parents=True)
+    for name in MODEL_NAMES:
+        shutil.copy(MODELS / f"{name}.onnx", folder / "in" / "deeper")
+    shutil.copy(MODELS / "external.onnx.data", folder / "in" / "deeper")
+    (folder / "in" / "broken.onnx").write_bytes(b"no model")
+    return folder
+
+
+class Killer:
+    """Kills the worker that asks for one of ``victims``, each once, with the transfer under way."""
+
+    def __init__(self, made: Any, victims: dict[tuple[str, str], int]) -> None:
+        self.cluster, self.victims, self.killed = made, victims, []
+
+    def __call__(self, command: str, file: Path, port: int) -> None:
+        for victim in [victim for victim in self.victims if victim[0] == command and file.name.startswith(victim[1])]:
+            self.victims[victim] -= 1
+            if not self.victims[victim]:
+                del self.victims[victim]
+            for pid in self.pids():
+                if any(made.laddr.port == port for made in psutil.Process(pid).net_connections()):
+                    os.kill(pid, signal.SIGKILL)
+                    self.killed.append(pid)
+
+    def pids(self) -> list[int]:
+        return [process.pid for process in psutil.Process().children(recursive=True) if process.is_running()]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tmp_path: Path) -> None:
+    killer = Killer(workers, {("RETR", "external.onnx.data"): 1, ("STOR", ".dense.onnx."): 1})
+    report = tmp_path / "all.json"
+    with ftp(shelf, killer) as url:
+        command = ("optimize", f"{url}/in/**/*.onnx", f"{url}/out", "--scheduler", workers.scheduler_address)
+        result = run(*command, "--report", report)
+        assert len(set(killer.killed)) == 2
+        assert f"1 failed, {len(MODEL_NAMES)} verified" in result.stderr
+        assert result.exit_code == 1
+        again = run(*command)
+        assert f"1 failed, {len(MODEL_NAMES)} skipped" in again.stderr
+    out = shelf / "out" / "deeper"
+    wanted = {f"{name}.onnx" for name in MODEL_NAMES} | {f".{name}.onnx.bnfold" for name in MODEL_NAMES}
+    assert {path.name for path in out.iterdir()} == wanted | {"external.onnx.data"}
+    for name in MODEL_NAMES:
+        assert verification.verify(shelf / "in" / "deeper" / f"{name}.onnx", out / f"{name}.onnx").verified
+    document = json.loads(report.read_text())
+    assert document["counts"] == {"failed": 1, "verified": len(MODEL_NAMES)}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, shelf: Path) -> None:
+    killer = Killer(workers, {("RETR", "mlp.onnx"): 100})
+    with ftp(shelf, killer) as url:
+        result = run(
+            "fold", f"{url}/in/deeper/[bm]*.onnx", f"{url}/out", "--no-verify", "--scheduler", workers.scheduler_address
+        )
+    assert result.exit_code == 1
+    assert "1 failed, 2 unchecked" in result.stderr
+    assert "KilledWorker" in result.stdout
+    assert {path.name for path in (shelf / "out").glob("*.onnx")} == {"bn9.onnx", "bn14.onnx"}
+
+
+def test_plain_paths_and_recorded_inputs_that_all_workers_see(
+    workers: Any, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no worker stands
+    (shelf / "in" / "broken.onnx").unlink()
+    workers.scheduler.id  # noqa: B018 - it is still there
+    result = run("optimize", "shelf/in", "out", "--scheduler", workers.scheduler_address, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["counts"] == {"verified": len(MODEL_NAMES)}
+    assert {path.stem for path in (tmp_path / "out" / "deeper").glob("*.onnx")} == set(MODEL_NAMES)
+
+
+def test_a_worker_of_another_version_is_told_before_any_work(shelf: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old" / "bnfold-0.0.9.dist-info"
+    old.mkdir(parents=True)
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: bnfold\nVersion: 0.0.9\n")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50, host="127.0.0.1") as made:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", made.scheduler_address, "--no-dashboard"]
+        worker = subprocess.Popen(
+            [*command, "--no-nanny"],
+            env=os.environ | {"PYTHONPATH": str(old.parent)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            made.wait_for_workers(1, timeout=60)
+            result = run("optimize", shelf / "in", tmp_path / "out", "--scheduler", made.scheduler_address)
+        finally:
+            worker.terminate()
+            worker.wait()
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "has bnfold 0.0.9, and here it is" in result.stderr
+    assert not list((tmp_path / "out").rglob("*.onnx"))
+
+
+class Answers:
+    """A client whose workers answer as told."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def run(self, function: Any, *_: object, **__: object) -> dict[str, Any]:
+        return {"tcp://1.2.3.4:5": self.answers[function.__name__]}
+
+
+def test_a_worker_without_bnfold_is_told() -> None:
+    with pytest.raises(BadInput, match=r"^worker tcp://1\.2\.3\.4:5 has no bnfold"):
+        cluster._check(Answers(version=PackageNotFoundError("bnfold")), [])  # type: ignore[arg-type]
+
+
+def test_a_path_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
+    here = cluster.version("bnfold")
+    with pytest.raises(BadInput, match="does not see it"):
+        cluster._check(Answers(version=here, exists=False), [tmp_path])  # type: ignore[arg-type]
+    cluster._check(Answers(version=here, exists=True), [tmp_path])  # type: ignore[arg-type]
+
+
+def test_no_scheduler(shelf: Path, tmp_path: Path) -> None:
+    import dask
+
+    with dask.config.set({"distributed.comm.timeouts.connect": "100ms"}):
+        result = run("fold", shelf / "in", tmp_path / "out", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no Dask scheduler answers there" in result.stderr
+    assert run("fold", shelf / "in", tmp_path / "out", "--scheduler", tmp_path / "no.json").exit_code == 1
+
+
+def test_a_single_file_needs_no_scheduler(tmp_path: Path) -> None:
+    result = run("fold", MODELS / "bn9.onnx", tmp_path / "out.onnx", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "--scheduler is for a folder" in result.stderr
