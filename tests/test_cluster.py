@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,14 @@ from tests.servers import ftp
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
 
-MODEL_NAMES = ("bn9", "mlp", "depthwise", "external", "dense", "bn14")
+MODEL_NAMES = ("bn9", "mlp", "external", "bn14")
 
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Any]:
-    """Three processes of two threads; a killed one is replaced, as on most clusters."""
+    """Three processes; a killed one is replaced, as on most clusters."""
     with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=2, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+        n_workers=3, threads_per_worker=1, dashboard_address=":0", silence_logs=50, host="127.0.0.1"
     ) as made:
         yield made
 
@@ -49,23 +50,25 @@ def shelf(tmp_path: Path) -> Path:
 
 
 class Killer:
-    """Kills the worker that asks for one of ``victims``, each once, with the transfer under way."""
+    """Kills the worker that asks for one of ``victims``, as often as is said there, with the transfer under way."""
 
-    def __init__(self, made: Any, victims: dict[tuple[str, str], int]) -> None:
-        self.cluster, self.victims, self.killed = made, victims, []
+    def __init__(self, victims: dict[tuple[str, str], int]) -> None:
+        self.victims = victims
+        self.killed: list[int] = []
 
     def __call__(self, command: str, file: Path, port: int) -> None:
-        for victim in [victim for victim in self.victims if victim[0] == command and file.name.startswith(victim[1])]:
-            self.victims[victim] -= 1
-            if not self.victims[victim]:
-                del self.victims[victim]
-            for pid in self.pids():
-                if any(made.laddr.port == port for made in psutil.Process(pid).net_connections()):
-                    os.kill(pid, signal.SIGKILL)
-                    self.killed.append(pid)
+        for victim, times in self.victims.items():
+            if times and victim[0] == command and file.name.startswith(victim[1]) and self.kill(port):
+                self.victims[victim] -= 1
 
-    def pids(self) -> list[int]:
-        return [process.pid for process in psutil.Process().children(recursive=True) if process.is_running()]
+    def kill(self, port: int) -> bool:
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):  # it is gone already
+                if any(connection.laddr.port == port for connection in process.net_connections()):
+                    process.send_signal(signal.SIGKILL)
+                    self.killed.append(process.pid)
+                    return True
+        return False
 
 
 def run(*arguments: object) -> Result:
@@ -74,15 +77,15 @@ def run(*arguments: object) -> Result:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tmp_path: Path) -> None:
-    killer = Killer(workers, {("RETR", "external.onnx.data"): 1, ("STOR", ".dense.onnx."): 1})
+    killer = Killer({("RETR", "external.onnx.data"): 1, ("STOR", ".mlp.onnx."): 1})
     report = tmp_path / "all.json"
     with ftp(shelf, killer) as url:
         command = ("optimize", f"{url}/in/**/*.onnx", f"{url}/out", "--scheduler", workers.scheduler_address)
-        result = run(*command, "--report", report)
+        result = run(*command, "--no-verify", "--report", report)
         assert len(set(killer.killed)) == 2
-        assert f"1 failed, {len(MODEL_NAMES)} verified" in result.stderr
+        assert f"1 failed, {len(MODEL_NAMES)} unchecked" in result.stderr
         assert result.exit_code == 1
-        again = run(*command)
+        again = run(*command, "--no-verify")
         assert f"1 failed, {len(MODEL_NAMES)} skipped" in again.stderr
     out = shelf / "out" / "deeper"
     wanted = {f"{name}.onnx" for name in MODEL_NAMES} | {f".{name}.onnx.bnfold" for name in MODEL_NAMES}
@@ -90,12 +93,12 @@ def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tm
     for name in MODEL_NAMES:
         assert verification.verify(shelf / "in" / "deeper" / f"{name}.onnx", out / f"{name}.onnx").verified
     document = json.loads(report.read_text())
-    assert document["counts"] == {"failed": 1, "verified": len(MODEL_NAMES)}
+    assert document["counts"] == {"failed": 1, "unchecked": len(MODEL_NAMES)}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, shelf: Path) -> None:
-    killer = Killer(workers, {("RETR", "mlp.onnx"): 100})
+    killer = Killer({("RETR", "mlp.onnx"): 100})
     with ftp(shelf, killer) as url:
         result = run(
             "fold", f"{url}/in/deeper/[bm]*.onnx", f"{url}/out", "--no-verify", "--scheduler", workers.scheduler_address
@@ -111,7 +114,6 @@ def test_plain_paths_and_recorded_inputs_that_all_workers_see(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where no worker stands
     (shelf / "in" / "broken.onnx").unlink()
-    workers.scheduler.id  # noqa: B018 - it is still there
     result = run("optimize", "shelf/in", "out", "--scheduler", workers.scheduler_address, "--json")
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
@@ -123,7 +125,7 @@ def test_a_worker_of_another_version_is_told_before_any_work(shelf: Path, tmp_pa
     old = tmp_path / "old" / "bnfold-0.0.9.dist-info"
     old.mkdir(parents=True)
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: bnfold\nVersion: 0.0.9\n")
-    with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50, host="127.0.0.1") as made:
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50, host="127.0.0.1") as made:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", made.scheduler_address, "--no-dashboard"]
         worker = subprocess.Popen(
             [*command, "--no-nanny"],
