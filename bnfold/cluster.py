@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,12 +48,12 @@ def connected(address: str, shared: Sequence[Path] = ()) -> Iterator[Executor]:
 
 def _check(client: Client, shared: Sequence[Path]) -> None:
     """Before any work: what is asked are functions that every Python has, for bnfold may be missing there."""
-    here = version("bnfold")
-    found = client.run(version, "bnfold", on_error="return")
+    here = metadata.version("bnfold")
+    found = client.run(metadata.version, "bnfold", on_error="return")
     if not found:
         getLogger("bnfold").warning("the scheduler has no workers yet; waiting for them")
     for worker, there in found.items():
-        if isinstance(there, PackageNotFoundError):
+        if isinstance(there, metadata.PackageNotFoundError):
             raise BadInput(f"worker {worker} has no bnfold; install {here} there, as it is here")
         if there != here:
             raise BadInput(f"worker {worker} has bnfold {there}, and here it is {here}; install the same everywhere")

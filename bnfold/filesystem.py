@@ -57,8 +57,8 @@ def put(found: AbstractFileSystem, local: Path, path: str) -> None:
         found.put_file(str(local), path)
         return
     folder, name = posixpath.split(path)
-    found.makedirs(folder, exist_ok=True)
     found.invalidate_cache()
+    _make_folder(found, folder)
     for facts in found.ls(folder, detail=True):
         left = posixpath.basename(facts["name"])
         if re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.tmp", left):
@@ -71,6 +71,21 @@ def put(found: AbstractFileSystem, local: Path, path: str) -> None:
         with suppress(Exception):
             found.rm_file(temporary)
         raise
+
+
+def _make_folder(found: AbstractFileSystem, folder: str) -> None:
+    """As ``makedirs``, which not every file system does well when two processes make a folder at once."""
+    if found.isdir(folder):
+        return
+    parent = posixpath.dirname(folder)
+    if parent != folder:
+        _make_folder(found, parent)
+    try:
+        found.mkdir(folder, create_parents=False)
+    except Exception:
+        found.invalidate_cache()
+        if not found.isdir(folder):
+            raise
 
 
 def _renames(found: AbstractFileSystem) -> bool:

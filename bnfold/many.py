@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold import batch, parsed, publish, terminal
 from bnfold.places import OnDisk, place
+from bnfold.work import Result, Settings, Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ def run(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
         source, output = _absolute(source), _absolute(output)
         checks = replace(checks, data=checks.data and checks.data.absolute())
     tasks = batch.find(source, output)
-    settings = batch.Settings(
+    settings = Settings(
         options,
         checks,
         arguments["external_data"],
@@ -55,7 +56,7 @@ def inspect(arguments: dict[str, Any], options: Options) -> int:
 
 
 @contextmanager
-def _workers(arguments: dict[str, Any], output: str, tasks: Sequence[batch.Task], checks: Checks) -> Iterator[Executor]:
+def _workers(arguments: dict[str, Any], output: str, tasks: Sequence[Task], checks: Checks) -> Iterator[Executor]:
     """Processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
     if not arguments["scheduler"]:
         with ProcessPoolExecutor(min(arguments["jobs"] or os.cpu_count() or 1, len(tasks))) as pool:
@@ -82,7 +83,7 @@ def _wants_reports(arguments: dict[str, Any]) -> bool:
     return bool(arguments["report"] or arguments["as_json"])
 
 
-def _publish(results: Sequence[batch.Result], arguments: dict[str, Any]) -> None:
+def _publish(results: Sequence[Result], arguments: dict[str, Any]) -> None:
     if _wants_reports(arguments):
         publish.emit(batch.to_json(results), arguments["report"], as_json=arguments["as_json"])
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
@@ -92,7 +93,7 @@ def _publish(results: Sequence[batch.Result], arguments: dict[str, Any]) -> None
         terminal.batch_summary(shown, table=not arguments["as_json"])
 
 
-def _exit_code(results: Sequence[batch.Result], *, require_verified: bool) -> int:
+def _exit_code(results: Sequence[Result], *, require_verified: bool) -> int:
     if any(result.status == "failed" for result in results):
         return 1
     if require_verified and not all(result.is_verified for result in results):

@@ -7,6 +7,7 @@ reads. They are looked up by the process that works on a model, so on a cluster 
 from __future__ import annotations
 
 import posixpath
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,7 +82,7 @@ class Remote:
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        with tempfile.TemporaryDirectory(prefix="bnfold-", dir=_scratch()) as folder:
             yield self._fetch(Path(folder).resolve())
 
     @contextmanager
@@ -90,7 +91,7 @@ class Remote:
 
         Then the difference is sent: data files first, the model that refers to them last; only then old ones go.
         """
-        with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        with tempfile.TemporaryDirectory(prefix="bnfold-", dir=_scratch()) as folder:
             target = Path(folder).resolve() / self.name
             self._fetch_old(target)
             old = _states(target.parent)
@@ -170,6 +171,18 @@ def below(source: str) -> tuple[Place, list[str]]:
             root = path
             found = [name for name in system.find(path) if name.endswith(".onnx")]
     return replace(everything, path=root), sorted(posixpath.relpath(name, root or ".") for name in found)
+
+
+def _scratch() -> str | None:
+    """On a Dask worker its own folder, which Dask removes when the worker has been killed; else the usual place."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:  # this is no worker
+        return None
 
 
 def _states(folder: Path) -> dict[Path, tuple[int, int, int]]:

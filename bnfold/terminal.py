@@ -18,9 +18,9 @@ from bnfold.report import Report
 from bnfold.report import Verdict as Fate
 
 if TYPE_CHECKING:
-    from bnfold.batch import Result, Status
     from bnfold.job import Outcome
     from bnfold.verification import Verdict
+    from bnfold.work import Result, Status
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")

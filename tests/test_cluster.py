@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +157,14 @@ class Answers:
 
 def test_a_worker_without_bnfold_is_told() -> None:
     with pytest.raises(BadInput, match=r"^worker tcp://1\.2\.3\.4:5 has no bnfold"):
-        cluster._check(Answers(version=PackageNotFoundError("bnfold")), [])  # type: ignore[arg-type]
+        cluster._check(Answers(version=PackageNotFoundError("bnfold")), [])
 
 
 def test_a_path_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
-    here = cluster.version("bnfold")
+    here = version("bnfold")
     with pytest.raises(BadInput, match="does not see it"):
-        cluster._check(Answers(version=here, exists=False), [tmp_path])  # type: ignore[arg-type]
-    cluster._check(Answers(version=here, exists=True), [tmp_path])  # type: ignore[arg-type]
+        cluster._check(Answers(version=here, exists=False), [tmp_path])
+    cluster._check(Answers(version=here, exists=True), [tmp_path])
 
 
 def test_no_scheduler(shelf: Path, tmp_path: Path) -> None:

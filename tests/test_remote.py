@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import onnx
 import pytest
 from click.testing import CliRunner, Result
 
-from bnfold import batch, places, verification
+from bnfold import batch, filesystem, places, verification
 from bnfold.cli import main
 from bnfold.errors import BadInput, OutputError
 from bnfold.job import Checks
 from bnfold.pipeline import Options
+from bnfold.remote import Remote
+from bnfold.work import Settings, work
 from tests.conftest import MODELS
 from tests.servers import ftp
 
 fsspec = pytest.importorskip("fsspec")
+memory_filesystem = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
 
 
 def run(*arguments: object) -> Result:
@@ -44,7 +50,7 @@ def url(shelf: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def memory() -> Iterator[fsspec.AbstractFileSystem]:
+def memory() -> Iterator[Any]:
     """A store without a rename, in this process alone."""
     system = fsspec.filesystem("memory")
     yield system
@@ -60,8 +66,8 @@ def operators(path: Path) -> set[str]:
     return {node.op_type for node in onnx.load(path).graph.node}
 
 
-def settings(**given: object) -> batch.Settings:
-    return batch.Settings(Options(), Checks(depth="none"), **given)  # type: ignore[arg-type]
+def settings(**given: object) -> Settings:
+    return Settings(Options(), Checks(depth="none"), **given)  # type: ignore[arg-type]
 
 
 def test_a_pattern_is_processed_with_external_data_and_a_broken_model_does_not_stop_the_rest(
@@ -138,7 +144,7 @@ def test_inspect_reads_urls(shelf: Path, url: str) -> None:
 
 def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
     (task,) = batch.find(str(shelf / "in" / "one.onnx"), str(shelf / "out"))
-    brief, full = (batch.work(task, settings(force=True, full_reports=full)) for full in (False, True))
+    brief, full = (work(task, settings(force=True, full_reports=full)) for full in (False, True))
     assert [row["verdict"] for row in brief.report["batchnorms"]] == ["folded"]
     assert "versions" not in brief.report
     assert "versions" in full.report
@@ -147,38 +153,36 @@ def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
 # -- what is sent
 
 
-def test_a_store_without_rename_gets_every_file_at_once(memory: fsspec.AbstractFileSystem) -> None:
+def test_a_store_without_rename_gets_every_file_at_once(memory: Any) -> None:
     for name in ("external.onnx", "external.onnx.data"):
         memory.put_file(str(MODELS / name), f"/in/{name}")
     (task,) = batch.find("memory://in/*.onnx", "memory://out")
-    assert batch.work(task, settings()).status == "unchecked"
+    assert work(task, settings()).status == "unchecked"
     assert set(memory.find("/out")) == {
         "/out/external.onnx", "/out/external.onnx.data", "/out/.external.onnx.bnfold"
     }  # fmt: skip
-    assert batch.work(task, settings()).status == "skipped"
+    assert work(task, settings()).status == "skipped"
 
 
 def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes(
-    memory: fsspec.AbstractFileSystem,
+    memory: Any,
 ) -> None:
     for name in ("external.onnx", "external.onnx.data"):
         memory.put_file(str(MODELS / name), f"/in/{name}")
     memory.pipe_file("/out/external.onnx.data", b"of somebody else")
     (task,) = batch.find("memory://in/*.onnx", "memory://out")
-    assert batch.work(task, settings()).status == "unchecked"
+    assert work(task, settings()).status == "unchecked"
     assert memory.cat_file("/out/external.onnx.data") == b"of somebody else"
     (first,) = set(memory.glob("/out/external.onnx.*.data"))
-    only_conv = batch.Settings(Options(excluded=frozenset({"Conv"})), Checks(depth="none"))
-    assert batch.work(task, only_conv).status == "unchecked"
+    only_conv = Settings(Options(excluded=frozenset({"Conv"})), Checks(depth="none"))
+    assert work(task, only_conv).status == "unchecked"
     (second,) = set(memory.glob("/out/external.onnx.*.data"))
     assert first != second
     with places.place("memory://out/external.onnx").opened() as path:
         assert verification.verify(MODELS / "external.onnx", path).verified
 
 
-def test_an_upload_that_fails_leaves_what_was_there(
-    memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_that_fails_leaves_what_was_there(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.put_file(str(MODELS / "bn9.onnx"), "/in/one.onnx")
     memory.pipe_file("/out/one.onnx", b"as it was")
 
@@ -187,7 +191,7 @@ def test_an_upload_that_fails_leaves_what_was_there(
 
     monkeypatch.setattr(type(memory), "put_file", refuse)
     (task,) = batch.find("memory://in/*.onnx", "memory://out")
-    result = batch.work(task, settings())
+    result = work(task, settings())
     assert (result.status, result.message) == (
         "failed", "memory://out/one.onnx: cannot be written: PermissionError: not yours"
     )  # fmt: skip
@@ -201,7 +205,7 @@ def test_what_an_interrupted_attempt_left_is_removed_and_nothing_else(shelf: Pat
     for name in (mine, others):
         (shelf / "out" / name).write_bytes(b"half")
     (task,) = batch.find(f"{url}/in/*.onnx", f"{url}/out")
-    assert batch.work(task, settings()).status == "unchecked"
+    assert work(task, settings()).status == "unchecked"
     assert names(shelf / "out") == {"one.onnx", ".one.onnx.bnfold", others}
 
 
@@ -214,7 +218,7 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
     onnx.save(model, shelf / "in" / "deeper" / "external.onnx")
     shutil.copy(MODELS / "external.onnx.data", shelf / "in" / "outside.data")
     (task,) = batch.find(f"{url}/in/deeper/*.onnx", f"{url}/out")
-    result = batch.work(task, settings())
+    result = work(task, settings())
     assert result.status == "failed"
     assert "lies outside the model's directory" in result.message
 
@@ -222,10 +226,67 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
 def test_missing_data_is_told_by_the_name_that_the_user_knows(shelf: Path, url: str) -> None:
     (shelf / "in" / "deeper" / "external.onnx.data").unlink()
     (task,) = batch.find(f"{url}/in/deeper/*.onnx", f"{url}/out")
-    result = batch.work(task, settings())
+    result = work(task, settings())
     assert "is missing beside the model" in result.message
     assert "/in/deeper/external.onnx" in result.message
     assert "bnfold-" not in result.message
+
+
+class Renaming(memory_filesystem):  # type: ignore[misc, valid-type] # a package without types
+    """A server that renames, but not to a name that is taken; ``silent``: and says nothing."""
+
+    protocol = "renaming"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    silent = False
+
+    def mv(self, path1: str, path2: str, **_: object) -> None:
+        if self.exists(path2):
+            if not self.silent:
+                raise FileExistsError(path2)
+            return
+        super().mv(path1, path2)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_server_that_does_not_rename_over_a_file(silent: bool) -> None:
+    system = Renaming(skip_instance_cache=True)
+    system.silent = silent
+    for content in (MODELS / "bn9.onnx", MODELS / "bn14.onnx"):
+        filesystem.put(system, content, "/out/one.onnx")
+        assert system.find("/out") == ["/out/one.onnx"]
+        assert system.cat_file("/out/one.onnx") == content.read_bytes()
+
+
+def test_processes_that_make_a_folder_at_once_do_not_fail(shelf: Path, url: str) -> None:
+    for number in range(6):
+        shutil.copy(MODELS / "bn9.onnx", shelf / "in" / f"{number}.onnx")
+    tasks = batch.find(f"{url}/in/[0-9].onnx", f"{url}/a/b/c/d")
+    with ThreadPoolExecutor(6) as pool:
+        found = batch.run(tasks, settings(full_reports=False), pool, lambda *_: None)
+    assert [result.status for result in found] == ["unchecked"] * 6, found
+
+
+def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, url: str) -> None:
+    (task,) = batch.find(f"{url}/in/*.onnx", f"{url}/out")
+    place = task.source
+    assert isinstance(place, Remote)
+    looked = []
+
+    class Changing(Remote):
+        __slots__ = ()
+
+        def signature(self) -> Any:
+            looked.append(place)
+            found = super().signature()
+            shutil.copy(MODELS / "bn15.onnx", shelf / "in" / "one.onnx")
+            return found
+
+    changing = Changing(place.url, place.path, place.before, place.after)
+    assert work(replace(task, source=changing), settings()).status == "unchecked"
+    assert looked
+    assert work(task, settings()).status == "unchecked"
+    assert work(task, settings()).status == "skipped"
 
 
 # -- names
@@ -240,9 +301,7 @@ def test_missing_data_is_told_by_the_name_that_the_user_knows(shelf: Path, url: 
         ("memory://**/c.onnx", "a/b/c.onnx", "memory://a/b/c.onnx"),
     ],
 )
-def test_places_are_named_as_the_user_did(
-    memory: fsspec.AbstractFileSystem, url: str, relative: str, shown: str
-) -> None:
+def test_places_are_named_as_the_user_did(memory: Any, url: str, relative: str, shown: str) -> None:
     memory.pipe_file("/a/b/c.onnx", b"")
     root, found = places.below(url)
     assert found == [relative]
@@ -258,7 +317,7 @@ def test_an_archive_behind_a_path(tmp_path: Path) -> None:
     assert "BatchNormalization" not in operators(tmp_path / "out" / "bn9.onnx")
 
 
-def test_what_cannot_be_used_is_one_line(memory: fsspec.AbstractFileSystem) -> None:
+def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
     with pytest.raises(BadInput, match=r"^nosuch://a: cannot be used: ValueError: Protocol not known"):
         places.below("nosuch://a")
     with pytest.raises(BadInput, match=r"no \.onnx files"):
