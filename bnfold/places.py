@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from bnfold.errors import BadInput, OutputError
 from bnfold.parsed import MAGIC, is_url
@@ -21,10 +21,10 @@ class Place(Protocol):
     def name(self) -> str:
         """The last part of it."""
 
-    def child(self, relative: str) -> Self:
+    def child(self, relative: str) -> Place:
         """The file below this folder."""
 
-    def sibling(self, name: str) -> Self:
+    def sibling(self, name: str) -> Place:
         """The file beside this one."""
 
     def holds(self, other: Place) -> bool:
