@@ -83,7 +83,7 @@ def _cause(error: BaseException) -> str:
         return "its worker process died"
     if isinstance(error, CancelledError):
         return "the connection to the scheduler was lost"
-    return f"its worker failed: {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"not finished: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def to_json(results: Sequence[Result]) -> dict[str, Any]:

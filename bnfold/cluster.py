@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from bnfold.errors import BadInput
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+class Cluster(Executor):
+    """As `distributed.Client.get_executor`, whose futures never end if the scheduler dies while it sends a result."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._tasks: WeakSet[Any] = WeakSet()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As `concurrent.futures.Executor.submit`."""
+        answer: Future[Any] = Future()
+        task = self._client.submit(fn, *args, pure=False, **kwargs)
+        self._tasks.add(task)
+        task.add_done_callback(partial(_pass_on, answer))
+        return answer
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - there is no other way
+        """Cancel what is left."""
+        self._client.cancel(list(self._tasks))
+
+
+def _pass_on(answer: Future[Any], task: Any) -> None:
+    try:
+        answer.set_result(task.result())
+    except Exception as error:  # noqa: BLE001 - whoever waits for the answer judges it
+        answer.set_exception(error)
+    except BaseException:  # noqa: BLE001 - Dask cancels when it has lost the scheduler, and that is no Exception
+        answer.set_exception(CancelledError())
 
 
 @contextmanager
@@ -39,11 +70,11 @@ def connected(address: str, shared: Sequence[Path] = ()) -> Iterator[Executor]:
         raise BadInput(f"{address}: no Dask scheduler answers there: {error}") from error
     with client:
         _check(client, shared)
-        pool = client.get_executor(pure=False)
+        pool = Cluster(client)
         try:
             yield pool
         finally:
-            pool.shutdown(wait=False)
+            pool.shutdown()
 
 
 def _check(client: Client, shared: Sequence[Path]) -> None:
@@ -55,6 +86,8 @@ def _check(client: Client, shared: Sequence[Path]) -> None:
     for worker, there in found.items():
         if isinstance(there, metadata.PackageNotFoundError):
             raise BadInput(f"worker {worker} has no bnfold; install {here} there, as it is here")
+        if isinstance(there, Exception):
+            raise BadInput(f"worker {worker} does not answer: {there}")
         if there != here:
             raise BadInput(f"worker {worker} has bnfold {there}, and here it is {here}; install the same everywhere")
     for path in shared:

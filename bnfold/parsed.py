@@ -55,7 +55,7 @@ def refuse_for_many(arguments: dict[str, Any]) -> None:
     """Raise UsageError for what makes no sense with many models."""
     many = "IN is a folder, a pattern or a URL"
     if STREAM in (arguments["source"], arguments["output"]):
-        raise click.UsageError("a URL and '-' do not go together; name a file or folder")
+        raise click.UsageError("'-' is one model; with a folder, a pattern or a URL, name where models lie and go")
     if arguments["in_place"]:
         raise click.UsageError(f"--in-place is for one file; {many}")
     if arguments["keep_failed"]:

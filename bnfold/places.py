@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ def _below(source: str) -> tuple[OnDisk, list[str]]:
     else:
         root = Path(*fixed_parts(path.parts))
         found = sorted(Path(path) for path in glob.glob(source, recursive=True))  # noqa: PTH207 - keeps the user's spelling
-    return OnDisk(root), [os.path.relpath(path, root) for path in found if path.is_file()]
+    return OnDisk(root), [path.relative_to(root).as_posix() for path in found if path.is_file()]
 
 
 def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import stamp
@@ -43,8 +44,14 @@ class Settings:
     def fingerprint(self) -> str:
         """Changes when results could: the options, and the versions of what computes them."""
         unwanted = sorted(self.unwanted)
-        text = repr((self.options, self.checks, self.external_data, self.size_threshold, unwanted, versions()))
+        text = repr((self.options, self.checks, self.external_data, self.size_threshold, unwanted, _versions()))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Those of this process; to look them up takes as long as to see that a model is up to date."""
+    return versions()
 
 
 @dataclass(frozen=True, slots=True)
