@@ -114,9 +114,8 @@ def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, sh
     assert {path.name for path in (shelf / "out").glob("*.onnx")} == {"bn9.onnx", "bn14.onnx"}
 
 
-def test_plain_paths_that_all_workers_see(
-    workers: Any, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("shelf")
+def test_plain_paths_that_all_workers_see(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where no worker stands
     result = run("optimize", "shelf/in/*/bn*.onnx", "out", "--scheduler", workers.scheduler_address, "--json")
     assert result.exit_code == 0, result.stderr
@@ -214,6 +213,12 @@ def test_no_scheduler(shelf: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "no Dask scheduler answers there" in result.stderr
     assert run("fold", shelf / "in", tmp_path / "out", "--scheduler", tmp_path / "no.json").exit_code == 1
+
+
+def test_dask_that_is_missing_is_told(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = run("fold", shelf / "in", tmp_path / "out", "--scheduler", "tcp://127.0.0.1:1")
+    assert (result.exit_code, "pip install bnfold[dask]" in result.stderr) == (1, True)
 
 
 def test_a_single_file_needs_no_scheduler(tmp_path: Path) -> None:

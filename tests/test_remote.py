@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -328,6 +329,12 @@ def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
     memory.pipe_file("/out", b"in the way")
     with pytest.raises(BadInput, match="is a file"):
         batch.find("memory://a/*.onnx", "memory://out")
+
+
+def test_fsspec_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(BadInput, match=r"^memory://a: a URL needs fsspec: pip install bnfold\[dask\]"):
+        places.below("memory://a")
 
 
 @pytest.mark.parametrize(
