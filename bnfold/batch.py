@@ -64,10 +64,14 @@ def find(source: str, output: str | os.PathLike[str]) -> list[Task]:
     """The models below a folder or matching a pattern (``**`` crosses folders), each with its place below ``output``.
 
     Raises:
-        BadInput: There are none, or ``output`` is a file.
+        BadInput: There are none, or ``output`` is or looks like a file, or is the folder that they are in.
     """
     output = Path(output)
     root, found = _below(source)
+    if found and output.resolve() == root.resolve():
+        raise BadInput(f"{output}: is the folder of the models; choose another one for the results")
+    if output.suffix.lower() == ".onnx" and not output.is_dir():
+        raise BadInput(f"{output}: {source} is many models, so OUT is a folder: leave out .onnx")
     inside = output.resolve()
     models = [path for path in found if not path.resolve().is_relative_to(inside)]
     if not models:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 Source = Path | bytes | onnx.ModelProto | str | os.PathLike[str]
 MAX_REPLANS = 8
+ONNXRUNTIMES = (
+    "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-qnn",
+    "onnxruntime-training", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-silicon", "ort-nightly",
+)  # fmt: skip
+"""The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +265,7 @@ def versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}
-    for package in ("bnfold", "onnx", "numpy", "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "openvino"):
+    for package in ("bnfold", "onnx", "numpy", *ONNXRUNTIMES, "openvino"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -12,9 +12,18 @@ from bnfold.errors import BadInput, OutputError
 
 
 def require(path: str | None) -> None:
-    """Raise BadInput if what writes this kind of report is not installed; None asks for nothing."""
-    if path is not None and path.endswith(".html") and find_spec("jinja2") is None:
-        raise BadInput(f"{path}: an HTML report needs jinja2: pip install bnfold[report]")
+    """Complain about what would stop the report only when all work is done; None asks for nothing.
+
+    Raises:
+        BadInput: What writes this kind of report is not installed.
+        OutputError: There is no such folder.
+    """
+    if path is None:
+        return
+    if path.endswith(".html") and find_spec("jinja2") is None:
+        raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+    if not Path(path).absolute().parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {Path(path).absolute().parent}")
 
 
 def write(path: str, document: Mapping[str, Any]) -> None:
