@@ -127,10 +127,10 @@ class Main(click.Group):
         _write_examples(self, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and options, and files, since a model may stand where a command would."""
+        """Commands and options; where none begins so, files, since a model may stand where a command would."""
         from click.shell_completion import CompletionItem
 
-        return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if self._without_command(args):
