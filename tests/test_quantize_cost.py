@@ -47,11 +47,22 @@ def test_folding_widens_the_spread_and_equalising_narrows_it_again(model: onnx.M
     assert variants.decibels(even, reference, data) > 100
 
 
+def test_weights_alone_lose_by_a_fold_only_per_tensor(model: onnx.ModelProto, data: network.Array) -> None:
+    reference = network.run(model, data)[0].astype(np.float64)
+    quality = {
+        way: variants.decibels(variants.weights_only(form, per_channel=per_channel), reference, data)
+        for way, form, per_channel in variants.ways(model)
+    }
+    assert quality["folded, per tensor"] < quality["not folded, per tensor"] - 10
+    assert quality["folded, per channel"] > quality["not folded, per channel"] - 1
+    assert quality["folded, equalised, per tensor"] > quality["folded, per tensor"] + 10
+
+
 def test_the_table_has_every_way() -> None:
     script = [sys.executable, str(ROOT / "scripts" / "quantize_cost"), "--networks", "1", "--decades", "0", "2"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = done.stdout.splitlines()
-    assert rows[0] == "| | channels over 0 decades | channels over 2 decades |"
+    assert rows[0] == "| weights alone / and activations, dB | 0 decades | 2 decades |"
     assert len(rows) == 2 + 6
-    assert all(row.count(" dB (spread ") == 2 for row in rows[2:])
+    assert all(row.count(", spread ") == 2 for row in rows[2:])

@@ -82,16 +82,27 @@ def spread(model: onnx.ModelProto) -> float:
     return float(max(found.max() / found.min() for found in ranges))
 
 
-def ways(model: onnx.ModelProto, data: Array) -> Iterator[tuple[str, onnx.ModelProto, onnx.ModelProto]]:
-    """Name, the float model, and its int8 form, for every way."""
+def weights_only(model: onnx.ModelProto, *, per_channel: bool) -> onnx.ModelProto:
+    """The model with each convolution's weight rounded to int8 and back, and everything else in float32."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    held = {tensor.name: tensor for tensor in copy.graph.initializer}
+    for node in copy.graph.node:
+        if node.op_type == "Conv":
+            weight = numpy_helper.to_array(held[node.input[1]]).astype(np.float64)
+            step = np.abs(weight).max((1, 2, 3) if per_channel else None, keepdims=True) / 127
+            rounded = (np.round(weight / step) * step).astype(np.float32)
+            held[node.input[1]].CopyFrom(numpy_helper.from_array(rounded, node.input[1]))
+    return copy
+
+
+def ways(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, bool]]:
+    """Name, the float model, and whether its weights get a scale for each channel, for every way."""
     plain = folded(model)
-    even = equalised(plain)
-    yield "not folded, per tensor", model, quantized(model, data, per_channel=False)
-    yield "not folded, per channel", model, quantized(model, data, per_channel=True)
-    yield "folded, per tensor", plain, quantized(plain, data, per_channel=False)
-    yield "folded, equalised, per tensor", even, quantized(even, data, per_channel=False)
-    yield "folded, per channel", plain, quantized(plain, data, per_channel=True)
-    yield "folded, equalised, per channel", even, quantized(even, data, per_channel=True)
+    forms = {"not folded": model, "folded": plain, "folded, equalised": equalised(plain)}
+    for name, form in forms.items():
+        yield f"{name}, per tensor", form, False
+        yield f"{name}, per channel", form, True
 
 
 def decibels(model: onnx.ModelProto, reference: Array, data: Array) -> float:
