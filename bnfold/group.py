@@ -106,6 +106,7 @@ class Command(click.Command):
         _write_examples(self, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # what parses them takes them off the list
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -115,6 +116,24 @@ class Command(click.Command):
                 raise
             text = f"Missing argument 'OUT': where the result goes, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
             raise click.UsageError(text, ctx) from error
+        except click.UsageError as error:
+            hint = _too_many(error.message, given)
+            if not hint:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}: {hint}.", ctx) from error
+
+
+def _too_many(message: str, args: list[str]) -> str:
+    """What was meant by one argument too many, if anything is known."""
+    if "unexpected extra argument" not in message:
+        return ""
+    if sum(argument.endswith(".onnx") for argument in args) > 2:
+        return (
+            "many models are named by a folder, or by a pattern in quotes, so that the shell leaves it: 'models/*.onnx'"
+        )
+    if any(argument.isdecimal() for argument in args[2:]):
+        return "to verify on several random inputs, say --samples N"
+    return ""
 
 
 class Main(click.Group):

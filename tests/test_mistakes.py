@@ -58,6 +58,8 @@ def files(folder: Path) -> list[str]:
         ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
         ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify) nor a model"),
         ("convert", 2, "neither a command"),
+        ("model.onnx out.onnx 3", 2, "say --samples N"),
+        ("a.onnx b.onnx c.onnx out", 2, "by a pattern in quotes"),
         # options of other tools
         ("model.onnx out.onnx --overwrite-input-shape x:1,3,8,8", 2, "make_dynamic_shape_fixed"),
         ("--input-shape x:1,3,8,8 model.onnx out.onnx", 2, "--input NAME=1,3,224,224"),
