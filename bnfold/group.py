@@ -182,7 +182,7 @@ class Main(click.Group):
 
 def _names_models(argument: str) -> bool:
     """A model's name, a folder or a pattern; whatever is there, or looks like a model that should be."""
-    there = argument == STREAM or os.path.exists(argument)  # noqa: PTH110 - pathlib would slow --help
+    there = argument == STREAM or "://" in argument or os.path.exists(argument)  # noqa: PTH110 - pathlib would slow --help
     return there or argument.endswith(".onnx") or any(mark in argument for mark in MAGIC)
 
 
