@@ -51,6 +51,15 @@ def test_wrong_numbers_and_operators_that_nobody_knows(tmp_path: Path) -> None:
     assert networks._numbers(plugin, save(tmp_path / "e.onnx", "c = Plugin (x)  y = Relu (c)"), 10) == " ?"
 
 
+def test_inputs_that_nobody_fed_before(tmp_path: Path) -> None:
+    source, out = save(tmp_path / "a.onnx", CONV_NORM), save(tmp_path / "b.onnx", CONV_NORM)
+    model = onnx.load(out)
+    model.graph.input.add().CopyFrom(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [2, 2, 1, 1]))
+    del model.graph.initializer[0]
+    onnx.save(model, out)
+    assert networks._numbers(source, out, 10) == " **new inputs**"
+
+
 def test_norms_in_functions_and_subgraphs_count() -> None:
     found = {path.name: networks.batchnorms(path) for path in MODELS.glob("*.onnx")}
     assert found["dense.onnx"] == 8
