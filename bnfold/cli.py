@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from bnfold import parsed
 from bnfold.errors import BnfoldError
+from bnfold.group import Main
 from bnfold.options import (
     checks_options,
     decompose_options,
@@ -19,29 +19,15 @@ from bnfold.options import (
     paths,
     policy_options,
     report_options,
+    source_argument,
     stack,
     target_option,
 )
+from bnfold.startup import defer_onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bnfold.batch import Result
     from bnfold.job import Checks, Outcome
     from bnfold.pipeline import Options
-
-
-class Main(click.Group):
-    """The command group. Users of other simplifiers write ``bnfold model.onnx out.onnx``: that means ``optimize``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and not args[0].startswith("-") and _names_model(args[0]):
-            args = ["optimize", *args]
-        return super().parse_args(ctx, args)
-
-
-def _names_model(argument: str) -> bool:
-    return argument.endswith(".onnx") or os.path.isfile(argument)  # noqa: PTH113 - pathlib would slow --help
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -57,13 +43,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions and exit."
 )
 def main() -> None:
-    r"""Upgrade, fold, decompose and verify BatchNormalization in ONNX models.
-
-    \b
-    bnfold optimize model.onnx out.onnx          upgrade to opset 15, fold, verify
-    bnfold fold model.onnx out.onnx              fold only, the opset stays
-    bnfold inspect model.onnx                    what would happen, and why
-    """
+    """Upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
 
 
 @main.command()
@@ -71,7 +51,10 @@ def main() -> None:
 @target_option
 @stack(decompose_options, fold_options, policy_options, checks_options, output_options)
 def optimize(**arguments: Any) -> None:
-    """Upgrade the model at IN, fold its BatchNormalizations, verify the result and write it to OUT."""
+    """Upgrade, fold and verify the model at IN, and write it to OUT.
+
+    IN may be a folder or a pattern, then OUT is a folder; - is standard input or output.
+    """
     _run(arguments)
 
 
@@ -79,7 +62,7 @@ def optimize(**arguments: Any) -> None:
 @paths
 @stack(decompose_options, fold_options, policy_options, checks_options, output_options)
 def fold(**arguments: Any) -> None:
-    """Fold the BatchNormalizations of the model at IN and keep its opset."""
+    """Fold the model at IN and keep its opset."""
     _run({**arguments, "target_opset": "keep"})
 
 
@@ -88,37 +71,39 @@ def fold(**arguments: Any) -> None:
 @target_option
 @stack(policy_options, checks_options, output_options)
 def upgrade(**arguments: Any) -> None:
-    """Bring the model at IN to a newer opset, and do nothing else."""
+    """Change the opset of the model at IN, and nothing else."""
     _run({**arguments, "fold": False})
 
 
 @main.command()
-@click.argument("source", metavar="IN")
+@source_argument
 @target_option
 @stack(decompose_options, fold_options, policy_options)
 @report_options
 def inspect(**arguments: Any) -> None:
-    """Say what each BatchNormalization of the model at IN is, what would become of it, and why. Nothing is written.
+    """Say what would become of each BatchNormalization, and why.
 
-    IN may be a folder of models, or a pattern.
+    Nothing is written. IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
-        from bnfold import terminal
+        from bnfold import publish, terminal
         from bnfold.job import Checks, process
 
         _check_report(arguments)
         if parsed.names_many(arguments):
-            sys.exit(_inspect_many(arguments))
+            from bnfold import many
+
+            sys.exit(many.inspect(arguments, parsed.options(arguments)))
         outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
         document = outcome.to_json()
-        _emit(document, arguments)
+        publish.emit(document, arguments["report"], as_json=arguments["as_json"])
         if not arguments["as_json"]:
             terminal.inspection(outcome, document)
 
 
 @main.command()
-@click.argument("before")
-@click.argument("after")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
 @checks_options
 @click.option("--depth", type=click.Choice(["auto", "full", "local"]), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
@@ -126,7 +111,7 @@ def inspect(**arguments: Any) -> None:
 def verify(before: str, after: str, depth: str, as_json: bool, require_verified: bool, **arguments: Any) -> None:
     """Compare two models numerically, whoever made them."""
     with _UserErrors(before):
-        from bnfold import terminal, verification
+        from bnfold import publish, terminal, verification
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:
@@ -135,7 +120,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
                 seed=checks.seed, witness=checks.witness, progress=progress,
             )  # fmt: skip
         if as_json:
-            _print_json(verdict.to_json())
+            publish.to_stdout(verdict.to_json())
         else:
             terminal.verdict(verdict)
         if verdict.status == "failed":
@@ -146,6 +131,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    defer_onnx()
     try:
         main()
     finally:
@@ -168,7 +154,7 @@ class _UserErrors:
         if isinstance(error, BnfoldError):
             text = str(error)
             prefix = "" if self._source in text else f"{self._source}: "
-            click.echo(f"bnfold: {prefix}{text}", err=True)
+            click.echo(parsed.without_password(f"bnfold: {prefix}{text}"), err=True)
             sys.exit(error.exit_code)
 
 
@@ -176,9 +162,13 @@ def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
         _check_report(arguments)
+        parsed.unwanted(arguments)  # a misspelt name is told before any work is done
         options, checks = parsed.options(arguments), parsed.checks(arguments)
         if parsed.names_many(arguments):
-            sys.exit(_run_many(arguments, options, checks))
+            from bnfold import many
+
+            sys.exit(many.run(arguments, options, checks))
+        parsed.refuse_for_one(arguments)
         outcome = _process(arguments, options, checks)
         _publish(outcome, arguments)
         if arguments["output"] == parsed.STREAM:
@@ -218,44 +208,6 @@ def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Out
             raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
 
 
-def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
-    """Process a folder or a pattern of models; the exit code is the worst of theirs."""
-    from bnfold import batch, terminal
-
-    with terminal.progress(enabled=not arguments["quiet"]) as progress:
-        results = batch.run(
-            batch.find(arguments["source"], arguments["output"]),
-            batch.Settings(
-                options, checks, arguments["external_data"], arguments["size_threshold"], arguments["force"]
-            ),
-            jobs=arguments["jobs"],
-            progress=progress,
-        )
-    _publish_many(results, arguments)
-    terminal.batch_summary(results)
-    unverified = arguments["require_verified"] and any(result.status in ("unverified", "skipped") for result in results)
-    return 1 if any(result.status == "failed" for result in results) else 3 if unverified else 0
-
-
-def _inspect_many(arguments: dict[str, Any]) -> int:
-    """Inspect a folder or a pattern of models; 1 if one of them cannot be processed."""
-    from bnfold import batch, terminal
-
-    with terminal.progress() as progress:
-        results = batch.inspect(arguments["source"], parsed.options(arguments), progress)
-    _publish_many(results, arguments)
-    if not arguments["as_json"]:
-        terminal.batch_summary(results)
-    return 1 if any(result.status == "failed" for result in results) else 0
-
-
-def _publish_many(results: Sequence[Result], arguments: dict[str, Any]) -> None:
-    from bnfold import batch
-
-    if arguments["report"] or arguments["as_json"]:
-        _emit(batch.to_json(results), arguments)
-
-
 def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
     from bnfold import terminal
 
@@ -266,7 +218,7 @@ def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
 def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     if arguments["require_verified"] and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    unwanted = frozenset(parsed.names(arguments.get("assert_none", "")))
+    unwanted = parsed.unwanted(arguments)
     if not unwanted:
         return 0
     from bnfold import decomposing, terminal
@@ -280,19 +232,6 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
 def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:
     """Print and write the report as asked."""
     if arguments["report"] or arguments["as_json"]:
-        _emit(outcome.to_json(), arguments)
+        from bnfold import publish
 
-
-def _emit(document: dict[str, Any], arguments: dict[str, Any]) -> None:
-    from bnfold import publish
-
-    if arguments["as_json"]:
-        _print_json(document)
-    if arguments["report"]:
-        publish.write(arguments["report"], document)
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import json
-
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+        publish.emit(outcome.to_json(), arguments["report"], as_json=arguments["as_json"])

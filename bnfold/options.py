@@ -176,6 +176,11 @@ output_options = stack(
         help="Where to put a result that failed verification.",
     ),
     click.option("--jobs", type=click.IntRange(1), help="Worker processes for a folder.  [default: one a core]"),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask cluster to use for a folder: the address of its scheduler, or a scheduler file (.json).",
+    ),
     click.option("--force", is_flag=True, help="Redo models of a folder whose output is up to date."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings."),
     click.option(
@@ -183,7 +188,8 @@ output_options = stack(
     ),
 )
 
-paths = stack(click.argument("source", metavar="IN"), click.argument("output", metavar="OUT"))
+source_argument = click.argument("source", metavar="IN", type=click.Path())
+paths = stack(source_argument, click.argument("output", metavar="OUT", type=click.Path()))
 target_option = click.option(
     "--target-opset", type=TargetOpset(), default=None, help="Opset to reach.  [default: 15, unless the model is newer]"
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bnfold.errors import BadInput
+
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from bnfold.job import Checks, Delivery, Source
     from bnfold.pipeline import Options
 
@@ -24,12 +29,47 @@ def source(arguments: dict[str, Any]) -> Source:
     return Path(arguments["source"])
 
 
+def is_url(text: str) -> bool:
+    """Whether fsspec opens it: s3://bucket/folder, memory://x, zip://*.onnx::https://host/models.zip."""
+    return "://" in text
+
+
+def without_password(text: str) -> str:
+    """A line as people may see it, whatever URL is in it."""
+    return re.sub(r"(://[^/:@\s]*):[^/@\s]*@", r"\1:***@", text)
+
+
 def names_many(arguments: dict[str, Any]) -> bool:
-    """Whether IN is a folder or a pattern, not one file."""
+    """Whether IN is a folder or a pattern, not one file; what lies or goes behind a URL is treated the same way."""
     import os
 
     source = arguments["source"]
+    if is_url(source) or is_url(arguments.get("output", "")):
+        return True
     return os.path.isdir(source) or (any(mark in source for mark in MAGIC) and not os.path.exists(source))  # noqa: PTH110, PTH112 - before anything heavy is imported
+
+
+def refuse_for_one(arguments: dict[str, Any]) -> None:
+    """Raise UsageError for what makes no sense with one model."""
+    if arguments["scheduler"]:
+        raise click.UsageError("--scheduler is for a folder, a pattern or a URL; one file is processed here")
+
+
+def refuse_for_many(arguments: dict[str, Any]) -> None:
+    """Raise UsageError for what makes no sense with many models."""
+    many = "IN is a folder, a pattern or a URL"
+    if STREAM in (arguments["source"], arguments["output"]):
+        raise click.UsageError("'-' is one model; with a folder, a pattern or a URL, name where models lie and go")
+    if arguments["in_place"]:
+        raise click.UsageError(f"--in-place is for one file; {many}")
+    if arguments["keep_failed"]:
+        raise click.UsageError(f"--keep-failed is for one file; {many}")
+    if arguments["verbose"]:
+        raise click.UsageError(f"--verbose is for one file; {many}: --report FILE has every BatchNormalization")
+    if arguments["scheduler"] and arguments["jobs"]:
+        raise click.UsageError("--jobs is for this machine; with --scheduler the cluster's workers say how many")
+    if is_url(arguments["output"]) and arguments["external_data"] not in ("auto", "keep", "none"):
+        raise click.UsageError("behind a URL each model has its own data file: --external-data auto, keep or none")
 
 
 def delivery(arguments: dict[str, Any]) -> Delivery | None:
@@ -56,6 +96,34 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def operators(given: Iterable[str], option: str, known: Collection[str] = ()) -> frozenset[str]:
+    """Names of operators, each one of ``known``, or else of onnx's default domain: a misspelt one would match nothing.
+
+    Raises:
+        BadInput: There is no such operator.
+    """
+    wanted = frozenset(given)
+    if not wanted:
+        return wanted
+    if not known:
+        import onnx
+
+        known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    for name in sorted(wanted.difference(known)):
+        from difflib import get_close_matches
+
+        folded = {operator.lower(): operator for operator in known}
+        close = get_close_matches(name.lower(), folded, n=1)
+        hint = f"; did you mean {folded[close[0]]}?" if close else ""
+        raise BadInput(f"{option}: there is no operator {name!r}{hint}")
+    return wanted
+
+
+def unwanted(arguments: dict[str, Any]) -> frozenset[str]:
+    """What --assert-none names; raises as `operators`."""
+    return operators(names(arguments.get("assert_none", "")), "--assert-none")
+
+
 def options(arguments: dict[str, Any]) -> Options:
     """What to do with the model."""
     from bnfold.pipeline import Options
@@ -76,19 +144,26 @@ def options(arguments: dict[str, Any]) -> Options:
     }
     return Options(
         policy=Policy(arguments["legacy_mode"], arguments["force_inference"], arguments["saved_var"]),
-        only=frozenset(arguments.get("only", ())),
-        excluded=frozenset(arguments.get("excluded", ())),
-        decompose_ops=frozenset(names(arguments.get("decompose_ops", "BatchNormalization"))),
+        only=operators(arguments.get("only", ()), "--only"),
+        excluded=operators(arguments.get("excluded", ()), "--except"),
+        decompose_ops=operators(
+            names(arguments.get("decompose_ops", "BatchNormalization")),
+            "--decompose-ops",
+            ("BatchNormalization", "InstanceNormalization"),
+        ),
         **given,
     )
 
 
 def checks(arguments: dict[str, Any]) -> Checks:
-    """How to verify the result."""
+    """How to verify the result. Raises BadInput for a witness that was asked for and is not installed."""
+    from importlib.util import find_spec
     from pathlib import Path
 
     from bnfold.job import Checks
 
+    if arguments["witness"] == "openvino" and find_spec("openvino") is None:
+        raise BadInput("--witness openvino: it is not installed: pip install 'bnfold[openvino]'")
     return Checks(
         depth="none" if arguments.get("no_verify") else arguments["depth"],
         inputs=dict(arguments["inputs"]),

@@ -167,6 +167,7 @@ def fold_affines(run: Run) -> None:
         original=run.original,
         progress=lambda done, total: run.progress("fold", done, total),
     )
+    run.events.update((_key(node), event) for node, event in live.items() if not node.removed)  # some may be new nodes
 
 
 def spell_out(run: Run) -> None:
@@ -188,7 +189,7 @@ def spell_out(run: Run) -> None:
 def tidy(run: Run) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
-    run.model.sync()
+    run.model.settle()
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
 
@@ -209,7 +210,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
     Raises:
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
-    run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
+    run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
     with no_garbage_collection():
         for step in PASSES:
             step(run)

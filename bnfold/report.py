@@ -49,6 +49,13 @@ class BatchNormEvent:
         self.reason, self.detail = refusal.reason, refusal.detail
         self.attempts = refusal.attempts
 
+    def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
+        """Folded into the nodes labelled ``into``, or just taken out where there are none."""
+        self.verdict = "folded" if into else "removed"
+        self.direction, self.into, self.operators = direction, into, operators
+        self.reason, self.detail = None, ""
+        self.attempts = (Attempt(direction, passed),)
+
     def to_json(self) -> dict[str, Any]:
         """The row of the report's ``batchnorms``."""
         return {
@@ -82,7 +89,20 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Report:
-    """Everything that happened in one run, in the order in which it did."""
+    """Everything that happened in one run, in the order in which it did.
+
+    Attributes:
+        batchnorms: One event for each BatchNormalization: name, graph, version, mode, what became of it, and why not.
+        repairs: Decisions about what the file left open, or said wrongly.
+        notes: Anything else that a user should know.
+        opset_before: Version of the default domain in the file.
+        opset_after: The same in the result.
+        ir_before: IR version of the file.
+        ir_after: IR version of the result.
+        removed_names: Values that are gone.
+        renamed: Values that have a new name, by the old one.
+        makers: Whose fold a computed weight belongs to, for bnfold itself.
+    """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
@@ -93,8 +113,7 @@ class Report:
     ir_after: int = 0
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    makers: dict[int, BatchNormEvent] = field(default_factory=dict)
-    _cuts: dict[str, list[Cut]] = field(default_factory=dict)
+    _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
 
     def add_cuts(self, cuts: Iterable[Cut]) -> None:
@@ -102,11 +121,7 @@ class Report:
         for cut in cuts:
             self._all_cuts[cut] = None
             for name in (*cut.inputs, *cut.outputs):
-                self._cuts.setdefault(name, []).append(cut)
-
-    def made(self, tensor: object, event: BatchNormEvent) -> None:
-        """Note whose fold a computed weight belongs to: it may turn out to overflow only while it is written."""
-        self.makers[id(tensor)] = event
+                self._cuts[name] = (*self._cuts.get(name, ()), cut)
 
     def retire(self, names: Sequence[str], wider: Cut) -> None:
         """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""

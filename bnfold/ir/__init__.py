@@ -2,8 +2,9 @@
 
 from bnfold.ir.constants import constant
 from bnfold.ir.cut import Cut
+from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
-from bnfold.ir.load import load
+from bnfold.ir.load import external_locations, load
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.save import Staged, encode, save, stage
@@ -25,6 +26,8 @@ __all__ = [
     "Value",
     "constant",
     "encode",
+    "external_locations",
+    "flat_floats",
     "load",
     "save",
     "stage",

@@ -19,6 +19,8 @@ from bnfold.ir.value import Value
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
 
+_DEFAULT_DOMAIN = ("", "ai.onnx")
+
 
 class Graph:
     """``values`` holds this scope only; `lookup` also finds what a subgraph captures from outside."""
@@ -174,7 +176,8 @@ class Graph:
         """
         if value.producer is None or value.is_output:
             raise ValueError(f"{value.name!r} cannot be renamed: it is not an inner value of the graph")
-        self.model.names.update((value.name, name))
+        self.model.note_name(value.name)
+        self.model.note_name(name)
         self.renamed.setdefault(value, value.name)
         if value.name in self.types:
             self.types[name] = self.types.pop(value.name)
@@ -187,7 +190,7 @@ class Graph:
 
     def orphan(self, value: Value) -> None:
         """Note that a value lost its producer, so that its type annotation goes too; its name is not given again."""
-        self.model.names.add(value.name)
+        self.model.note_name(value.name)
         self.dropped_names.add(self.renamed.get(value, value.name))
         if self.values.get(value.name) is value:
             del self.values[value.name]
@@ -235,11 +238,14 @@ class Graph:
 
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
     """The highest version imported for ``domain``; a model that imports nothing is of opset 1, 0 means not imported."""
-    wanted = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
-    versions = [entry.version for entry in imports if entry.domain in wanted]
-    if versions:
-        return max(versions)
-    return 1 if domain in ("", "ai.onnx") else 0
+    wanted = _DEFAULT_DOMAIN if domain in _DEFAULT_DOMAIN else (domain,)
+    version = None
+    for entry in imports:  # asked for every node: no list is made
+        if entry.domain in wanted and (version is None or entry.version > version):
+            version = entry.version
+    if version is not None:
+        return version
+    return 1 if wanted is _DEFAULT_DOMAIN else 0
 
 
 def define_once(graph: Graph, name: str) -> Value:
