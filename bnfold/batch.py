@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bnfold.errors import BadInput, BnfoldError, VerificationFailed
+from bnfold.errors import BadInput, BnfoldError, VerificationFailed, machine_trouble
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.parsed import MAGIC
@@ -149,6 +150,8 @@ def _one(task: Task, settings: Settings) -> Result:
     except BnfoldError as error:
         return Result(task.source, task.output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
+        if trouble := machine_trouble(error):
+            return Result(task.source, task.output, "failed", f"cannot be processed: {trouble}")
         return Result(task.source, task.output, "failed", f"internal error, please report it: {error!r}")
     verdict = outcome.verdict
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
@@ -168,9 +171,10 @@ def _signature(task: Task) -> dict[str, list[int]]:
 
 
 def _stamp(task: Task, fingerprint: str) -> None:
-    """Remember beside the output what it was made from."""
-    content = json.dumps({"settings": fingerprint, **_signature(task)})
-    _stamp_path(task).write_text(content, encoding="utf-8")
+    """Remember beside the output what it was made from. Where that fails the model is done anew the next time."""
+    with suppress(OSError):
+        content = json.dumps({"settings": fingerprint, **_signature(task)})
+        _stamp_path(task).write_text(content, encoding="utf-8")
 
 
 def _is_current(task: Task, fingerprint: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bnfold import parsed
-from bnfold.errors import BnfoldError
+from bnfold.errors import BnfoldError, machine_trouble
 from bnfold.options import (
     checks_options,
     decompose_options,
@@ -146,17 +146,29 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    _fill_closed_streams()
     try:
         main()
     finally:
         gc.freeze()
 
 
+def _fill_closed_streams() -> None:
+    """Where a standard stream is closed, the next file opened would become it, and get what is printed there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
+
+
 # -- what the commands share
 
 
 class _UserErrors:
-    """Turn the user's mistakes into one line and an exit code; anything else is a bug and may crash."""
+    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -170,6 +182,9 @@ class _UserErrors:
             prefix = "" if self._source in text else f"{self._source}: "
             click.echo(f"bnfold: {prefix}{text}", err=True)
             sys.exit(error.exit_code)
+        if isinstance(error, Exception) and (trouble := machine_trouble(error)):
+            click.echo(f"bnfold: {self._source}: cannot be processed: {trouble}", err=True)
+            sys.exit(1)
 
 
 def _run(arguments: dict[str, Any]) -> None:

@@ -242,7 +242,7 @@ def _inline_form(tensor: Tensor) -> tuple[int, int]:
 
 
 def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: Progress | None) -> None:
-    """Fill an empty file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
+    """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
     if sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Scaled)) < PARALLEL:
         with path.open("wb", buffering=BUFFER) as out:

@@ -79,7 +79,8 @@ class Tensor:
 
     def float64(self) -> Float64:
         """The values widened to float64; exact for every float type, and for what was never rounded yet."""
-        return self.numpy().astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which widening makes a quiet one
+            return self.numpy().astype(np.float64)
 
     @property
     def can_read(self) -> bool:
