@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 def infer(model: Model) -> None:
     """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
     model.sync()
+    if not is_bounded(model.proto):
+        return  # inference would follow the calls for ever, or until the stack ends
     try:
         inferred = onnx.shape_inference.infer_shapes(model.proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):

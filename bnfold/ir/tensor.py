@@ -39,6 +39,9 @@ __all__ = [
     "round_once",
 ]
 
+MAX_RANK = 32
+"""Dims an array can have in numpy before 2.0; since then 64."""
+
 CHUNK = 1 << 22
 """Bytes of float64 that a streamed computation holds at a time."""
 
@@ -101,6 +104,12 @@ class Tensor:
             yield self.read(start, min(step, self.size - start))
 
 
+def check_rank(name: str, dims: Sequence[int]) -> None:
+    """Raise MalformedModel for more dims than an array can have (numpy before 2.0 had 32)."""
+    if len(dims) > MAX_RANK:
+        raise MalformedModel(f"tensor {name!r} has {len(dims)} dims; more than {MAX_RANK} cannot be computed with")
+
+
 class Inline(Tensor):
     """A tensor whose payload is in its TensorProto."""
 
@@ -119,6 +128,7 @@ class Inline(Tensor):
     def numpy(self) -> Array:
         from onnx import numpy_helper
 
+        check_rank(self.proto.name, self.dims)
         raw = self.proto.raw_data
         if (
             raw
