@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold import parsed
+from bnfold import parsed, streams
 from bnfold.errors import BnfoldError, machine_trouble
 from bnfold.options import (
     checks_options,
@@ -146,22 +146,11 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
-    _fill_closed_streams()
+    streams.fill_closed()
     try:
         main()
     finally:
         gc.freeze()
-
-
-def _fill_closed_streams() -> None:
-    """Where a standard stream is closed, the next file opened would become it, and get what is printed there."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
 
 
 # -- what the commands share

@@ -459,7 +459,9 @@ def a_foreign_domain_only() -> onnx.ModelProto:
 @strange
 def strings_and_bools() -> onnx.ModelProto:
     nodes = [conv(), norm(), helper.make_node("Identity", ["texts"], ["out"])]
-    texts = helper.make_tensor("texts", TensorProto.STRING, [3], ["ü".encode(), b"a\x00b", b""])
+    texts = TensorProto(
+        name="texts", data_type=TensorProto.STRING, dims=[3], string_data=["ü".encode(), b"a\x00b", b""]
+    )
     return model(nodes, [weight(), *held(), texts], outputs=[info("y", Y), info("out", (3,), TensorProto.STRING)])
 
 
