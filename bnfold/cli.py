@@ -153,9 +153,6 @@ def run() -> None:
         gc.freeze()
 
 
-# -- what the commands share
-
-
 class _UserErrors:
     """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
 
