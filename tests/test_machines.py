@@ -390,7 +390,7 @@ def test_memory_does_not_grow_with_the_weights(tmp_path: Path, megabytes: int) -
 
     output = tmp_path / "out.onnx"
     script = (
-        "import resource, sys; from bnfold.cli import main; main(standalone_mode=False) if False else None\n"
+        "import resource, sys\nfrom bnfold.cli import main\n"
         "try:\n    main(sys.argv[1:])\nfinally:\n"
         "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
     )
