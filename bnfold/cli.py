@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold import parsed
-from bnfold.errors import BnfoldError
+from bnfold import parsed, streams
+from bnfold.errors import BnfoldError, machine_trouble
 from bnfold.group import Main
 from bnfold.options import (
     checks_options,
@@ -131,6 +131,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    streams.fill_closed()
     defer_onnx()
     try:
         main()
@@ -138,11 +139,8 @@ def run() -> None:
         gc.freeze()
 
 
-# -- what the commands share
-
-
 class _UserErrors:
-    """Turn the user's mistakes into one line and an exit code; anything else is a bug and may crash."""
+    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -156,6 +154,9 @@ class _UserErrors:
             prefix = "" if self._source in text else f"{self._source}: "
             click.echo(parsed.without_password(f"bnfold: {prefix}{text}"), err=True)
             sys.exit(error.exit_code)
+        if isinstance(error, Exception) and (trouble := machine_trouble(error)):
+            click.echo(f"bnfold: {self._source}: cannot be processed: {trouble}", err=True)
+            sys.exit(1)
 
 
 def _run(arguments: dict[str, Any]) -> None:

@@ -14,7 +14,17 @@ BnfoldError                  one line for the user; carries the exit code of the
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+
+_MACHINE = {
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENXIO", "ENODEV", "ESTALE"),
+        *("EMFILE", "ENFILE", "ENOMEM", "EAGAIN"),
+    )
+    if hasattr(errno, name)
+}
 
 
 class BnfoldError(Exception):
@@ -72,3 +82,17 @@ class VerificationFailed(BnfoldError):
     def __init__(self, message: str, outcome: object = None) -> None:
         super().__init__(message)
         self.outcome = outcome
+
+
+def machine_trouble(error: BaseException | None) -> str:
+    """One line for what is the machine's doing, not a bug: a full disk, too little memory, too few descriptors.
+
+    Empty for everything else.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return "not enough memory" + (f": {error}" if str(error) else "")
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            return (f"{error.filename}: " if error.filename else "") + (error.strerror or str(error))
+        error = error.__cause__ or error.__context__
+    return ""

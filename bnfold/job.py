@@ -166,6 +166,11 @@ def _check_target(source: Source, delivery: Delivery) -> None:
     target = delivery.path
     if not delivery.in_place and isinstance(source, Path) and _same_file(source, target):
         raise OutputError(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
+    if delivery.keep_failed is not None:
+        if isinstance(source, Path) and _same_file(source, delivery.keep_failed):
+            raise OutputError(f"{delivery.keep_failed}: a failed result would overwrite the input; choose another name")
+        if _same_file(target, delivery.keep_failed):
+            raise OutputError(f"{target}: cannot be the place of a failed result as well; choose another name")
     if target.is_dir():
         raise OutputError(f"{target}: is a directory")
     if not target.absolute().parent.is_dir():

@@ -23,6 +23,8 @@ MAGIC = "*?["
 def source(arguments: dict[str, Any]) -> Source:
     """The model's path, or its bytes from standard input."""
     if arguments["source"] == STREAM:
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed")
         return sys.stdin.buffer.read()
     from pathlib import Path
 
@@ -79,6 +81,8 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
     from bnfold.job import Delivery
 
     if arguments["output"] == STREAM:
+        if sys.stdout is None:
+            raise click.UsageError("standard output is closed")
         if arguments["as_json"]:
             raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
         return None

@@ -104,7 +104,7 @@ def normalise(run: Run) -> None:
     if upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
-        run.model.proto.ir_version = max(run.model.proto.ir_version, 4)
+        upgrading.leave_old_ir(run.model)
 
 
 def raise_opset(run: Run) -> None:

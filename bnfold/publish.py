@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from bnfold.errors import BadInput, OutputError
+from bnfold.ir import claim
 from bnfold.parsed import is_url
 
 
@@ -61,9 +63,26 @@ def write(path: str, document: Mapping[str, Any]) -> None:
     else:
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        _replace(Path(path), text)
     except OSError as error:
         raise OutputError(f"{path}: the report cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside the place and rename, so that nobody ever sees half a report. A pipe or a device is written to."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    with claim.temporary(target.parent) as written:
+        try:
+            written.path.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, written.path)
+            written.rename(target)
+        except OSError:
+            written.remove()
+            raise
 
 
 def _documents(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import stamp
-from bnfold.errors import BnfoldError, VerificationFailed
+from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.pipeline import Options
@@ -90,11 +91,14 @@ def work(task: Task, settings: Settings) -> Result:
             return Result(source, output, "skipped", "up to date", is_verified=made == "verified")
         result = _process(task, settings, names)
         if result.status != "failed" and not result.left:  # what is not as it was to be is looked at again
-            stamp.write(seen, task.output, fingerprint, result.status)
+            with suppress(BnfoldError, OSError):  # then it is done anew the next time
+                stamp.write(seen, task.output, fingerprint, result.status)
     except BnfoldError as error:
         result = Result(source, output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
-        result = Result(source, output, "failed", f"internal error, please report it: {error!r}")
+        trouble = machine_trouble(error)
+        message = f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
+        result = Result(source, output, "failed", message)
     return renamed(result, names)
 
 

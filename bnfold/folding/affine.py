@@ -101,10 +101,11 @@ def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
 
 def vector(block: Float64, axis: int, size: int) -> Float64:
     """The values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
+    if block.size == 1:  # along an axis, too, that a value of rank 1 does not have
+        return np.broadcast_to(block.reshape(-1), (size,))
     if block.shape[axis] != block.size:
         raise ValueError(f"a block of shape {block.shape} is no vector along axis {axis}")
-    flat = block.reshape(-1)
-    return np.broadcast_to(flat, (size,)) if flat.size == 1 else flat
+    return block.reshape(-1)
 
 
 def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from bnfold import ir
-from bnfold.ir.tensor import FLOATS
+from bnfold.ir.tensor import FLOATS, MAX_RANK
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason
 
@@ -17,6 +17,8 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
     known = known_dims(value)
     if known is None:
         raise Declined(Reason.RANK_UNKNOWN, f"value {value.name!r}")
+    if len(known) > MAX_RANK:
+        raise Declined(Reason.RANK_UNKNOWN, f"value {value.name!r} has {len(known)} dims, more than numpy can hold")
     return known
 
 
@@ -51,7 +53,7 @@ def rank(value: ir.Value) -> int:
     """The rank of a value. A convolution's follows from its weight, without any inference."""
     value = _alike(value)
     if value.shape is not None:
-        return len(value.shape)
+        return len(dims(value)) if len(value.shape) > MAX_RANK else len(value.shape)
     node = value.producer
     if node is not None and node.is_op("Conv", "ConvTranspose") and (kernel := ir.constant(node.input(1))):
         return len(kernel.dims)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bnfold.errors import BnfoldError, OutputError
+from bnfold.ir import claim
+from bnfold.ir.claim import Claim
 from bnfold.ir.lower import lower
 from bnfold.ir.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.stored import Stored
@@ -73,9 +76,8 @@ def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, t
 
 
 def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None) -> None:
-    """Write the payloads at their offsets into a new file."""
+    """Write the payloads at their offsets into an empty file."""
     by_offset = {start: payloads.held(token) for token, (start, _) in places.items()}
-    path.open("xb").close()
     write_payloads(path, [(held, start) for start, held in by_offset.items()], as_stored=False, progress=progress)
 
 
@@ -90,22 +92,22 @@ def check_name(name: str, target: Path) -> None:
         raise OutputError(f"{name!r} cannot name the data file: that is a file beside {target.name}, other than it")
 
 
-def settle(written: Path, wanted: Path) -> tuple[Path, bool]:
+def settle(written: Claim, wanted: Path) -> tuple[Claim, bool]:
     """Give a finished data file its name: ``wanted`` if nothing has it, else one with a short hash of the content.
 
-    Returns the name and whether there is a new file: one that has the name and the very same content is used again.
-    A name is taken before the file gets it, so that two runs at once never share one.
+    Returns what is held under that name and whether it is a new file: one that has the name and the very same content
+    is used again. A name is taken before the file gets it, so that two runs at once never share one by chance.
     """
-    for candidate in _names(written, wanted):
-        try:
-            candidate.open("xb").close()
-        except FileExistsError:
-            if _same_content(written, candidate):
-                written.unlink()
-                return candidate, False
-        else:
-            written.replace(candidate)
-            return candidate, True
+    for candidate in _names(written.path, wanted):
+        place = claim.take(candidate)
+        if place is not None:
+            with place:
+                written.rename(candidate)
+            return written, True
+        other = claim.share(candidate)
+        if other is not None and _same_content(written.path, candidate):
+            written.remove()
+            return other, False
     raise OutputError(f"{wanted}: no name is free for the data file")
 
 
@@ -131,10 +133,22 @@ def obsolete(target: Path, name: str) -> list[Path]:
     ours = re.compile("|".join(rf"{re.escape(one.stem)}(\.[0-9a-f]{{8,}})?{re.escape(one.suffix)}" for one in families))
     if not target.is_file() or not any(ours.fullmatch(path.name) for path in target.parent.iterdir()):
         return []
+    return [path for path in _used(target) if ours.fullmatch(path.name) and path.parent == target.resolve().parent]
+
+
+def remove_unused(path: Path, target: Path) -> None:
+    """Remove a data file, unless another run holds it or the model that now stands at ``target`` refers to it."""
+    with suppress(OSError):
+        claim.remove_unheld(path, unless=lambda: any(used.samefile(path) for used in _used(target)))
+
+
+def _used(target: Path) -> list[Path]:
+    """The data files of the model at ``target``; none of what is no model."""
+    if not target.is_file():
+        return []
     from bnfold.ir.load import load
 
     try:
-        used = load(target).external_files()
+        return load(target).external_files()
     except BnfoldError:
-        return []  # what stands there is no model of ours
-    return [path for path in used if ours.fullmatch(path.name) and path.parent == target.resolve().parent]
+        return []

@@ -51,10 +51,22 @@ class ExternalFiles:
         if location not in self._open:
             target = self._find(name, location)
             try:
-                self._open[location] = FileSource(target, hold=len(self._open) < MAX_HELD)
+                source = FileSource(target, hold=len(self._open) < MAX_HELD)
             except BadInput as error:
                 raise ExternalDataError(f"tensor {name!r}: external data {error}") from error
+            self._check(source, name, location)
+            self._open[location] = source
         return self._open[location]
+
+    def _check(self, source: FileSource, name: str, location: str) -> None:
+        """What was looked at must be what was opened, and must have no other name: that could lie anywhere."""
+        what = f"tensor {name!r}: external data {location!r}"
+        if self._find(name, location) != source.path or not source.is_at(source.path):
+            raise ExternalDataError(f"{what} was exchanged for another file while it was opened")
+        if source.links > 1:
+            raise ExternalDataError(
+                f"{what} is a hard link: the file has {source.links} names and may belong elsewhere; put a copy there"
+            )
 
     def _find(self, name: str, location: str) -> Path:
         what = f"tensor {name!r}: external data {location!r}"

@@ -32,6 +32,7 @@ class Model:
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.released: dict[Value, None] = {}
+        self._trained = _trained(proto)
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
 
@@ -113,7 +114,7 @@ class Model:
         Before IR version 4 every initializer is listed as an input and is a constant all the same; from 4 on such an
         input is a default that a caller may override, unless `freeze_overridable` says that nobody does.
         """
-        if value.tensor_proto is None:
+        if value.tensor_proto is None or value.name in self._trained:
             return False
         return not value.is_input or self.proto.ir_version < 4 or self.freeze_overridable
 
@@ -187,6 +188,17 @@ class Model:
         copy.has_external_data = self.has_external_data
         copy.freeze_overridable = self.freeze_overridable
         return copy
+
+
+def _trained(proto: onnx.ModelProto) -> frozenset[str]:
+    """The values that a training graph of the model reads or sets: their meaning is not ours to change."""
+    found: set[str] = set()
+    for training in proto.training_info:
+        for binding in (*training.initialization_binding, *training.update_binding):
+            found |= {binding.key, binding.value}
+        for graph in (training.initialization, training.algorithm):
+            found.update(name for node in graph.node for name in node.input)
+    return frozenset(found)
 
 
 def _function_path(function: onnx.FunctionProto) -> str:

@@ -1,7 +1,8 @@
 """Write a model: the skeleton with every token replaced by its payload, streamed, beside its place, then renamed.
 
 Nothing is flushed to the disk itself (`os.fsync`), as with a plain copy: a killed process leaves the old state or the
-new one, a power failure may not, and waiting for the disk would cost more than all the rest.
+new one (and temporary files, which the next run removes), a power failure may not, and waiting for the disk would cost
+more than all the rest.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Self
@@ -18,7 +17,8 @@ from typing import IO, Self
 import onnx
 
 from bnfold.errors import OutputError
-from bnfold.ir import datafile, wire
+from bnfold.ir import claim, datafile, wire
+from bnfold.ir.claim import Claim
 from bnfold.ir.lower import Reference, Segment, lower
 from bnfold.ir.model import Model
 from bnfold.ir.payloads import THRESHOLD, TOKEN_LENGTH
@@ -31,46 +31,63 @@ PARALLEL = 1 << 25
 """Bytes of folded weights from which a second thread pays: 102 MB are written in 90 ms instead of 125."""
 
 
-@dataclass
 class Staged:
     """A model written beside its place. `commit` puts it there by one rename, `discard` leaves no trace.
 
-    ``path`` is the model file, readable as it stands; ``data_path`` its data file, under its final name already.
+    The model file is held by a claim, and so is its data file, which has its final name already.
     """
 
-    target: Path
-    path: Path
-    data_path: Path | None = None
-    owns_data: bool = True
-    obsolete: list[Path] = field(default_factory=list)
-    done: bool = False
+    def __init__(self, target: Path, data_name: str) -> None:
+        self.target = target
+        self.model = claim.temporary(target.parent)
+        self.data: Claim | None = None
+        self.owns_data = True
+        self._data_name = data_name
+        self._done = False
+
+    @property
+    def path(self) -> Path:
+        """The model file, readable as it stands."""
+        return self.model.path
 
     def commit(self) -> None:
         """Rename into place; data files of the model that stood there are removed afterwards."""
         try:
-            if self.data_path is not None and not self.data_path.is_file():
-                raise FileNotFoundError(0, f"the data file {self.data_path.name} was removed by somebody else")
-            if self.target.exists():
-                for path in (self.path, self.data_path) if self.owns_data and self.data_path else (self.path,):
-                    shutil.copymode(self.target, path)
-            self.path.replace(self.target)
+            obsolete = self._obsolete()
+            for held in [held for held in (self.data, self.model) if held is not None]:
+                if not held.is_there():
+                    raise FileNotFoundError(0, f"{held.path.name} was removed by somebody else")
+                if self.target.exists() and (held is self.model or self.owns_data):
+                    shutil.copymode(self.target, held.path)
+            self.model.rename(self.target)
         except OSError as error:
             self.discard()
             raise _cannot_write(self.target, error) from error
-        self.done = True
-        for path in self.obsolete:
-            with suppress(OSError):
-                path.unlink()
+        self._done = True
+        for path in obsolete:
+            datafile.remove_unused(path, self.target)
+        self._release()
+
+    def _obsolete(self) -> list[Path]:
+        """The data files of the model that is about to be replaced."""
+        kept = self.data.path if self.data is not None else None
+        return [path for path in datafile.obsolete(self.target, self._data_name) if path != kept]
 
     def discard(self) -> None:
         """Remove what was staged; harmless after `commit`."""
-        if self.done:
+        if self._done:
             return
-        self.done = True
-        for path in (self.path, self.data_path if self.owns_data else None):
-            if path is not None:
-                with suppress(OSError):
-                    path.unlink()
+        self._done = True
+        self.model.remove()
+        data = self.data
+        self._release()
+        if data is not None and self.owns_data:
+            datafile.remove_unused(data.path, self.target)
+
+    def _release(self) -> None:
+        self.model.release()
+        if self.data is not None:
+            self.data.release()
 
     def __enter__(self) -> Self:
         return self
@@ -125,9 +142,12 @@ def stage(
     target = _target(path)
     name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
     datafile.check_name(name, target)
-    staged = Staged(target, _temporary(target))
+    claim.sweep(target.parent)
     try:
-        staged.obsolete = datafile.obsolete(target, name)
+        staged = Staged(target, name)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    try:
         segments = _place(model, staged, target.with_name(name), external_data, size_threshold, progress)
         _write_file(model, segments, staged.path, progress)
         model.check_sources()
@@ -155,10 +175,6 @@ def _cannot_write(target: Path, error: Exception) -> OutputError:
     return OutputError(f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
-def _temporary(target: Path) -> Path:
-    return target.with_name(f".bnfold-{os.urandom(6).hex()}.tmp")
-
-
 def _length(segments: Iterable[Segment]) -> int:
     return sum(segment.length if isinstance(segment, Reference) else len(segment) for segment in segments)
 
@@ -182,11 +198,10 @@ def _place(
     else:
         raise OutputError(f"{staged.target}: what has to stay in the model file is beyond protobuf's 2 GB")
     if places:
-        staged.data_path = _temporary(staged.target)
-        datafile.write(staged.data_path, places, model.payloads, progress)
-        staged.data_path, staged.owns_data = datafile.settle(staged.data_path, wanted)
-        staged.obsolete = [path for path in staged.obsolete if path != staged.data_path]
-        wanted = staged.data_path
+        staged.data = claim.temporary(staged.target.parent)
+        datafile.write(staged.data.path, places, model.payloads, progress)
+        staged.data, staged.owns_data = datafile.settle(staged.data, wanted)
+        wanted = staged.data.path
     return _segments(model, skeleton, places, wanted.name)
 
 
@@ -227,15 +242,15 @@ def _inline_form(tensor: Tensor) -> tuple[int, int]:
 
 
 def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: Progress | None) -> None:
-    """A new file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
+    """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
     if sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Scaled)) < PARALLEL:
-        with path.open("xb", buffering=BUFFER) as out:
+        with path.open("wb", buffering=BUFFER) as out:
             _write_segments(model, segments, out, progress)
         return
     payloads: list[tuple[Tensor, int]] = []
     offset = 0
-    with path.open("xb", buffering=BUFFER) as out:
+    with path.open("wb", buffering=BUFFER) as out:
         for segment in segments:
             if isinstance(segment, Reference):
                 payloads.append((model.payloads.held(segment.token), offset))

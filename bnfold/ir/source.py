@@ -135,6 +135,18 @@ class FileSource(Source):
         if not same_file or now.st_mtime_ns != first.st_mtime_ns or touched:
             raise BadInput(f"{self.path}: the file was changed while it was being processed; run again")
 
+    @property
+    def links(self) -> int:
+        """How many names the file had when it was opened."""
+        return self._first.st_nlink
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the file that was opened stands at ``path``, by itself and not behind a link."""
+        try:
+            return os.path.samestat(path.lstat(), self._first)
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Hold the file open no longer; from now on it is opened for every read."""
         held, self._held = self._held, None

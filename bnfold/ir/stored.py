@@ -10,7 +10,7 @@ import onnx
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import RAW_TYPES, TP, Array, from_raw, raw_length
 from bnfold.ir.source import Source
-from bnfold.ir.tensor import Inline, Tensor
+from bnfold.ir.tensor import Inline, Tensor, check_rank
 from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 
 
@@ -72,6 +72,7 @@ class Stored(Tensor):
         return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
 
     def numpy(self) -> Array:
+        check_rank(self.name, self.dims)
         if not self.can_read:
             return Inline(self.to_proto()).numpy()
         return self.read(0, self.size).reshape(self.dims)

@@ -39,6 +39,9 @@ __all__ = [
     "round_once",
 ]
 
+MAX_RANK = 32
+"""Dims an array can have in numpy before 2.0; since then 64."""
+
 CHUNK = 1 << 22
 """Bytes of float64 that a streamed computation holds at a time."""
 
@@ -79,7 +82,8 @@ class Tensor:
 
     def float64(self) -> Float64:
         """The values widened to float64; exact for every float type, and for what was never rounded yet."""
-        return self.numpy().astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which widening makes a quiet one
+            return self.numpy().astype(np.float64)
 
     @property
     def can_read(self) -> bool:
@@ -100,6 +104,12 @@ class Tensor:
             yield self.read(start, min(step, self.size - start))
 
 
+def check_rank(name: str, dims: Sequence[int]) -> None:
+    """Raise MalformedModel for more dims than an array can have (numpy before 2.0 had 32)."""
+    if len(dims) > MAX_RANK:
+        raise MalformedModel(f"tensor {name!r} has {len(dims)} dims; more than {MAX_RANK} cannot be computed with")
+
+
 class Inline(Tensor):
     """A tensor whose payload is in its TensorProto."""
 
@@ -116,6 +126,7 @@ class Inline(Tensor):
         return Inline(proto)
 
     def numpy(self) -> Array:
+        check_rank(self.proto.name, self.dims)
         raw = self.proto.raw_data
         if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from bnfold import ir
-from bnfold.errors import BadInput, BnfoldError, MalformedModel
+from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
@@ -68,8 +68,11 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     for name, array in feeds.items():
         value = _named(graph, name)
         environment[value] = evaluation.admit(as_declared(array, value.dtype) if precision == "stored" else array)
-    with np.errstate(all="ignore"):
-        results = evaluation.run(graph, environment, list(wanted.values()), {})
+    try:
+        with np.errstate(all="ignore"):
+            results = evaluation.run(graph, environment, list(wanted.values()), {})
+    except RecursionError:
+        raise Unsupported("functions or graphs are nested too deeply to be evaluated") from None
     return dict(zip(wanted, results, strict=True))
 
 

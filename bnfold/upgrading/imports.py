@@ -33,7 +33,7 @@ def resolve_target(current: int, target: int | None) -> int:
     return target
 
 
-def check_known(model: ir.Model) -> None:
+def check_known(model: ir.Model, goal: int) -> None:
     """Raise Unsupported for what would be reinterpreted unseen.
 
     Raises:
@@ -42,7 +42,7 @@ def check_known(model: ir.Model) -> None:
     for graph in (model.graph, *model.functions):
         if graph.opset("") > newest_opset():
             raise Unsupported(f"opset {graph.opset('')} is newer than the installed onnx {onnx.__version__} knows")
-    if model.proto.training_info:
+    if model.proto.training_info and model.opset("") != goal:
         raise Unsupported("the model holds training graphs (training_info), which share its opset: not supported")
 
 
@@ -108,6 +108,15 @@ def strip_initializer_inputs(model: ir.Model) -> int:
             value.is_input = value.name not in stripped
         graph.inputs = [value for value in graph.inputs if value.is_input]
     return count
+
+
+def leave_old_ir(model: ir.Model) -> None:
+    """Raise IR versions before 4, in which initializers are inputs, to 4, and say what the older ones left unsaid."""
+    if model.proto.ir_version < 2:
+        state_attribute_types(model)
+    if model.proto.ir_version < 3 and not model.proto.opset_import:
+        model.proto.opset_import.add(domain="", version=model.opset(""))
+    model.proto.ir_version = max(model.proto.ir_version, 4)
 
 
 def state_attribute_types(model: ir.Model) -> None:

@@ -72,7 +72,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     """
     before, ir_before = model.opset(""), model.proto.ir_version
     goal = imports.resolve_target(before, target)
-    imports.check_known(model)
+    imports.check_known(model, goal)
     imports.strip_initializer_inputs(model)
     if ir_before < 2:
         imports.state_attribute_types(model)

@@ -62,7 +62,7 @@ class Walk:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
         nodes = list(root.nodes)
-        followers = dict(zip(nodes, [*nodes[1:], None], strict=True))
+        followers = dict(zip(nodes, [*nodes[1:], None], strict=False))
         for node in _makers_first(nodes):
             successor = followers[node]
             for subgraphs in node.subgraphs.values():

@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 
 from bnfold import ir
+from bnfold.errors import OutputError
 from bnfold.verification import worker
 from bnfold.verification.worker import Array, Sample
 
@@ -43,10 +44,13 @@ class Witness:
         """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards."""
         if isinstance(model, Path):
             return self._ask(model, samples, limit_seconds)
-        with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
-            path = Path(folder) / "model.onnx"
-            ir.save(model, path)
-            return self._ask(path, samples, limit_seconds)
+        try:
+            with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+                path = Path(folder) / "model.onnx"
+                ir.save(model, path)
+                return self._ask(path, samples, limit_seconds)
+        except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
+            return Testimony(self.runtime, error=_one_line(f"no place for the model: {error}"))
 
     def _ask(self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Testimony:
         request = worker.pack({"runtime": self.runtime, "model": str(path)}, samples)
@@ -60,6 +64,8 @@ class Witness:
             )
         except subprocess.TimeoutExpired:
             return Testimony(self.runtime, error=f"took longer than {limit_seconds:.0f} s")
+        except OSError as error:
+            return Testimony(self.runtime, error=_one_line(f"cannot be started: {error}"))
         if process.returncode != 0:
             return Testimony(self.runtime, error=_how_it_died(process))
         head, results = worker.unpack(BytesIO(process.stdout))

@@ -58,7 +58,7 @@ def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
     """Columns (group, C/group · kernel, positions) against W as (group, M/group, C/group · kernel)."""
     batch, outs = padded.shape[0], w.shape[0]
     y = np.empty((batch, groups, outs // groups, *win.size), np.result_type(padded, w))
-    matrix = w.reshape(groups, outs // groups, -1)
+    matrix = w.reshape(groups, outs // groups, math.prod(w.shape[1:]))
     for item, rows in _chunks(batch, win, matrix.shape[2] * groups):
         columns = _columns(padded[item], win, rows, groups)
         part = y[item, :, :, rows]

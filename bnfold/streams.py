@@ -1,0 +1,17 @@
+"""Standard streams that whoever started the process has closed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def fill_closed() -> None:
+    """Open nothing in their place: the next file opened would become the stream, and get what is printed there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
