@@ -100,7 +100,8 @@ class Outcome:
         document = self.report.to_json()
         before = ir.load(self.source)
         before.freeze_overridable = self.options.freeze_overridable
-        facts = explain(before, self.model, self.report, self.options.policy)
+        with ir.utf8(before.label):
+            facts = explain(before, self.model, self.report, self.options.policy)
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
             row.update(more)
         document.update(facts)

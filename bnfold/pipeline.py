@@ -189,8 +189,16 @@ def tidy(run: Run) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
     run.model.sync()
+    _allow_initializers(run)
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
+
+
+def _allow_initializers(run: Run) -> None:
+    """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none."""
+    proto = run.model.proto
+    if proto.ir_version < 4 and any(tensor.name not in run.original for tensor in proto.graph.initializer):
+        proto.ir_version = 4
 
 
 def check(run: Run) -> None:
@@ -210,7 +218,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
     run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
-    with no_garbage_collection():
+    with no_garbage_collection(), ir.utf8(model.label):
         for step in PASSES:
             step(run)
     return run.report

@@ -18,6 +18,7 @@ from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.stored import Span, Stored
+from bnfold.ir.text import utf8
 
 
 def load(
@@ -57,13 +58,14 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         raise MalformedModel(f"{label}: is empty")
     payloads = Payloads()
     try:
-        with no_garbage_collection():
+        with no_garbage_collection(), utf8(str(label)):
             skeleton = _lift(source, payloads)
             proto = onnx.ModelProto.FromString(skeleton)
             _check_holds_graph(proto)
             # The key that every reference to external data has; to look into all the tensors of a model takes longer.
             has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
             del skeleton
+            _check_functions(proto)
             model = Model(proto, payloads, path)
     except DecodeError as error:
         raise MalformedModel(f"{label}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
@@ -78,6 +80,38 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
 def _check_holds_graph(proto: onnx.ModelProto) -> None:
     if not proto.HasField("graph") and not proto.functions:
         raise MalformedModel("it holds no graph")
+
+
+def _check_functions(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for a function that calls itself, if by way of others: no such model can ever be run."""
+    if not proto.functions:
+        return
+    called = {_function(function): _calls(function) for function in proto.functions}
+    for start in called:
+        seen, ahead = {start}, [start]
+        while ahead:
+            for name in called.get(ahead.pop(), set()):
+                if name == start:
+                    raise MalformedModel(f"the function {start[1]!r} calls itself")
+                if name not in seen:
+                    seen.add(name)
+                    ahead.append(name)
+
+
+def _function(message: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
+    """What a call and the function it means have in common."""
+    name = message.name if isinstance(message, onnx.FunctionProto) else message.op_type
+    return message.domain, name, getattr(message, "overload", "")
+
+
+def _calls(function: onnx.FunctionProto) -> set[tuple[str, str, str]]:
+    found, bodies = set(), [function.node]
+    while bodies:
+        for node in bodies.pop():
+            found.add(_function(node))
+            for attribute in node.attribute:
+                bodies += [graph.node for graph in (attribute.g, *attribute.graphs)]
+    return found
 
 
 def _lift(source: Source, payloads: Payloads) -> bytes:

@@ -14,10 +14,12 @@ import onnx
 from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.ir.elements import (
     FLOATS,
+    MAX_RANK,
     RAW_TYPES,
     TP,
     Array,
     Float64,
+    dims_text,
     from_raw,
     numpy_type,
     raw_length,
@@ -118,17 +120,16 @@ class Inline(Tensor):
     def numpy(self) -> Array:
         from onnx import numpy_helper
 
+        misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
+        if len(self.dims) > MAX_RANK or any(dim < 0 for dim in self.dims):
+            raise MalformedModel(misfit)
         raw = self.proto.raw_data
         if (
             raw
             and self.dtype in RAW_TYPES
             and len(raw) == raw_length(self.dtype, self.size)
-            and min(self.dims, default=0) >= 0
         ):
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
-        misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}"
-        if any(dim < 0 for dim in self.dims):
-            raise MalformedModel(misfit)
         try:
             array: Array = numpy_helper.to_array(self.proto)
         except (ValueError, TypeError, KeyError, OverflowError) as error:

@@ -27,7 +27,7 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
     ones are guessed, and a difference at a wrong guess means nothing.
     """
-    known = {name: known_shape(value) for name, value in inputs.items()}
+    known = {name: known_shape(value, guess=False) for name, value in inputs.items()}
     tried: list[Shapes] = []
     for full in _guesses(inputs, known):
         is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])

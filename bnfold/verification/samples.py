@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,10 @@ from bnfold.verification.shapes import sizings
 
 Shapes = dict[str, tuple[int, ...]]
 
+_LARGEST_GUESS = 1 << 25
+"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_FLOAT64 = 8
 _EVALUATIONS = 3
 """Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
 
@@ -76,9 +81,10 @@ def _candidates(request: Request) -> Iterator[Shapes]:
             shapes = input_shapes(request.before, sizing, request.inputs)
         except CannotFeed as error:
             raise Impossible(str(error)) from error
-        if shapes not in tried:
-            tried.append(shapes)
-            yield shapes
+        if shapes in tried or (tried and _elements(shapes) > _LARGEST_GUESS):
+            continue
+        tried.append(shapes)
+        yield shapes
 
 
 def _hint(request: Request, misfit: Unsupported | None) -> str:
@@ -95,6 +101,8 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
 
 
 def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+    if _elements(shapes) * _FLOAT64 > memory_there_is():
+        raise Impossible(f"the inputs alone would take about {_elements(shapes) * _FLOAT64 >> 30} GiB of memory")
     if request.depth == "full":
         return
     cost = estimate(request.before, shapes)
@@ -103,6 +111,10 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
     if cost.memory > memory_there_is():
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
+
+
+def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def _drawn(request: Request, pair: Pair, shapes: Shapes, index: int) -> Sample:

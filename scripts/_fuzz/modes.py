@@ -13,10 +13,14 @@ from _fuzz.case import Case, Outcome
 
 @dataclass(frozen=True)
 class Mode:
-    """``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder."""
+    """``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder.
+
+    ``memory`` is the number of bytes that a case may take.
+    """
 
     draw: Callable[[int, Sequence[Path]], Case]
     judge: Callable[[Case, Path], Outcome]
+    memory: int = 512 << 20
 
 
 def _rewriting(mode: str) -> Mode:
@@ -27,5 +31,5 @@ MODES: dict[str, Mode] = {
     "bytes": Mode(bytes_.draw, bytes_.judge),
     "graphs": Mode(graphs.draw, graphs.judge),
     **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS},
-    "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge),
+    "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30),
 }

@@ -8,9 +8,15 @@ from collections.abc import Callable, Iterator
 tell: Callable[[str], None] = lambda _: None  # noqa: E731 - the worker puts its own here
 
 
+entered = False
+"""Whether somebody else's code has run since this was last set to False."""
+
+
 @contextlib.contextmanager
 def theirs(what: str) -> Iterator[None]:
     """Within this, ``what`` is responsible."""
+    global entered  # noqa: PLW0603 - one worker, one case at a time
     tell(what)
+    entered = True
     yield
     tell("")

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
+from _fuzz import hostile
 from _fuzz.builder import Array
 
 TOLERANCE = 2e-2
@@ -26,6 +28,8 @@ TYPES = {
 
 def compare(before: Path, after: Path) -> tuple[str, bool]:
     """The finding, and whether both ran. What onnxruntime refuses of the original is not compared."""
+    if _is_disputed(before):
+        return "", False
     first = _session(before)
     feeds = _feeds(first) if first is not None else None
     expected = _run(first, feeds) if feeds is not None else None
@@ -38,6 +42,18 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     if found is None:
         return "runtime: the result does not run where the original did", True
     return _difference(expected, found), True
+
+
+def _is_disputed(path: Path) -> bool:
+    """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
+
+    The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance.
+    """
+    model = onnx.load(path, load_external_data=False)
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    return opset < 14 and any(
+        node.op_type == "BatchNormalization" and len(node.output) > 1 for node in hostile.nodes(model)
+    )
 
 
 def _session(path: Path) -> Any:

@@ -12,10 +12,6 @@ from pathlib import Path
 from bnfold.errors import BnfoldError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MEMORY = 512 << 20
-"""Bytes that a case may take beyond what was in use before it."""
-
-
 def crash(error: BaseException) -> str:
     """A finding's line for an exception that is not meant for users: its type, where in bnfold, and what it says."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -38,7 +34,8 @@ def kind(error: str) -> str:
 class Memory:
     """The largest memory in use since the object was made; always 0 where the system does not say."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
         self._before = _peak()
@@ -46,7 +43,7 @@ class Memory:
     def finding(self) -> str:
         """A line if a case took more than it may."""
         taken = _peak() - self._before
-        return f"memory: the case took {taken >> 20} MiB" if taken > MEMORY else ""
+        return f"memory: the case took {taken >> 20} MiB" if taken > self._limit else ""
 
 
 def _peak() -> int:

@@ -29,8 +29,13 @@ def main() -> None:
     limit()
     from _fuzz import case, modes, phases, watch
 
+    taken = ""
+
     def tell(phase: str) -> None:
+        nonlocal taken
         _alarm(0 if phase else HANG_SECONDS)
+        if phase:
+            taken = taken or memory.finding()
         answers.write(json.dumps({"phase": phase}) + "\n")
 
     phases.tell = tell
@@ -45,12 +50,13 @@ def main() -> None:
             drawn = mode.draw(asked["seed"], [Path(name) for name in asked["corpus"]])
             drawn.keep(keep / str(asked["seed"]))
         with tempfile.TemporaryDirectory() as folder:
-            memory = watch.Memory()
+            memory, taken = watch.Memory(mode.memory), ""
+            phases.entered = False
             _alarm(HANG_SECONDS)
             outcome = mode.judge(drawn, Path(folder))
             _alarm(0)
             if not outcome.error:
-                outcome = dataclasses.replace(outcome, error=memory.finding())
+                outcome = dataclasses.replace(outcome, error=taken if phases.entered else memory.finding())
         answers.write(json.dumps({"outcome": dataclasses.asdict(outcome), "size": drawn.size}) + "\n")
 
 
