@@ -35,8 +35,11 @@ _SHAPE_KEEPING = (
 
 def _alike(value: ir.Value) -> ir.Value:
     """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
-    node = value.producer
+    node, seen = value.producer, set()
     while value.shape is None and node is not None and node.is_op(*_SHAPE_KEEPING) and (x := node.input(0)) is not None:
+        if x in seen:
+            return value  # a damaged file: the value depends on itself
+        seen.add(x)
         value, node = x, x.producer
     return value
 

@@ -195,6 +195,8 @@ def _ask(
         return solve(node, slot, affine)
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
+    except ValueError as error:  # arrays that cannot be computed with: no runtime could run such a node either
+        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}: {error}", depth) from error
     except Declined as refusal:
         refusal.depth, refusal.at = depth, node.label
         raise

@@ -103,13 +103,19 @@ class Tensor:
 
 
 class Inline(Tensor):
-    """A tensor whose payload is in its TensorProto."""
+    """A tensor whose payload is in its TensorProto. Raises MalformedModel for more axes than an array can have."""
 
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
         super().__init__(proto.data_type, proto.dims)
         self.proto = proto
+        if len(self.dims) > MAX_RANK:
+            raise MalformedModel(self._misfit)
+
+    @property
+    def _misfit(self) -> str:
+        return f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
 
     def copy(self) -> Inline:
         """The same tensor in a message of its own."""
@@ -120,9 +126,8 @@ class Inline(Tensor):
     def numpy(self) -> Array:
         from onnx import numpy_helper
 
-        misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
-        if len(self.dims) > MAX_RANK or any(dim < 0 for dim in self.dims):
-            raise MalformedModel(misfit)
+        if any(dim < 0 for dim in self.dims):
+            raise MalformedModel(self._misfit)
         raw = self.proto.raw_data
         if (
             raw
@@ -133,7 +138,7 @@ class Inline(Tensor):
         try:
             array: Array = numpy_helper.to_array(self.proto)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise MalformedModel(misfit) from error
+            raise MalformedModel(self._misfit) from error
         return array
 
 
@@ -180,6 +185,9 @@ class Scaled(Tensor):
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
         super().__init__(base.dtype, base.dims)
+        for axis, vector in factors:
+            if vector.size not in (1, base.dims[axis]):
+                raise ValueError(f"{vector.size} factors along an axis of {base.dims[axis]}")
         merged: dict[int, Float64] = dict(base.factors) if isinstance(base, Scaled) else {}
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector

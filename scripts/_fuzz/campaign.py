@@ -66,6 +66,7 @@ class Worker:
         self.mode, self.scratch, self.phase = mode, scratch, ""
         self._child: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
+        self._listener: threading.Thread | None = None
 
     def run(self, place: Path | None, seed: int = 0, corpus: tuple[str, ...] = ()) -> tuple[Outcome, bool]:
         """The outcome of a case, drawn or from its place; whether a death in it was another program's."""
@@ -83,13 +84,16 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._child is None or self._child.poll() is not None:
+            self.close()
             self._answers, self.phase = queue.Queue(), ""
             command = [sys.executable, "-m", "_fuzz.worker", self.mode, str(self.scratch)]
-            self._child = subprocess.Popen(
-                command, cwd=SCRIPTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                env=watch.environment(), stderr=(self.scratch / "stderr").open("w"), errors="replace",
-            )  # fmt: skip
-            threading.Thread(target=self._listen, args=(self._child, self._answers), daemon=True).start()
+            with (self.scratch / "stderr").open("w") as errors:
+                self._child = subprocess.Popen(
+                    command, cwd=SCRIPTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                    env=watch.environment(), stderr=errors, errors="replace",
+                )  # fmt: skip
+            self._listener = threading.Thread(target=self._listen, args=(self._child, self._answers), daemon=True)
+            self._listener.start()
             self._answer()  # that it is ready
         return self._child
 
@@ -131,10 +135,18 @@ class Worker:
         return f"death: {signal.Signals(-code).name if code < 0 else f'exit {code}'}, {where}"
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
+        """End the process, if there is one."""
+        if self._child is None:
+            return
+        self._child.kill()
+        self._child.wait()
+        if self._listener is not None:
+            self._listener.join()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._child = None
 
 
 class Campaign:

@@ -262,9 +262,9 @@ def nest(model: onnx.ModelProto, rng: np.random.Generator) -> None:
             del inner.node[:-1]
         del model.graph.node[:]
         ends = [output.name for output in model.graph.output]
-        model.graph.node.append(
-            onnx.helper.make_node("If", [condition.name], ends, then_branch=inner, else_branch=inner if depth < 3 else None)
-        )
+        made = model.graph.node.add(op_type="If", input=[condition.name], output=ends)
+        for branch in ("then_branch", "else_branch")[: 1 + (depth < 3)]:
+            made.attribute.add(name=branch, type=onnx.AttributeProto.GRAPH).g.CopyFrom(inner)
         if model.ByteSize() > 1 << 20:
             return
 

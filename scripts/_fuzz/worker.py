@@ -34,8 +34,8 @@ def main() -> None:
     def tell(phase: str) -> None:
         nonlocal taken
         _alarm(0 if phase else HANG_SECONDS)
-        if phase:
-            taken = taken or memory.finding()
+        if phase and not phases.entered:
+            taken = memory.finding()
         answers.write(json.dumps({"phase": phase}) + "\n")
 
     phases.tell = tell
