@@ -207,7 +207,7 @@ def _allow_initializers(run: Run) -> None:
 
 
 def check(run: Run) -> None:
-    """At the end: the output may have no checker error that the input did not have, by the rules of the output's time."""
+    """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
     error = checker_error(run.model)
     if not error or run.model.path is None:
         return

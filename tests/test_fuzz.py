@@ -13,12 +13,21 @@ from _fuzz.campaign import Campaign
 from _fuzz.case import Case, Outcome
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import ir, pipeline
+from bnfold import ir, pipeline, verification
 from bnfold.ir import external
 from tests.conftest import MODELS, ROOT
 
 FINDINGS = sorted(path for path in (ROOT / "tests" / "findings").glob("*/*") if path.is_dir())
-FEW = {"bytes": 120, "graphs": 40, "upgrade": 40, "fold": 25, "affines": 25, "optimize": 25, "decompose": 40, "verify": 25}
+FEW = {
+    "bytes": 120,
+    "graphs": 40,
+    "upgrade": 40,
+    "fold": 25,
+    "affines": 25,
+    "optimize": 25,
+    "decompose": 40,
+    "verify": 25,
+}
 
 
 @pytest.mark.parametrize("mode", FEW)
@@ -71,7 +80,9 @@ def ending(action: str) -> Case:
 )
 def test_what_ends_a_worker_is_found_and_survived(action: str, found: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif '_fuzz.worker' in sys.orig_argv:\n"
+        "import signal, sys\nif '_fuzz.worker' in sys.orig_argv:\n"
+        "    timer = signal.setitimer\n"
+        "    signal.setitimer = lambda which, seconds: timer(which, min(seconds, 0.5))\n"
         "    from _fuzz import modes, case, watch\n"
         "    def judge(case_, folder):\n"
         "        try:\n"
@@ -96,7 +107,9 @@ def test_a_failing_model_is_made_smaller() -> None:
 
     def fails(candidate: Case) -> bool:
         try:
-            return any(node.op_type == "BatchNormalization" for node in onnx.ModelProto.FromString(candidate.model).graph.node)
+            return any(
+                node.op_type == "BatchNormalization" for node in onnx.ModelProto.FromString(candidate.model).graph.node
+            )
         except Exception:  # noqa: BLE001 - protobuf's own; bytes that do not parse are not this failure
             return False
 
@@ -143,15 +156,15 @@ def test_a_leak_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_verifier_that_believes_everything_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = verifying.verification.Verdict("verified", "why not", "nothing")
-    monkeypatch.setattr(verifying.verification, "verify", lambda *_, **__: verdict)
+    verdict = verification.Verdict("verified", "why not", "nothing")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith("missed: ") for error in errors)
 
 
 def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = verifying.verification.Verdict("failed", "why not", "nothing")
-    monkeypatch.setattr(verifying.verification, "verify", lambda *_, **__: verdict)
+    verdict = verification.Verdict("failed", "why not", "nothing")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith("accused: ") for error in errors)
 

@@ -129,11 +129,7 @@ class Inline(Tensor):
         if any(dim < 0 for dim in self.dims):
             raise MalformedModel(self._misfit)
         raw = self.proto.raw_data
-        if (
-            raw
-            and self.dtype in RAW_TYPES
-            and len(raw) == raw_length(self.dtype, self.size)
-        ):
+        if raw and self.dtype in RAW_TYPES and len(raw) == raw_length(self.dtype, self.size):
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
         try:
             array: Array = numpy_helper.to_array(self.proto)

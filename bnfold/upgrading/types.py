@@ -69,7 +69,9 @@ class Types:
                 continue
             entered.add(value)  # a value that waits for itself, in a damaged file, is not waited for
             waiting = [
-                source for source in node.inputs if source is not None and source not in entered and self._is_open(source)
+                source
+                for source in node.inputs
+                if source is not None and source not in entered and self._is_open(source)
             ]
             if waiting:
                 stack.extend(waiting)

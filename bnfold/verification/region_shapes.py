@@ -17,7 +17,7 @@ _EVEN = 8
 """What halves three times must meet again what did not."""
 
 _BATCH = 3
-_GUESSED_RANKS = (4, 3, 2, 1)
+_GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
 def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[tuple[Shapes, bool]]:
@@ -41,6 +41,11 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
             if shapes not in tried and sum(map(math.prod, shapes.values())) <= LARGEST_FEED:
                 tried.append(shapes)
                 yield shapes, acquits
+
+
+def has_guesses(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether the rank of an input is told by nothing."""
+    return any(known_shape(value, guess=False) is None for value in inputs.values())
 
 
 def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:

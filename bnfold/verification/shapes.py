@@ -97,8 +97,8 @@ def sizings() -> tuple[Sizing, ...]:
 def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
     """The declared shape with what the readers demand filled in; None where not even the rank is known.
 
-    Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands. An operator
-    that takes any rank is read as demanding the usual one, unless ``guess`` is False.
+    Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands. An
+    operator that takes any rank is read as demanding the usual one, unless ``guess`` is False.
     """
     declared = value.shape
     known: Known | None = None

@@ -47,17 +47,25 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
                 campaign.found(found, artifact)
 
 
-def _once(folder: Path, corpus: Path, known: set[str], seconds: float, count: int, seed: int) -> tuple[int, Path | None]:
+def _once(
+    folder: Path, corpus: Path, known: set[str], seconds: float, count: int, seed: int
+) -> tuple[int, Path | None]:
     """How often the target ran, and the input at which it stopped."""
     (folder / "known").write_text("\n".join(sorted(known)), encoding="utf-8")
     artifacts = folder / f"found{len(known)}"
     artifacts.mkdir(exist_ok=True)
     options = {
-        "max_total_time": int(seconds) or 1, "runs": min(count, 2**31 - 1), "seed": seed % 2**31 + 1, "max_len": LARGEST,
-        "timeout": int(HANG_SECONDS), "rss_limit_mb": MEMORY_MIB, "malloc_limit_mb": MEMORY_MIB, "print_final_stats": 1,
-        "artifact_prefix": f"{artifacts}/",
+        "max_total_time": int(seconds) or 1, "runs": min(count, 2**31 - 1), "seed": seed % 2**31 + 1,
+        "max_len": LARGEST, "timeout": int(HANG_SECONDS), "rss_limit_mb": MEMORY_MIB, "malloc_limit_mb": MEMORY_MIB,
+        "print_final_stats": 1, "artifact_prefix": f"{artifacts}/",
     }  # fmt: skip
-    command = [sys.executable, "-m", "_fuzz.guided", str(corpus), *(f"-{key}={value}" for key, value in options.items())]
+    command = [
+        sys.executable,
+        "-m",
+        "_fuzz.guided",
+        str(corpus),
+        *(f"-{key}={value}" for key, value in options.items()),
+    ]
     environment = watch.environment() | {"FUZZ_KNOWN": str(folder / "known")}
     done = subprocess.run(
         command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, errors="replace", check=False

@@ -1,4 +1,4 @@
-"""One mode for a time or a count: ask the worker, survive it, keep what is found, make it small, say how to see it again."""
+"""One mode for a time or a count: ask the worker, survive it, keep what is found and make it small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from _fuzz import watch
 from _fuzz.case import Case, Outcome, read
@@ -53,8 +53,9 @@ class Totals:
         """One line that says it all."""
         others = f", {self.others} runs that another program did not survive" if self.others else ""
         return (
-            f"{mode}: {self.executions} executions in {seconds:.0f} s, {self.refused} refused, {self.compared} compared, "
-            f"{self.batchnorms} BatchNormalizations, {self.folded} of them gone, {len(self.behaviours)} behaviours{others}, "
+            f"{mode}: {self.executions} executions in {seconds:.0f} s, {self.refused} refused, {self.compared} "
+            f"compared, {self.batchnorms} BatchNormalizations, {self.folded} of them gone, "
+            f"{len(self.behaviours)} behaviours{others}, "
             f"{sum(self.times.values())} findings of {len(self.findings)} kinds"
         )
 
@@ -162,7 +163,7 @@ class Campaign:
             corpus.mkdir(parents=True, exist_ok=True)
             self._files = sorted(str(path) for path in corpus.glob("*/model.onnx"))
 
-    def __enter__(self) -> Campaign:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

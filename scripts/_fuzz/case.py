@@ -55,7 +55,8 @@ class Case:
         for name, content in self.files.items():
             (folder / f"file-{name}").write_bytes(content)
         if self.feeds:
-            np.savez(folder / "feeds.npz", **dict(self.feeds))
+            arrays: dict[str, Any] = dict(self.feeds)
+            np.savez(folder / "feeds.npz", **arrays)
         if self.links or self.settings:
             facts = {"links": dict(self.links), "settings": dict(self.settings)}
             (folder / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Mode ``bytes`` under atheris, which keeps the inputs that reach new code: `python -m _fuzz.guided` is a libFuzzer.
 
-Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over: one is enough.
+Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found,unused-ignore]
+import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import numpy as np
 
 

@@ -6,44 +6,12 @@ leaves everything alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-Files = dict[str, bytes]
-Links = dict[str, str]
-Change = Callable[[onnx.ModelProto, np.random.Generator], None]
-INTEGERS = (0, 1, -1, 2, 3, -2, 7, 64, 1000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
-DIMS = (0, 1, -1, 2, 3, 5, 7, 1000, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
-
-
-def pick(rng: np.random.Generator, options: Any) -> Any:
-    return options[int(rng.integers(len(options)))] if len(options) else None
-
-
-def graphs(model: onnx.ModelProto) -> list[Any]:
-    """The main graph, the graphs in its nodes, and the functions."""
-    found: list[Any] = [model.graph, *model.functions]
-    for graph in found:
-        found += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
-    return found
-
-
-def nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    return [node for graph in graphs(model) for node in graph.node]
-
-
-def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
-    held = [attribute.t for node in nodes(model) for attribute in node.attribute if attribute.HasField("t")]
-    return [*model.graph.initializer, *held]
-
-
-def names(model: onnx.ModelProto) -> list[str]:
-    read = {name for node in nodes(model) for name in (*node.input, *node.output)}
-    return sorted(read | {tensor.name for tensor in model.graph.initializer}) or ["x"]
+from _fuzz.hostile_values import reshape_info, resize_tensor, retype, retype_tensor, special_numbers
+from _fuzz.parts import INTEGERS, Change, graphs, names, nodes, pick
 
 
 def flip_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> None:
@@ -78,7 +46,9 @@ def flip_node_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Non
     node = pick(rng, nodes(model))
     if node is None:
         return
-    name = pick(rng, ("axis", "axes", "group", "spatial", "is_test", "training_mode", "epsilon", "perm", "transA", "pads"))
+    name = pick(
+        rng, ("axis", "axes", "group", "spatial", "is_test", "training_mode", "epsilon", "perm", "transA", "pads")
+    )
     value = pick(rng, INTEGERS)
     made = onnx.helper.make_attribute(name, [value, value] if name in ("axes", "perm", "pads") else value)
     node.attribute.append(made)
@@ -138,88 +108,24 @@ def rename_outputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
         end.name = str(pick(rng, [*names(model), ""]))
 
 
-def retype(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another element type, or a type that is no tensor's."""
-    info = pick(rng, [*model.graph.input, *model.graph.output, *model.graph.value_info])
-    if info is None:
-        return
-    if rng.random() < 0.3:
-        info.type.CopyFrom(onnx.helper.make_sequence_type_proto(info.type))
-    elif rng.random() < 0.3:
-        info.ClearField("type")
-    else:
-        info.type.tensor_type.elem_type = int(rng.integers(0, 30))
-
-
-def reshape_info(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another dim or rank of an input, an output or an annotation."""
-    info = pick(rng, [*model.graph.input, *model.graph.output, *model.graph.value_info])
-    if info is None or not info.type.HasField("tensor_type"):
-        return
-    dims = info.type.tensor_type.shape.dim
-    kind = int(rng.integers(4))
-    if kind == 0 and dims:
-        del dims[int(rng.integers(len(dims)))]
-    elif kind == 1:
-        dims.add(dim_value=pick(rng, DIMS))
-    elif kind == 2:
-        info.type.tensor_type.ClearField("shape")
-    elif dims:
-        dims[int(rng.integers(len(dims)))].dim_value = pick(rng, DIMS)
-
-
-def resize_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Dims that do not say what is there."""
-    tensor = pick(rng, tensors(model))
-    if tensor is None:
-        return
-    kind = int(rng.integers(5))
-    if kind == 0:
-        tensor.dims.append(pick(rng, DIMS))
-    elif kind == 1 and tensor.dims:
-        tensor.dims[int(rng.integers(len(tensor.dims)))] = pick(rng, DIMS)
-    elif kind == 2:
-        del tensor.dims[:]
-    elif kind == 3:
-        tensor.dims[:] = list(tensor.dims)[::-1]
-    else:
-        tensor.dims[:] = [1] * int(rng.choice([1, 8, 33, 70])) + list(tensor.dims)
-
-
-def retype_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another element type for the same bytes, or other bytes, or a second payload."""
-    tensor = pick(rng, tensors(model))
-    if tensor is None:
-        return
-    kind = int(rng.integers(4))
-    if kind == 0:
-        tensor.data_type = int(rng.integers(0, 30))
-    elif kind == 1:
-        tensor.raw_data = tensor.raw_data[: int(rng.integers(len(tensor.raw_data) + 1))]
-    elif kind == 2:
-        tensor.float_data.extend([1.0] * int(rng.integers(1, 5)))
-    else:
-        tensor.raw_data = rng.bytes(len(tensor.raw_data))
-
-
-def special_numbers(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """NaN, infinity, negative variances, tiny and huge weights."""
-    found = [tensor for tensor in tensors(model) if tensor.data_type == TensorProto.FLOAT and len(tensor.raw_data) >= 4]
-    tensor = pick(rng, found)
-    if tensor is None:
-        return
-    values = np.frombuffer(tensor.raw_data[: len(tensor.raw_data) // 4 * 4], "<f4").copy()
-    special = pick(rng, (np.nan, np.inf, -np.inf, 0.0, -1.0, 1e38, 1e-38, 1e-45, -0.0))
-    values[rng.random(values.size) < pick(rng, (0.1, 1.1))] = special
-    tensor.raw_data = values.tobytes()
-
-
 def rename_operator(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Another operator on the same inputs, known or not, of any domain."""
     node = pick(rng, nodes(model))
     if node is None:
         return
-    others = ["BatchNormalization", "Conv", "Identity", "Nobody", "", "If", "Loop", "Scan", "Reshape", "Constant", "Gemm"]
+    others = [
+        "BatchNormalization",
+        "Conv",
+        "Identity",
+        "Nobody",
+        "",
+        "If",
+        "Loop",
+        "Scan",
+        "Reshape",
+        "Constant",
+        "Gemm",
+    ]
     node.op_type = str(pick(rng, [*others, *(other.op_type for other in nodes(model))]))
     node.domain = str(pick(rng, ["", "", "", "ai.onnx", "ai.onnx.ml", "nobody", "com.microsoft"]))
 
@@ -249,7 +155,7 @@ def opsets(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def nest(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """The graph inside an If inside an If …"""
+    """The graph inside an If inside an If, and so on."""
     if model.ByteSize() > 1 << 16 or not model.graph.output:
         return
     condition = onnx.helper.make_tensor("nested condition", TensorProto.BOOL, [], [bool(rng.random() < 0.5)])
@@ -292,7 +198,9 @@ def many(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     name = node.output[0]
     for index in range(int(rng.choice([10, 100, 1000]))):
         source = f"chain {index - 1}" if index and rng.random() < 0.9 else name
-        model.graph.node.add(op_type=str(pick(rng, ["Relu", "Identity", "Add"])), input=[source], output=[f"chain {index}"])
+        model.graph.node.add(
+            op_type=str(pick(rng, ["Relu", "Identity", "Add"])), input=[source], output=[f"chain {index}"]
+        )
 
 
 CHANGES: tuple[Change, ...] = (

@@ -23,13 +23,17 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     dtype = int(rng.choice([TensorProto.DOUBLE, TensorProto.DOUBLE, TensorProto.FLOAT]))
     shape = [int(size) for size in rng.permutation(SIZES)[: int(rng.integers(2, 6))]]
     graph = onnx.GraphProto(name="drawn")
-    dims: list[Any] = [size if rng.random() < 0.7 else f"d{axis}" if rng.random() < 0.7 else None for axis, size in enumerate(shape)]
+    dims: list[Any] = [
+        size if rng.random() < 0.7 else f"d{axis}" if rng.random() < 0.7 else None for axis, size in enumerate(shape)
+    ]
     graph.input.append(helper.make_tensor_value_info("x", dtype, dims if rng.random() < 0.9 else None))
     feeds: dict[str, Array] = {"x": _array(rng.normal(0.3, 1.5, shape), dtype)}
     value, ends = "x", []
     for index in range(int(rng.integers(1, 4))):
         if rng.random() < 0.4:
-            graph.node.append(helper.make_node(str(rng.choice(["Relu", "Abs", "Neg", "Identity"])), [value], [f"u{index}"]))
+            graph.node.append(
+                helper.make_node(str(rng.choice(["Relu", "Abs", "Neg", "Identity"])), [value], [f"u{index}"])
+            )
             value = f"u{index}"
         value, more = _normalise(graph, feeds, rng, value, (opset, dtype, shape, index))
         ends += more
@@ -53,7 +57,11 @@ def _array(values: Array, dtype: int) -> Array:
 
 
 def _normalise(
-    graph: onnx.GraphProto, feeds: dict[str, Array], rng: np.random.Generator, value: str, facts: tuple[int, int, list[int], int]
+    graph: onnx.GraphProto,
+    feeds: dict[str, Array],
+    rng: np.random.Generator,
+    value: str,
+    facts: tuple[int, int, list[int], int],
 ) -> tuple[str, list[str]]:
     """Append one; its output and the statistics that it makes as well."""
     opset, dtype, shape, index = facts

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-from _fuzz.hostile import Files, Links, pick, tensors
+from _fuzz.parts import Files, Links, pick, tensors
 
 SECRET = b"bnfold must not read this: 7d3f9a"
 SECRET_FILE = "secret.bin"
@@ -43,17 +44,34 @@ def _refer(tensor: onnx.TensorProto, location: str, offset: int | str, length: i
         tensor.external_data.add(key=key, value=value)
 
 
-def _entry(tensor: onnx.TensorProto, key: str) -> onnx.StringStringEntryProto:
-    for entry in tensor.external_data:
-        if entry.key == key:
-            return entry
-    return tensor.external_data.add(key=key)
+def _entry(tensor: onnx.TensorProto, key: str) -> Any:
+    found = next((entry for entry in tensor.external_data if entry.key == key), None)
+    return found if found is not None else tensor.external_data.add(key=key)
 
 
 def _elsewhere(tensor: onnx.TensorProto, files: Files, _: Links, rng: np.random.Generator) -> None:
     """A place outside the folder, a device, or no place."""
-    places = (f"../{SECRET_FILE}", f"./../{SECRET_FILE}", f"a/../../{SECRET_FILE}", "/etc/passwd", "/dev/zero", "/dev/stdin")
-    more = ("..", ".", "", "/", "missing.bin", "model.onnx", "a\0b", "x" * 5000, "file:///etc/passwd", "data.bin/", "~/x")
+    places = (
+        f"../{SECRET_FILE}",
+        f"./../{SECRET_FILE}",
+        f"a/../../{SECRET_FILE}",
+        "/etc/passwd",
+        "/dev/zero",
+        "/dev/stdin",
+    )
+    more = (
+        "..",
+        ".",
+        "",
+        "/",
+        "missing.bin",
+        "model.onnx",
+        "a\0b",
+        "x" * 5000,
+        "file:///etc/passwd",
+        "data.bin/",
+        "~/x",
+    )
     _entry(tensor, "location").value = str(pick(rng, places + more))
     if rng.random() < 0.5:
         _refer(tensor, _entry(tensor, "location").value, 0, len(SECRET))

@@ -36,7 +36,9 @@ def draw(mode: str, seed: int) -> Case:
 
 def options(settings: Settings) -> Options:
     """The options of a case's settings."""
-    changes = {key: frozenset(value) if key == "decompose_ops" else value for key, value in settings.items()}
+    changes: dict[str, Any] = {
+        key: frozenset(value) if key == "decompose_ops" else value for key, value in settings.items()
+    }
     return replace(Options(max_growth=HUGE), **changes)
 
 

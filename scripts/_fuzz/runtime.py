@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import hostile
+from _fuzz import parts
 from _fuzz.builder import Array
 
 TOLERANCE = 2e-2
@@ -52,7 +52,7 @@ def _is_disputed(path: Path) -> bool:
     model = onnx.load(path, load_external_data=False)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
     return opset < 14 and any(
-        node.op_type == "BatchNormalization" and len(node.output) > 1 for node in hostile.nodes(model)
+        node.op_type == "BatchNormalization" and len(node.output) > 1 for node in parts.nodes(model)
     )
 
 
@@ -70,7 +70,7 @@ def _session(path: Path) -> Any:
 
 
 def _feeds(session: Any) -> dict[str, Array] | None:
-    feeds = {}
+    feeds: dict[str, Array] = {}
     for value in session.get_inputs():
         if value.type not in TYPES:
             return None

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from _fuzz.hostile import pick, tensors
+from _fuzz.builder import Array
+from _fuzz.parts import pick, tensors
 
 Fault = Callable[[onnx.ModelProto, np.random.Generator], None]
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -23,7 +24,7 @@ def _weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
     return [tensor for tensor in tensors(model) if tensor.data_type in FLOATS and numpy_helper.to_array(tensor).size]
 
 
-def _put(tensor: onnx.TensorProto, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def _put(tensor: onnx.TensorProto, array: Array) -> None:
     tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), tensor.name))
 
 
@@ -139,6 +140,6 @@ def insert(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 FAULTS: tuple[Fault, ...] = (
-    change_weight, change_weight, change_weight, transpose_weight, swap_weights, change_attribute, change_attribute, bypass,
-    swap_inputs, other_operator, drop_bias, reconnect, insert,
+    change_weight, change_weight, change_weight, transpose_weight, swap_weights, change_attribute, change_attribute,
+    bypass, swap_inputs, other_operator, drop_bias, reconnect, insert,
 )  # fmt: skip

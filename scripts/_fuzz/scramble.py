@@ -1,7 +1,7 @@
 """Damage to encoded models: bytes, and the lengths, tags and nesting of the wire format.
 
-One field in four is changed without mending the lengths of what encloses it: then lengths lie. The others are mended, so
-that the damage reaches what reads a message that is whole.
+One field in four is changed without mending the lengths of what encloses it: then lengths lie. The others are mended,
+so that the damage reaches what reads a message that is whole.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class Field:
 def mutate(data: bytes, rng: np.random.Generator, others: Sequence[bytes] = ()) -> bytes:
     """One to three changes."""
     for _ in range(int(rng.integers(1, 4))):
-        if rng.random() < 0.1 or not data:
-            data = _bytes(data, rng, others)
-        else:
-            data = _field(data, rng)
+        data = _bytes(data, rng, others) if rng.random() < 0.1 or not data else _field(data, rng)
     return data[:LARGEST]
 
 
@@ -92,7 +89,13 @@ def fields(data: bytes, limit: int = 4000) -> list[Field]:
 
 
 def _collect(
-    data: bytes, kind: Message | None, position: int, end: int, around: tuple[Field, ...], found: list[Field], limit: int
+    data: bytes,
+    kind: Message | None,
+    position: int,
+    end: int,
+    around: tuple[Field, ...],
+    found: list[Field],
+    limit: int,
 ) -> None:
     while position < end and len(found) < limit:
         field = _at(data, position, end, around)

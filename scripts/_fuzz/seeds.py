@@ -9,7 +9,7 @@ from pathlib import Path
 from _fuzz.watch import ROOT
 
 CORPUS = Path(os.environ.get("BNFOLD_CORPUS", ROOT.parent / "shared" / "corpus"))
-SMALL, LARGEST = 8 << 10, 400 << 10
+SMALL, LARGEST = 24 << 10, 400 << 10
 
 
 @cache

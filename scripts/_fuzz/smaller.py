@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import onnx
@@ -70,7 +71,7 @@ Cut = Callable[[Any, Any], None]
 
 
 def _places(message: Message, path: Path) -> Iterator[Path]:
-    for field, content in message.ListFields():
+    for field, _ in message.ListFields():
         yield (*path, field.name)
     for field, content in message.ListFields():
         if field.message_type is None or len(path) > 12:
@@ -96,7 +97,9 @@ def _cuts(proto: onnx.ModelProto, path: Path) -> Iterator[Cut]:
     step = len(content)
     while step:
         for start in range(0, len(content), step):
-            yield lambda message, name, start=start, step=step: getattr(message, name).__delitem__(
-                slice(start, start + step)
-            )
+            yield partial(_delete, where=slice(start, start + step))
         step //= 2
+
+
+def _delete(message: Any, name: str, where: slice) -> None:
+    del getattr(message, name)[where]

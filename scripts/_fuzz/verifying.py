@@ -1,7 +1,7 @@
 """Mode ``verify``: right rewrites must not be called failed, wrong ones must never be called verified.
 
-The truth is the referee's, on numbers of this mode's own: two models whose outputs differ by a tenth of their scale there
-are different, whatever the verifier drew.
+The truth is the referee's, on numbers of this mode's own: two models whose outputs differ by a tenth of their scale
+there are different, whatever the verifier drew.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from pathlib import Path
 from bnfold.errors import BnfoldError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
 def crash(error: BaseException) -> str:
     """A finding's line for an exception that is not meant for users: its type, where in bnfold, and what it says."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -28,7 +30,7 @@ def refusal(error: BnfoldError) -> str:
 
 def kind(error: str) -> str:
     """What makes two findings the same one."""
-    return re.sub(r"\d+", "", error.split(": ")[0])
+    return re.sub(r"\d+", "", error.split(": ", maxsplit=1)[0])
 
 
 class Memory:
@@ -49,7 +51,7 @@ class Memory:
 def _peak() -> int:
     with contextlib.suppress(OSError, IndexError):
         text = Path("/proc/self/status").read_text(encoding="ascii")
-        return int(text.split("VmHWM:")[1].split()[0]) << 10
+        return int(text.partition("VmHWM:")[2].split(maxsplit=1)[0]) << 10
     return 0
 
 

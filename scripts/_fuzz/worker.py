@@ -1,7 +1,7 @@
 """The process that draws and judges: it may hang, run out of memory or die, and its parent goes on.
 
-Each line that it reads asks for one case, each line that it writes is an answer, or says whose code runs now. A case that
-takes too much processor time kills the process by SIGPROF, with the stack on standard error.
+Each line that it reads asks for one case, each line that it writes is an answer, or says whose code runs now. A case
+that takes too much processor time kills the process by SIGPROF, with the stack on standard error.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def test_lengths_that_lie_are_refused(data: bytes, message: str) -> None:
 def test_a_huge_claim_costs_nothing(bits: int) -> None:
     claim = b"".join(wire.length_prefix(number, 1 << bits - number) for number in (7, 5, 9)) + bytes(1000)
     tracemalloc.start()
-    with pytest.raises(MalformedModel, match="points outside|runs past"):
+    with pytest.raises(MalformedModel, match=r"points outside|runs past"):
         Lifted(claim)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
@@ -184,7 +184,7 @@ def test_a_huge_claim_costs_nothing(bits: int) -> None:
 def test_what_protobuf_refuses_is_refused(head: bytes) -> None:
     with pytest.raises(DecodeError):
         onnx.ModelProto.FromString(head + bytes(5))
-    with pytest.raises(MalformedModel, match="runs past|too large"):
+    with pytest.raises(MalformedModel, match=r"runs past|too large"):
         Lifted(head + bytes(5))
 
 

@@ -184,3 +184,31 @@ def test_a_name_that_callers_read_keeps_its_meaning() -> None:
     before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
     after = _with_domain(model(body.replace("{made}", "y = Neg (x)"), {}))
     assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+
+
+def test_a_rank_that_only_a_reader_suggests_is_a_guess() -> None:
+    """BatchNormalization takes any rank; what it was spelled out as takes one, and the model says nowhere which."""
+    rng = numbers(7)
+    stats = statistics(rng, 4)
+    s, t = (array.reshape(4, 1) for array in affine(stats))
+    head = "(float[N,4] p, int64[R] dims) => (float[A,B,C] y)"
+    before = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  y = {BN} (u, scale, B, mean, var) }}", stats)
+    after = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  m = Mul (u, s)  y = Add (m, t) }}", {"s": s, "t": t})
+    (row,) = check(before, after, ir.Cut("", ("u",), ("y",), "decompose"))
+    assert row.status == "verified", row
+    wrong = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  m = Mul (u, s)  y = Add (m, t) }}", {"s": -s, "t": t})
+    (row,) = check(before, wrong, ir.Cut("", ("u",), ("y",), "decompose"))
+    assert row.status == "failed", row
+
+
+def test_a_rewrite_that_relies_on_what_nobody_can_tell_is_not_accused() -> None:
+    """``u`` has 64 channels because ``b`` has; its shape is unknown, and at the small sizes tried it has others."""
+    head = "(float[N,M] p, int64[R] dims, float[64] b) => (float[A,B,C,D] y) { u = Reshape (p, dims)"
+    before = model(f"{head}  y = Add <broadcast = 1, axis = 1> (u, b) }}", {}, opset=6)
+    after = model(f"{head}  t = Reshape (b, shape)  y = Add (u, t) }}", {"shape": np.array([64, 1, 1])})
+    (row,) = check(before, after, ir.Cut("", ("u", "b"), ("y",), "align b"))
+    assert row.status == "skipped", row
+    assert "guessed shapes" in row.note
+    declared = model(f"{head.replace('int64[R] dims', 'int64[4] dims')}  t = Identity (b)  y = Add (u, t) }}", {})
+    (row,) = check(before, declared, ir.Cut("", ("u", "b"), ("y",), "align b"))
+    assert row.status != "verified", row
