@@ -23,6 +23,8 @@ from _fuzz.smaller import shrink
 
 WALL_SECONDS = 120.0
 """Without an answer for so long, a worker waits for something that never comes."""
+FOREIGN_SECONDS = 20.0
+"""Likewise while somebody else's code runs."""
 SCRIPTS = Path(__file__).resolve().parent.parent
 LEAD = 40
 """Lines of standard error that are kept of a worker that died."""
@@ -109,7 +111,7 @@ class Worker:
         """The next answer that is no news of a phase; None when there will be none."""
         while True:
             try:
-                line = self._answers.get(timeout=WALL_SECONDS)
+                line = self._answers.get(timeout=FOREIGN_SECONDS if self.phase else WALL_SECONDS)
             except queue.Empty:
                 return None
             if line is None:

@@ -47,6 +47,13 @@ def test_a_weight_of_another_size_than_its_channels_is_unreadable() -> None:
     assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
 
 
+def test_a_scalar_has_no_channels() -> None:
+    proto = made(f"y = {BN} (x, p, p, p, p)")
+    del proto.graph.input[0].type.tensor_type.shape.dim[:]
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
+
+
 def test_a_value_that_depends_on_itself_ends_the_search() -> None:
     proto = made(f"a = Relu (c)  b = Relu (a)  c = Relu (b)  y = {BN} (c, p, p, p, p)")
     del proto.graph.output[0].type.tensor_type.shape.dim[:]
