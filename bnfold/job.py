@@ -100,8 +100,7 @@ class Outcome:
         document = self.report.to_json()
         before = ir.load(self.source)
         before.freeze_overridable = self.options.freeze_overridable
-        with ir.utf8(before.label):
-            facts = explain(before, self.model, self.report, self.options.policy)
+        facts = explain(before, self.model, self.report, self.options.policy)
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
             row.update(more)
         document.update(facts)

@@ -18,7 +18,6 @@ from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.stored import Span, Stored
-from bnfold.ir.text import utf8
 
 
 def load(
@@ -58,7 +57,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         raise MalformedModel(f"{label}: is empty")
     payloads = Payloads()
     try:
-        with no_garbage_collection(), utf8(str(label)):
+        with no_garbage_collection():
             skeleton = _lift(source, payloads)
             proto = onnx.ModelProto.FromString(skeleton)
             _check_holds_graph(proto)

@@ -76,8 +76,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
         clock=Clock(budget_seconds),
         progress=progress or (lambda _phase, _done, _total: None),
     )
-    with ir.utf8(f"{request.before.label} or {request.after.label}"):
-        return judge(request)
+    return judge(request)
 
 
 def _opened(source: Source) -> ir.Model:

@@ -175,9 +175,9 @@ def test_a_name_that_is_not_utf8_is_refused(place: str) -> None:
 def test_a_remark_that_is_not_utf8_stays_as_it_is() -> None:
     proto = chain()
     mark, latin = b"A" * 20, "Größe eines Fensters".encode("latin-1")
-    proto.doc_string = proto.producer_name = proto.graph.doc_string = mark.decode()
+    proto.doc_string = proto.producer_name = proto.graph.doc_string = proto.graph.name = mark.decode()
     damaged = proto.SerializeToString().replace(mark, latin)
-    assert ir.encode(bnfold.inspect(damaged).model).count(latin) == 3
+    assert ir.encode(bnfold.inspect(damaged).model).count(latin) == 4
 
 
 def function(name: str, calls: str) -> onnx.FunctionProto:
