@@ -64,6 +64,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
             # The key that every reference to external data has; to look into all the tensors of a model takes longer.
             has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
             del skeleton
+            _check_opsets(proto)
             _check_functions(proto)
             model = Model(proto, payloads, path)
     except DecodeError as error:
@@ -79,6 +80,14 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
 def _check_holds_graph(proto: onnx.ModelProto) -> None:
     if not proto.HasField("graph") and not proto.functions:
         raise MalformedModel("it holds no graph")
+
+
+def _check_opsets(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for versions that onnx, which keeps them in 32 bits, could not even be asked about."""
+    for entries in (proto.opset_import, *(function.opset_import for function in proto.functions)):
+        for entry in entries:
+            if not -(2**31) <= entry.version < 2**31:
+                raise MalformedModel(f"there is no version {entry.version} of domain {entry.domain!r}")
 
 
 def _check_functions(proto: onnx.ModelProto) -> None:

@@ -11,7 +11,7 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.full import Pair
-from bnfold.verification.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
 from bnfold.verification.shapes import sizings
@@ -20,6 +20,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_FEW = 16
+"""Elements of all inputs that one sample should have at least."""
 
 _FLOAT64 = 8
 _EVALUATIONS = 3
@@ -61,7 +64,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         try:
             _check_cost(request, shapes, request.samples)
             return Samples(
-                [_drawn(request, pair, shapes, index) for index in range(request.samples)],
+                [_drawn(request, pair, shapes, index) for index in range(_count(request, shapes))],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
             )
         except reference.Misfit as error:
@@ -111,6 +114,11 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
     if cost.memory > memory_there_is():
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
+
+
+def _count(request: Request, shapes: Shapes) -> int:
+    """As many samples as asked for; of very few numbers more, which might all be negative before a Relu."""
+    return max(request.samples, min(len(SAMPLE_KINDS), _FEW // max(_elements(shapes), 1)))
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -199,3 +199,17 @@ def test_functions_that_call_each_other_in_one_direction_are_taken() -> None:
     proto = chain()
     proto.functions.extend(function(name, called) for name, called in {"f": "g", "g": "Relu"}.items())
     assert len(ir.load(proto).functions) == 2
+
+
+@pytest.mark.parametrize("version", [2**31, 2**62, -(2**40)])
+@pytest.mark.parametrize("domain", ["", "com.nobody"])
+def test_versions_beyond_all_numbering_are_refused(version: int, domain: str) -> None:
+    proto = chain()
+    proto.opset_import.add(domain=domain, version=version)
+    with pytest.raises(MalformedModel, match=f"no version {version}"):
+        ir.load(proto)
+    del proto.opset_import[-1]
+    proto.functions.append(function("f", "Relu"))
+    proto.functions[0].opset_import.add(domain=domain, version=version)
+    with pytest.raises(MalformedModel, match=f"no version {version}"):
+        ir.load(proto)

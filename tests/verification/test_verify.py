@@ -249,3 +249,12 @@ def test_a_branch_whose_condition_is_no_single_truth_does_not_run() -> None:
     with pytest.raises(reference.Misfit, match="do not fit"):
         reference.evaluate(ir.load(proto), {"c": np.array([True, False]), "x": np.ones(3)})
     assert verify(ir.load(proto), ir.load(proto), depth="full", witness="none").status == "unverified"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_model_that_takes_very_few_numbers_is_compared_on_more_than_one_sample(seed: int) -> None:
+    """Two numbers are both negative in every fourth draw, and a Relu then hides what came before it."""
+    before = model("(float[2] x) => (float[2] y) { y = Relu (x) }", {})
+    after = model("(float[2] x) => (float[2] y) { t = Tanh (x)  y = Relu (t) }", {})
+    verdict = verify(ir.load(before), ir.load(after), witness="none", seed=seed)
+    assert (verdict.status, verdict.samples) == ("failed", 5)
