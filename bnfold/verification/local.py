@@ -32,10 +32,6 @@ class Skip:
     reason: str
 
 
-_NOT_COMPUTED = "is not computed, the region does not run"
-_OF_SHAPES = (_NOT_COMPUTED, "shape ")
-
-
 class Bench:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
 
@@ -70,7 +66,6 @@ class Bench:
             return next(side for side in (old, new) if isinstance(side, Skip))
         inputs = {**new.inputs, **old.inputs}
         found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
-        misfit: Difference | None = None
         for shapes, acquits in region_shapes(inputs, old.nodes):
             if isinstance(found, Difference) and not acquits:
                 continue
@@ -78,11 +73,8 @@ class Bench:
             latest = self._attempt(cut, (old.model, new.model), feeds, guessed=has_guesses(inputs))
             if isinstance(latest, Difference) and latest.excess <= 1:
                 return latest
-            if isinstance(latest, Difference) and latest.fault.startswith(_OF_SHAPES):
-                misfit = latest  # at sizes that the rewrite may not have been made for: the next ones decide
-                continue
             found = latest if isinstance(found, Skip) else found
-        return misfit if misfit is not None and isinstance(found, Skip) else found
+        return found
 
     @staticmethod
     def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut) -> Region | Skip:
@@ -109,7 +101,7 @@ class Bench:
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model has and nobody knows
                 return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}")
-            fault = f"{_NOT_COMPUTED}: {error}"
+            fault = f"is not computed, the region does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
