@@ -227,7 +227,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
     run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
-    with no_garbage_collection():
+    with no_garbage_collection(), ir.utf8(model.label):
         for step in PASSES:
             step(run)
     return run.report
