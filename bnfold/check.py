@@ -17,6 +17,8 @@ def checker_error(model: ir.Model) -> str:
         onnx.checker.check_model(_outline(model))
     except onnx.checker.ValidationError as error:
         return str(error).split("\n", 1)[0]
+    except UnicodeDecodeError:
+        return "a text in it is not UTF-8"  # which the checker quotes
     return ""
 
 
@@ -36,6 +38,10 @@ def _outline(model: ir.Model) -> bytes:
     _append(body, 5, _named_alone(graph.initializer))
     # A field given twice is one, merged.
     return b"".join((frame.SerializeToString(), wire.length_prefix(7, len(body)), body))
+
+
+_REMARKS = ("doc_string", "producer_name", "producer_version")
+"""Texts that nobody judges: old exporters wrote them in encodings other than UTF-8, and they stay as they are."""
 
 
 def _append(body: bytearray, field: int, contents: Iterable[bytes]) -> None:
@@ -62,12 +68,13 @@ def _encoded(model: ir.Model, node: onnx.NodeProto) -> bytes:
 
 
 def _copy_fields(source: Any, target: Any, *, but: tuple[str, ...]) -> None:
-    for field, content in source.ListFields():
-        if field.name in but:
+    for field in source.DESCRIPTOR.fields:
+        if field.name in (*but, *_REMARKS):
             continue
+        content = getattr(source, field.name)
         if hasattr(content, "MergeFrom"):  # a message, or a repeated field
             getattr(target, field.name).MergeFrom(content)
-        else:
+        elif source.HasField(field.name):
             setattr(target, field.name, content)
 
 

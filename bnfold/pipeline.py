@@ -190,14 +190,31 @@ def tidy(run: Run) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
     run.model.settle()
+    _allow_initializers(run)
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
 
 
+def _allow_initializers(run: Run) -> None:
+    """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none.
+
+    From 3 on the opset has to be said, which until then was 1.
+    """
+    proto = run.model.proto
+    if proto.ir_version < 4 and any(tensor.name not in run.original for tensor in proto.graph.initializer):
+        proto.ir_version = 4
+        if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
+            proto.opset_import.add(domain="", version=1)
+
+
 def check(run: Run) -> None:
-    """At the end: the output may have no checker error that the input did not have."""
+    """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
     error = checker_error(run.model)
-    if error and run.model.path is not None and not checker_error(ir.load(run.model.path)):
+    if not error or run.model.path is None:
+        return
+    before = ir.load(run.model.path)
+    before.proto.ir_version = run.model.proto.ir_version
+    if not checker_error(before):
         raise AssertionError(f"bnfold made a model that onnx's checker rejects, please report this: {error}")
 
 
@@ -211,7 +228,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
     run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
-    with no_garbage_collection():
+    with no_garbage_collection(), ir.utf8(model.label):
         for step in PASSES:
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 
 from bnfold import ir
-from bnfold.ir.tensor import FLOATS, MAX_RANK
+from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason
 
@@ -37,8 +38,11 @@ _SHAPE_KEEPING = (
 
 def _alike(value: ir.Value) -> ir.Value:
     """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
-    node = value.producer
+    node, seen = value.producer, set()
     while value.shape is None and node is not None and node.is_op(*_SHAPE_KEEPING) and (x := node.input(0)) is not None:
+        if x in seen:
+            return value  # a damaged file: the value depends on itself
+        seen.add(x)
         value, node = x, x.producer
     return value
 

@@ -76,6 +76,8 @@ def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link
         shape = (1, *(int(dim) for dim in inner if dim is not None))
         return Link(node, 0, make(s.reshape(shape), t.reshape(shape)))
     rank = facts.rank(x)
+    if rank == 0:
+        raise Declined(Reason.UNREADABLE, f"value {x.name!r} is a scalar")
     if rank == 1:
         return Link(node, 0, on_axis(s, t, 0, 1))
     return Link(node, 0, on_axis(s, t, 1, rank))

@@ -87,8 +87,12 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     return Plan(chain, "stay", (edit,))
 
 
-def _mapped(constant: ir.Tensor, affine: Affine) -> Exact:
-    return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
+def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> Exact:
+    """Raises Declined for a damaged model, whose constant does not fit what reads it."""
+    try:
+        return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
+    except ValueError as error:
+        raise Declined(Reason.UNREADABLE, f"a constant of dims {list(constant.dims)}", depth) from error
 
 
 def upward(chain: Chain, search: Search) -> Plan:
@@ -138,7 +142,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         return
     tensor = None if weights.is_quantized(value) else ir.constant(value)
     if tensor is not None:
-        draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine)))
+        draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine, depth)))
         draft.absorbers[reader] = None
         return
     _check_free(search, value, reader, affine, depth)
@@ -244,6 +248,8 @@ def _ask(
         return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
+    except ValueError as error:  # arrays that cannot be computed with: no runtime could run such a node either
+        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}: {error}", depth) from error
     except Declined as refusal:
         refusal.depth, refusal.at = depth, node.label
         raise

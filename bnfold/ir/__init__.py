@@ -10,6 +10,7 @@ from bnfold.ir.node import Node
 from bnfold.ir.save import Staged, encode, save, stage
 from bnfold.ir.stored import Stored
 from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
+from bnfold.ir.text import utf8
 from bnfold.ir.value import Value
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "load",
     "save",
     "stage",
+    "utf8",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +16,9 @@ Float64 = npt.NDArray[np.float64]
 TP = onnx.TensorProto
 
 FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
+
+MAX_RANK = 32
+"""Axes that an array can have, in every numpy that bnfold runs with and in the runtimes."""
 
 RAW_TYPES: dict[int, np.dtype[Any]] = {
     TP.FLOAT: np.dtype("<f4"),
@@ -52,6 +56,11 @@ def raw_length(dtype: int, size: int) -> int | None:
     if dtype in RAW_TYPES:
         return size * RAW_TYPES[dtype].itemsize
     return -(-size // _PER_BYTE[dtype]) if dtype in _PER_BYTE else None
+
+
+def dims_text(dims: Sequence[int]) -> str:
+    """Dims for a message, which stays one line whatever a file claims."""
+    return str(list(dims)) if len(dims) <= MAX_RANK else f"[{dims[0]}, {dims[1]}, … {len(dims)} of them]"
 
 
 def from_raw(data: bytes, dtype: int) -> Array:

@@ -15,6 +15,7 @@ from bnfold.ir.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 
 WINDOW = 1 << 16
 _LONGEST_HEAD = 20  # a tag and a length of ten bytes each
+_LONGEST_TAG = 5  # so protobuf holds it, with lengths too
 
 Token = Callable[[bytes, int, int, int], bytes]
 """(the rest of the TensorProto, field number, offset and length of its payload) -> what takes the payload's place."""
@@ -47,13 +48,13 @@ class _Window:
             return 0
         return index
 
-    def varint(self, position: int, end: int) -> tuple[int, int]:
+    def varint(self, position: int, end: int, longest: int = 10) -> tuple[int, int]:
         """The integer at ``position`` and the position behind it; it must lie before ``end``."""
         index = self._at(position)
         data = self._data
         value = shift = 0
         limit = min(len(data), index + end - position)
-        for count in range(index, min(limit, index + 10)):
+        for count in range(index, min(limit, index + longest)):
             byte = data[count]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -70,12 +71,12 @@ class _Window:
 
     def field(self, position: int, end: int) -> tuple[int, int, int, int]:
         """(field number, wire type, start of the value, end of the value) of the field at ``position``."""
-        key, position = self.varint(position, end)
+        key, position = self.varint(position, end, _LONGEST_TAG)
         number, kind = key >> 3, key & 7
-        if number == 0:
-            raise MalformedModel("a field number is zero")
+        if number == 0 or key >= 1 << 32:
+            raise MalformedModel("a field number is zero or too large")
         if kind == BYTES:
-            length, position = self.varint(position, end)
+            length, position = self.varint(position, end, _LONGEST_TAG)
             stop = position + length
         elif kind == VARINT:
             stop = self.varint(position, end)[1]

@@ -65,6 +65,8 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
             # The key that every reference to external data has; to look into all the tensors of a model takes longer.
             has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
             del skeleton
+            _check_opsets(proto)
+            _check_functions(proto)
             model = Model(proto, payloads, path)
     except DecodeError as error:
         raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
@@ -84,6 +86,46 @@ def _not_a_model(label: Path | str, source: Source, fault: str) -> str:
 def _check_holds_graph(proto: onnx.ModelProto) -> None:
     if not proto.HasField("graph") and not proto.functions:
         raise MalformedModel("it holds no graph")
+
+
+def _check_opsets(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for versions that onnx, which keeps them in 32 bits, could not even be asked about."""
+    for entries in (proto.opset_import, *(function.opset_import for function in proto.functions)):
+        for entry in entries:
+            if not -(2**31) <= entry.version < 2**31:
+                raise MalformedModel(f"there is no version {entry.version} of domain {entry.domain!r}")
+
+
+def _check_functions(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for a function that calls itself, if by way of others: no such model can ever be run."""
+    if not proto.functions:
+        return
+    called = {_function(function): _calls(function) for function in proto.functions}
+    for start in called:
+        seen, ahead = {start}, [start]
+        while ahead:
+            for name in called.get(ahead.pop(), set()):
+                if name == start:
+                    raise MalformedModel(f"the function {start[1]!r} calls itself")
+                if name not in seen:
+                    seen.add(name)
+                    ahead.append(name)
+
+
+def _function(message: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
+    """What a call and the function it means have in common."""
+    name = message.name if isinstance(message, onnx.FunctionProto) else message.op_type
+    return message.domain, name, getattr(message, "overload", "")
+
+
+def _calls(function: onnx.FunctionProto) -> set[tuple[str, str, str]]:
+    found, bodies = set(), [function.node]
+    while bodies:
+        for node in bodies.pop():
+            found.add(_function(node))
+            for attribute in node.attribute:
+                bodies += [graph.node for graph in (attribute.g, *attribute.graphs)]
+    return found
 
 
 def _lift(source: Source, payloads: Payloads) -> bytes:

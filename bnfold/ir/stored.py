@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import onnx
 
 from bnfold.errors import MalformedModel
-from bnfold.ir.elements import RAW_TYPES, TP, Array, from_raw, raw_length
+from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, raw_length
+from bnfold.ir.packed import is_whole
 from bnfold.ir.source import Source
 from bnfold.ir.tensor import Inline, Tensor, check_rank
 from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
@@ -54,12 +55,19 @@ class Stored(Tensor):
             or (self.span.field == DOUBLE_DATA and self.dtype == TP.DOUBLE)
         )
 
+    @property
+    def _place(self) -> tuple[Source, int, int]:
+        return self.span.source, self.span.offset, self.span.length
+
     def check(self) -> None:
-        """Raise MalformedModel unless the payload has the length that type and dims say."""
-        if any(dim < 0 for dim in self.dims) or (self.is_raw and self.span.length != self.nbytes):
+        """Raise MalformedModel unless the payload has the length that type and dims say, and parses."""
+        fits = len(self.dims) <= MAX_RANK and all(dim >= 0 for dim in self.dims)
+        if not fits or (self.is_raw and self.span.length != self.nbytes):
             raise MalformedModel(
-                f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {list(self.dims)}"
+                f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {dims_text(self.dims)}"
             )
+        if self.span.field != RAW_DATA and not self.is_raw and not is_whole(*self._place, self.span.field):
+            raise MalformedModel(f"tensor {self.name!r}: its data is damaged, the bytes do not parse")
 
     @property
     def can_read(self) -> bool:

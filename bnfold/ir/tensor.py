@@ -14,10 +14,12 @@ import onnx
 from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.ir.elements import (
     FLOATS,
+    MAX_RANK,
     RAW_TYPES,
     TP,
     Array,
     Float64,
+    dims_text,
     from_raw,
     numpy_type,
     raw_length,
@@ -38,9 +40,6 @@ __all__ = [
     "numpy_type",
     "round_once",
 ]
-
-MAX_RANK = 32
-"""Dims an array can have in numpy before 2.0; since then 64."""
 
 CHUNK = 1 << 22
 """Bytes of float64 that a streamed computation holds at a time."""
@@ -111,13 +110,18 @@ def check_rank(name: str, dims: Sequence[int]) -> None:
 
 
 class Inline(Tensor):
-    """A tensor whose payload is in its TensorProto."""
+    """A tensor whose payload is in its TensorProto. Raises MalformedModel for more axes than an array can have."""
 
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
         super().__init__(proto.data_type, proto.dims)
         self.proto = proto
+        check_rank(proto.name, self.dims)
+
+    @property
+    def _misfit(self) -> str:
+        return f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
 
     def copy(self) -> Inline:
         """The same tensor in a message of its own."""
@@ -126,19 +130,17 @@ class Inline(Tensor):
         return Inline(proto)
 
     def numpy(self) -> Array:
-        check_rank(self.proto.name, self.dims)
         raw = self.proto.raw_data
         if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
         from onnx import numpy_helper
 
-        misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}"
         if any(dim < 0 for dim in self.dims):
-            raise MalformedModel(misfit)
+            raise MalformedModel(self._misfit)
         try:
             array: Array = numpy_helper.to_array(self.proto)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise MalformedModel(misfit) from error
+            raise MalformedModel(self._misfit) from error
         return array
 
 
@@ -186,6 +188,9 @@ class Scaled(Tensor):
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
         super().__init__(base.dtype, base.dims)
+        for axis, vector in factors:
+            if vector.size not in (1, base.dims[axis]):
+                raise ValueError(f"{vector.size} factors along an axis of {base.dims[axis]}")
         merged: dict[int, Float64] = dict(base.factors) if isinstance(base, Scaled) else {}
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold.errors import MalformedModel
+from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.tensor import Inline, Tensor
 
@@ -178,8 +179,13 @@ class Value:
 
 
 def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
-    """The dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing."""
+    """The dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.
+
+    A rank that nothing can run is a damaged file's, and counts as unknown.
+    """
     if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    if len(kind.tensor_type.shape.dim) > MAX_RANK:
         return None
     return tuple(
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None

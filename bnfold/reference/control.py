@@ -10,7 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.reference.attributes import Bindings, resolve
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Unsupported
+from bnfold.reference.registry import Attribute, Misfit, Unsupported
 
 if TYPE_CHECKING:
     from bnfold.reference.evaluate import Environment, Evaluation
@@ -28,7 +28,11 @@ def run(
 ) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     runner = {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type]
-    return runner(_Bodies(evaluation, node, environment, bindings), inputs)
+    try:
+        return runner(_Bodies(evaluation, node, environment, bindings), inputs)
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
+        reason = f"its inputs do not fit: {' '.join(str(error).split())}"
+        raise Misfit(node.op_type, node.graph.opset(), node.label, reason) from error
 
 
 class _Bodies:

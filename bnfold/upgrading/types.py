@@ -60,14 +60,19 @@ class Types:
 
     def _settle(self, target: ir.Value) -> None:
         """Infer ``target`` and whatever it follows from; a stack, because networks are deeper than Python recurses."""
-        stack = [target]
+        stack, entered = [target], set()
         while stack:
             value = stack[-1]
             node = value.producer
             if value in self._done or node is None or value.tensor_proto is not None:
                 stack.pop()
                 continue
-            waiting = [source for source in node.inputs if source is not None and self._is_open(source)]
+            entered.add(value)  # a value that waits for itself, in a damaged file, is not waited for
+            waiting = [
+                source
+                for source in node.inputs
+                if source is not None and source not in entered and self._is_open(source)
+            ]
             if waiting:
                 stack.extend(waiting)
                 continue

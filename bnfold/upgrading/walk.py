@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import onnx
@@ -62,7 +63,7 @@ class Walk:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
         nodes = list(root.nodes)
-        followers = dict(zip(nodes, [*nodes[1:], None], strict=False))
+        followers = dict(zip_longest(nodes, nodes[1:]))
         for node in _makers_first(nodes):
             successor = followers[node]
             for subgraphs in node.subgraphs.values():

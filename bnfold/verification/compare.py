@@ -92,13 +92,19 @@ def difference(
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),
-        rms=float(np.sqrt(np.mean(np.square(delta)))) if delta.size else 0.0,
+        rms=_rms(delta),
         ulps=float(ulps.max(initial=0.0)),
         allowed=_ratio(float(np.max(tolerance, initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
         fault=pattern or ("" if worst <= 1 else "differs by more than rounding the new weights can cause"),
     )
+
+
+def _rms(delta: F64) -> float:
+    """Scaled first: differences beyond 1e154 have no square."""
+    largest = float(delta.max(initial=0.0))
+    return largest * float(np.sqrt(np.mean(np.square(delta / largest)))) if largest > 0 else 0.0
 
 
 def tolerance(

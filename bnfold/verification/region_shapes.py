@@ -17,7 +17,7 @@ _EVEN = 8
 """What halves three times must meet again what did not."""
 
 _BATCH = 3
-_GUESSED_RANKS = (4, 3, 2, 1)
+_GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
 def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[tuple[Shapes, bool]]:
@@ -27,7 +27,7 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
     ones are guessed, and a difference at a wrong guess means nothing.
     """
-    known = {name: known_shape(value) for name, value in inputs.items()}
+    known = {name: known_shape(value, guess=False) for name, value in inputs.items()}
     tried: list[Shapes] = []
     for full in _guesses(inputs, known):
         is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -41,6 +41,11 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
             if shapes not in tried and sum(map(math.prod, shapes.values())) <= LARGEST_FEED:
                 tried.append(shapes)
                 yield shapes, acquits
+
+
+def has_guesses(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether the rank of an input is told by nothing."""
+    return any(known_shape(value, guess=False) is None for value in inputs.values())
 
 
 def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -10,13 +11,20 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.full import Pair
-from bnfold.verification.inputs import CannotFeed, Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
 from bnfold.verification.shapes import sizings
 
 Shapes = dict[str, tuple[int, ...]]
 
+_LARGEST_GUESS = 1 << 25
+"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_FEW = 16
+"""Elements of all inputs that one sample should have at least."""
+
+_FLOAT64 = 8
 _EVALUATIONS = 3
 """Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
 
@@ -56,7 +64,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         try:
             _check_cost(request, shapes, request.samples)
             return Samples(
-                [_drawn(request, pair, shapes, index) for index in range(request.samples)],
+                [_drawn(request, pair, shapes, index) for index in range(_count(request, shapes))],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
             )
         except reference.Misfit as error:
@@ -76,9 +84,10 @@ def _candidates(request: Request) -> Iterator[Shapes]:
             shapes = input_shapes(request.before, sizing, request.inputs)
         except CannotFeed as error:
             raise Impossible(str(error)) from error
-        if shapes not in tried:
-            tried.append(shapes)
-            yield shapes
+        if shapes in tried or (tried and _elements(shapes) > _LARGEST_GUESS):
+            continue
+        tried.append(shapes)
+        yield shapes
 
 
 def _hint(request: Request, misfit: Unsupported | None) -> str:
@@ -95,6 +104,8 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
 
 
 def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+    if _elements(shapes) * _FLOAT64 > memory_there_is():
+        raise Impossible(f"the inputs alone would take about {_elements(shapes) * _FLOAT64 >> 30} GiB of memory")
     if request.depth == "full":
         return
     cost = estimate(request.before, shapes)
@@ -103,6 +114,15 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
     if cost.memory > memory_there_is():
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
+
+
+def _count(request: Request, shapes: Shapes) -> int:
+    """As many samples as asked for; of very few numbers more, which might all be negative before a Relu."""
+    return max(request.samples, min(len(SAMPLE_KINDS), _FEW // max(_elements(shapes), 1)))
+
+
+def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def _drawn(request: Request, pair: Pair, shapes: Shapes, index: int) -> Sample:

@@ -42,6 +42,7 @@ _SAME_SHAPE = frozenset(
         "InstanceNormalization",
     ]
 )
+_ANY_RANK = frozenset({"MatMul", "BatchNormalization", "InstanceNormalization"})
 _LOOKAHEAD = 32
 """Readers looked at on the way to an operator that says how large its input must be."""
 
@@ -93,16 +94,19 @@ def sizings() -> tuple[Sizing, ...]:
     )
 
 
-def known_shape(value: ir.Value) -> Known | None:
+def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
     """The declared shape with what the readers demand filled in; None where not even the rank is known.
 
-    Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands.
+    Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands. An
+    operator that takes any rank is read as demanding the usual one, unless ``guess`` is False.
     """
     declared = value.shape
     known: Known | None = None
     if declared is not None:
         known = [dim if not isinstance(dim, int) or dim > 0 else None for dim in declared]
     for node, slot in readers(value):
+        if known is None and not guess and node.op_type in _ANY_RANK:
+            continue
         known = _meet(known, demand(node, slot, None if known is None else len(known)))
     return known
 

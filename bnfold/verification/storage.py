@@ -55,7 +55,7 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
         delta = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape), dtype=np.float64))
         scale = float(np.abs(np.where(np.isfinite(expected), expected, 0)).max(initial=0.0)) or 1.0
         largest = max(largest, float(delta.max(initial=0.0)) / scale)
-        rms = max(rms, float(np.sqrt(np.mean(np.square(delta)))) / scale if delta.size else 0.0)
+        rms = max(rms, float(np.sqrt(np.mean(np.square(delta / scale)))) if delta.size else 0.0)
     return Errors(largest, rms, broken)
 
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from _fuzz import watch
 from _fuzz.builder import Array
+from _fuzz.case import Outcome
 from bnfold import ir, pipeline, reference
+from bnfold.errors import UpgradeBlocked
 from bnfold.report import Report
 
 Feeds = Mapping[str, Array]
 UNIT = {TensorProto.DOUBLE: 1e-9, TensorProto.FLOAT: 2e-3, TensorProto.FLOAT16: 1.0}
 """Error relative to an output's largest value beyond which weights rounded to a type are no explanation."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one model came to. ``error`` is empty when the rewritten model computes what the original did."""
-
-    error: str
-    batchnorms: int = 0
-    folded: int = 0
 
 
 def options(mode: str) -> pipeline.Options:
@@ -36,23 +29,52 @@ def options(mode: str) -> pipeline.Options:
     return pipeline.Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
 
 
-def judge(proto: onnx.ModelProto, feeds: Feeds, mode: str = "fold") -> Outcome:
-    """Rewrite and compare. A crash of the rewrite counts as an error, a model nobody can evaluate does not."""
+def judge(
+    proto: onnx.ModelProto, feeds: Feeds, how: str | pipeline.Options = "fold", *, keep: Path | None = None
+) -> Outcome:
+    """Rewrite and compare. A crash of the rewrite counts as an error, a model nobody can evaluate does not.
+
+    ``how`` is the name of a mode, or options; the result is written to ``keep``. What cannot be upgraded is refused.
+    """
+    settings = options(how) if isinstance(how, str) else how
     try:
         expected = reference.evaluate(ir.load(proto), feeds)
     except reference.Unsupported:
         return Outcome("")
     model = ir.load(proto)
     try:
-        report = pipeline.rewrite(model, options(mode))
-        found = reference.evaluate(_saved(model), feeds)
+        report = pipeline.rewrite(model, settings)
+        found = reference.evaluate(_saved(model, keep), feeds)
+    except UpgradeBlocked as refusal:
+        return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
-        return Outcome(f"{type(crash).__name__}: {crash}")
-    return Outcome(_difference(expected, found, _tolerance(proto)), len(report.batchnorms), _gone(report))
+        return Outcome(watch.crash(crash))
+    error = _left(model, report, settings) or _difference(expected, found, _tolerance(proto))
+    return Outcome(error, _behaviour(report), len(report.batchnorms), _gone(report), compared=True)
 
 
-def _saved(model: ir.Model) -> ir.Model:
+def _behaviour(report: Report) -> str:
+    """What became of the BatchNormalizations, and through which operators."""
+    facts = {f"{event.verdict} {event.reason} {'-'.join(event.operators)}" for event in report.batchnorms}
+    return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
+
+
+def _left(model: ir.Model, report: Report, settings: pipeline.Options) -> str:
+    """Whether what was to be spelled out is still there, and nobody says why."""
+    if settings.decompose != "all":
+        return ""
+    left = [node for node in model.nodes() if node.op_type in settings.decompose_ops]
+    silent = [event for event in report.batchnorms if event.verdict == "kept" and event.reason is None]
+    kept = sum(event.verdict == "kept" for event in report.batchnorms)
+    norms = sum(node.op_type == "BatchNormalization" for node in left)
+    return f"left: {norms} BatchNormalizations, {kept} reported" if silent or norms > kept else ""
+
+
+def _saved(model: ir.Model, keep: Path | None) -> ir.Model:
     """The model as it is written and read again."""
+    if keep is not None:
+        ir.save(model, keep)
+        return ir.load(keep.read_bytes())
     with tempfile.TemporaryDirectory() as folder:
         ir.save(model, Path(folder) / "model.onnx")
         return ir.load((Path(folder) / "model.onnx").read_bytes())
@@ -63,7 +85,7 @@ def _gone(report: Report) -> int:
 
 
 def _tolerance(proto: onnx.ModelProto) -> float:
-    return max(UNIT[info.type.tensor_type.elem_type] for info in proto.graph.input)
+    return max((UNIT.get(info.type.tensor_type.elem_type, 0.0) for info in proto.graph.input), default=1e-9)
 
 
 def _difference(expected: Feeds, found: Feeds, tolerance: float) -> str:
@@ -85,7 +107,7 @@ def shrink(proto: onnx.ModelProto, feeds: Feeds, fails: Callable[[onnx.ModelProt
     smaller = True
     while smaller:
         smaller = False
-        for candidate in (*_fewer_outputs(proto), *_fewer_nodes(proto)):
+        for candidate in (*_fewer_outputs(proto), *fewer_nodes(proto)):
             if fails(candidate, feeds):
                 proto, smaller = candidate, True
                 break
@@ -101,7 +123,7 @@ def _fewer_outputs(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
     return found
 
 
-def _fewer_nodes(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
+def fewer_nodes(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Each node left out in turn, where its readers can read its first input instead."""
     found = []
     for index, node in enumerate(proto.graph.node):

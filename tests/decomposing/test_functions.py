@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold.decomposing import Form, left
+from bnfold.errors import MalformedModel
 from bnfold.ir import load
 from bnfold.reasons import Reason
 from tests.decomposing.cases import OPERATORS, PARAMETERS, Done, decomposed, evaluated
@@ -238,10 +239,9 @@ def test_what_calls_leave_open(
     )
 
 
-def test_functions_that_call_each_other_are_no_trap() -> None:
-    """Illegal, and nothing is known in them; looking must end all the same."""
+def test_functions_that_call_each_other_are_refused() -> None:
     there = helper.make_node("there", ["h"], ["y"], domain="local")
     back = helper.make_node("block", ["x"], ["y"], domain="local")
     source = model([function([*held(), node(output="h"), there]), function([back], name="there")], [{}], [IMAGE])
-    found = left(load(source), OPERATORS)
-    assert [label for label, _, _ in found] == ["norm"]
+    with pytest.raises(MalformedModel, match="calls itself"):
+        load(source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import pytest
@@ -161,10 +163,29 @@ def test_lengths_that_lie_are_refused(data: bytes, message: str) -> None:
         Lifted(data)
 
 
-def test_a_huge_claim_costs_nothing() -> None:
-    claim = wire.length_prefix(7, 1 << 40) + wire.length_prefix(5, 1 << 39) + wire.length_prefix(9, 1 << 38)
-    with pytest.raises(MalformedModel, match="points outside"):
-        Lifted(claim + bytes(1000))
+@pytest.mark.parametrize("bits", [34, 40, 62])
+def test_a_huge_claim_costs_nothing(bits: int) -> None:
+    claim = b"".join(wire.length_prefix(number, 1 << bits - number) for number in (7, 5, 9)) + bytes(1000)
+    tracemalloc.start()
+    with pytest.raises(MalformedModel, match=r"points outside|runs past"):
+        Lifted(claim)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"\xba\x80\x80\x80\x80\x00", id="a tag of six bytes"),
+        pytest.param(b"\xba\x80\x80\x80\x70", id="a tag beyond 32 bits"),
+        pytest.param(b"\x3a\x80\x80\x80\x80\x80\x00", id="a length of six bytes"),
+    ],
+)
+def test_what_protobuf_refuses_is_refused(head: bytes) -> None:
+    with pytest.raises(DecodeError):
+        onnx.ModelProto.FromString(head + bytes(5))
+    with pytest.raises(MalformedModel, match=r"runs past|too large"):
+        Lifted(head + bytes(5))
 
 
 def test_nesting_bombs_are_refused() -> None:

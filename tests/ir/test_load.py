@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import bnfold
 from bnfold import ir
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from tests.ir.build import LARGE, chain, everywhere, model, weight
@@ -172,3 +173,61 @@ def test_where_data_lies_is_told_whether_or_not_it_is_there(tmp_path: Path) -> N
         ir.external_locations(path)
     with pytest.raises(BadInput, match="cannot be read"):
         ir.external_locations(tmp_path / "missing.onnx")
+
+
+@pytest.mark.parametrize("place", ["input", "op_type", "tensor"])
+def test_a_name_that_is_not_utf8_is_refused(place: str) -> None:
+    proto = chain()
+    mark = "A" * 20
+    if place == "input":
+        proto.graph.node[0].input[0] = mark
+    elif place == "op_type":
+        proto.graph.node[0].op_type = mark
+    else:
+        proto.graph.initializer[0].name = mark
+    damaged = proto.SerializeToString().replace(mark.encode(), b"\xfb" * 20)
+    with pytest.raises(MalformedModel, match=r"\\xfb\\xfb.* not UTF-8"):
+        bnfold.inspect(damaged)
+
+
+def test_a_remark_that_is_not_utf8_stays_as_it_is() -> None:
+    proto = chain()
+    mark, latin = b"A" * 20, "Größe eines Fensters".encode("latin-1")
+    proto.doc_string = proto.producer_name = proto.graph.doc_string = proto.graph.name = mark.decode()
+    damaged = proto.SerializeToString().replace(mark, latin)
+    assert ir.encode(bnfold.inspect(damaged).model).count(latin) == 4
+
+
+def function(name: str, calls: str) -> onnx.FunctionProto:
+    inner = helper.make_node(calls, ["x"], ["y"], domain="local")
+    branch = helper.make_graph([inner], "b", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    return helper.make_function("local", name, ["x", "c"], ["y"], [node], [helper.make_opsetid("", 18)])
+
+
+@pytest.mark.parametrize("calls", [{"f": "f"}, {"f": "g", "g": "f"}, {"f": "g", "g": "h", "h": "g"}])
+def test_functions_that_call_themselves_are_refused(calls: dict[str, str]) -> None:
+    proto = chain()
+    proto.functions.extend(function(name, called) for name, called in calls.items())
+    with pytest.raises(MalformedModel, match="calls itself"):
+        ir.load(proto)
+
+
+def test_functions_that_call_each_other_in_one_direction_are_taken() -> None:
+    proto = chain()
+    proto.functions.extend(function(name, called) for name, called in {"f": "g", "g": "Relu"}.items())
+    assert len(ir.load(proto).functions) == 2
+
+
+@pytest.mark.parametrize("version", [2**31, 2**62, -(2**40)])
+@pytest.mark.parametrize("domain", ["", "com.nobody"])
+def test_versions_beyond_all_numbering_are_refused(version: int, domain: str) -> None:
+    proto = chain()
+    proto.opset_import.add(domain=domain, version=version)
+    with pytest.raises(MalformedModel, match=f"no version {version}"):
+        ir.load(proto)
+    del proto.opset_import[-1]
+    proto.functions.append(function("f", "Relu"))
+    proto.functions[0].opset_import.add(domain=domain, version=version)
+    with pytest.raises(MalformedModel, match=f"no version {version}"):
+        ir.load(proto)

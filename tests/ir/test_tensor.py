@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
+from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
 from bnfold.ir.elements import RAW_TYPES, TP, numpy_type, round_once
 from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled
@@ -115,3 +116,16 @@ def test_scalars_and_empty_tensors_can_be_scaled() -> None:
     empty = Scaled(stored(np.zeros((2, 0, 3), np.float32), TP.FLOAT), [(0, np.ones(2))])
     assert empty.numpy().shape == (2, 0, 3)
     assert list(empty.blocks()) == []
+
+
+@pytest.mark.parametrize("length", [2, 5])
+def test_factors_that_do_not_fit_their_axis_are_no_description(length: int) -> None:
+    with pytest.raises(ValueError, match=f"{length} factors along an axis of 3"):
+        Scaled(Exact(TP.FLOAT, np.ones((3, 4))), [(0, np.ones(length))])
+
+
+def test_more_axes_than_an_array_can_have_are_refused() -> None:
+    proto = TP(name="w", data_type=TP.FLOAT, dims=[1] * 700, raw_data=bytes(4))
+    with pytest.raises(MalformedModel, match=r"'w'.*\[1, 1, … 700 of them\]"):
+        Inline(proto)
+    assert Inline(TP(name="w", data_type=TP.FLOAT, dims=[1] * 32, raw_data=bytes(4))).numpy().ndim == 32

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir, reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import MalformedModel, UpgradeBlocked
 from bnfold.upgrading import run as upgrade
 
 Upgraded = Callable[..., Any]
@@ -237,3 +237,33 @@ def test_nonsense_in_constants_is_an_error_too(text: Text, weights: str) -> None
     head = text(1, "float[2, 3] x", "").removesuffix("{  }")
     with pytest.raises(UpgradeBlocked, match=r"tiles"):
         upgrade(ir.load(onnx.parser.parse_model(f"{head} <{weights}> {{ y = Tile (x, n, a) }}")))
+
+
+def test_a_graph_without_nodes() -> None:
+    proto = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 9]> g (float[3] x) => (float[3] x) {}')
+    model = ir.load(proto)
+    upgrade(model, 15)
+    assert model.opset() == 15
+    assert model.graph.nodes == []
+
+
+@pytest.mark.parametrize("through", ["Add", "Reshape"])
+def test_values_that_wait_for_themselves_are_not_waited_for(through: str) -> None:
+    """No runtime takes such a model; what matters is that upgrading it ends."""
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 9]> g (float[3] x) => (float[N] y) '
+        f"{{ a = {through} (x, c)  b = {through} (a, x)  c = Relu (b)  y = Softmax (c) }}"
+    )
+    model = ir.load(proto)
+    upgrade(model, 15)
+    assert {node.op_type for node in model.graph.nodes} >= {through, "Relu"}
+
+
+def test_a_constant_that_claims_more_than_it_has_is_refused() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 7]> g (float[2, 3, 4611686018427387904] x) => (float[N, C, L] y) '
+        "<float[12] s = {1,1,1,1,1,1,1,1,1,1,1,1}> { y = BatchNormalization <spatial = 0> (x, s, s, s, s) }"
+    )
+    proto.graph.initializer[0].dims[:] = [3, 1 << 62]
+    with pytest.raises(MalformedModel, match="does not fit its dims"):
+        upgrade(ir.load(proto), 15)

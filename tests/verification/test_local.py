@@ -184,3 +184,18 @@ def test_a_name_that_callers_read_keeps_its_meaning() -> None:
     before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
     after = _with_domain(model(body.replace("{made}", "y = Neg (x)"), {}))
     assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+
+
+def test_a_rank_that_only_a_reader_suggests_is_a_guess() -> None:
+    """BatchNormalization takes any rank; what it was spelled out as takes one, and the model says nowhere which."""
+    rng = numbers(7)
+    stats = statistics(rng, 4)
+    s, t = (array.reshape(4, 1) for array in affine(stats))
+    head = "(float[N,4] p, int64[R] dims) => (float[A,B,C] y)"
+    before = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  y = {BN} (u, scale, B, mean, var) }}", stats)
+    after = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  m = Mul (u, s)  y = Add (m, t) }}", {"s": s, "t": t})
+    (row,) = check(before, after, ir.Cut("", ("u",), ("y",), "decompose"))
+    assert row.status == "verified", row
+    wrong = model(f"{head} {{ x = Reshape (p, dims)  u = Neg (x)  m = Mul (u, s)  y = Add (m, t) }}", {"s": -s, "t": t})
+    (row,) = check(before, wrong, ir.Cut("", ("u",), ("y",), "decompose"))
+    assert row.status == "failed", row

@@ -12,7 +12,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput
-from bnfold.verification import verify
+from bnfold.verification import inputs, verify
 from bnfold.verification.request import Runtime
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -215,3 +215,46 @@ def test_a_real_model_with_one_weight_changed_fails(corpus: Path, tmp_path: Path
     weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
     onnx.save(proto, tmp_path / "changed.onnx")
     assert verify(path, tmp_path / "changed.onnx", witness="none").status == "failed"
+
+
+def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five open axes of 299 each would be gigabytes, and no size fits this model anyway."""
+    proto = model("(float[A,6,B,C,D] x) => (float[E,F] y) { y = MatMul (x, W) }", {"W": np.ones((3, 2), np.float32)})
+    drawn: list[int] = []
+    plain = inputs.random_value
+
+    def watched(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int) -> Any:
+        drawn.append(int(np.prod(shape, dtype=np.int64)))
+        return plain(value, shape, seed, sample)
+
+    monkeypatch.setattr(inputs, "random_value", watched)
+    verify(ir.load(proto), ir.load(proto), depth="full", witness="none")
+    assert drawn
+    assert max(drawn) <= 1 << 25
+
+
+@pytest.mark.parametrize("depth", ["full", "auto"])
+def test_inputs_that_no_machine_can_hold_are_unverified(depth: Any) -> None:
+    proto = model("(float[4611686018427387904, 3] x) => (float[N,3] y) { y = Relu (x) }", {})
+    verdict = verify(ir.load(proto), ir.load(proto), depth=depth, witness="none")
+    assert depth != "full" or verdict.status == "unverified"
+    assert depth != "full" or "GiB of memory" in verdict.reason
+
+
+def test_a_branch_whose_condition_is_no_single_truth_does_not_run() -> None:
+    text = """(bool[2] c, float[3] x) => (float[3] y) {
+        y = If (c) <then_branch = t () => (float[3] a) { a = Relu (x) },
+                    else_branch = e () => (float[3] b) { b = Abs (x) }> }"""
+    proto = model(text, {})
+    with pytest.raises(reference.Misfit, match="do not fit"):
+        reference.evaluate(ir.load(proto), {"c": np.array([True, False]), "x": np.ones(3)})
+    assert verify(ir.load(proto), ir.load(proto), depth="full", witness="none").status == "unverified"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_model_that_takes_very_few_numbers_is_compared_on_more_than_one_sample(seed: int) -> None:
+    """Two numbers are both negative in every fourth draw, and a Relu then hides what came before it."""
+    before = model("(float[2] x) => (float[2] y) { y = Relu (x) }", {})
+    after = model("(float[2] x) => (float[2] y) { t = Tanh (x)  y = Relu (t) }", {})
+    verdict = verify(ir.load(before), ir.load(after), witness="none", seed=seed)
+    assert (verdict.status, verdict.samples) == ("failed", 5)

@@ -1,0 +1,77 @@
+"""Mode ``bytes`` under atheris: start `_fuzz.guided`, take what it finds, and start it again until the time is over."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from _fuzz import seeds, watch
+from _fuzz.campaign import SCRIPTS, Campaign
+from _fuzz.worker import HANG_SECONDS
+
+MEMORY_MIB = 2048
+LARGEST = 1 << 16
+
+
+def is_there() -> bool:
+    """Whether atheris is installed (``pip install bnfold[fuzz]``); it is made for Linux and macOS."""
+    return find_spec("atheris") is not None
+
+
+def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
+    """As `Campaign.run`, guided by coverage. What it finds is judged once more and made small by the campaign."""
+    ends = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        corpus = (campaign.corpus or folder) / "libfuzzer"
+        corpus.mkdir(parents=True, exist_ok=True)
+        for path in seeds.small():
+            (corpus / path.name).write_bytes(path.read_bytes())
+        known: set[str] = set()
+        while count > 0 and (left := ends - time.monotonic()) > 1:
+            executed, artifact = _once(folder, corpus, known, min(left, 1e6), count, seed + len(known))
+            campaign.totals.executions += executed
+            count -= max(executed, 1)
+            if artifact is None:
+                break
+            found = campaign.take(artifact) or f"{artifact.name.split('-')[0]}: seen under atheris only"
+            if watch.kind(found) in known:
+                break  # it cannot be passed over, so there is no going on
+            known.add(watch.kind(found))
+            if found.endswith("only"):
+                campaign.found(found, artifact)
+
+
+def _once(
+    folder: Path, corpus: Path, known: set[str], seconds: float, count: int, seed: int
+) -> tuple[int, Path | None]:
+    """How often the target ran, and the input at which it stopped."""
+    (folder / "known").write_text("\n".join(sorted(known)), encoding="utf-8")
+    artifacts = folder / f"found{len(known)}"
+    artifacts.mkdir(exist_ok=True)
+    options = {
+        "max_total_time": int(seconds) or 1, "runs": min(count, 2**31 - 1), "seed": seed % 2**31 + 1,
+        "max_len": LARGEST, "timeout": int(HANG_SECONDS), "rss_limit_mb": MEMORY_MIB, "malloc_limit_mb": MEMORY_MIB,
+        "print_final_stats": 1, "artifact_prefix": f"{artifacts}/",
+    }  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "_fuzz.guided",
+        str(corpus),
+        *(f"-{key}={value}" for key, value in options.items()),
+    ]
+    environment = watch.environment() | {"FUZZ_KNOWN": str(folder / "known")}
+    done = subprocess.run(
+        command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, errors="replace", check=False
+    )
+    counted = re.search(r"number_of_executed_units:\s*(\d+)", done.stderr) or re.search(r"Done (\d+) runs", done.stderr)
+    artifact = next(iter(sorted(artifacts.iterdir())), None)
+    if artifact is None and done.returncode:
+        raise RuntimeError(f"atheris ended with {done.returncode}: {done.stderr[-2000:]}")
+    return int(counted[1]) if counted else 0, artifact

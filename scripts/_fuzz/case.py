@@ -1,0 +1,115 @@
+"""What a mode draws and judges: a model with the files beside it, and everything that decides the run, as data.
+
+A case is kept as a folder, so that a finding can be looked at with any tool and becomes a test by being committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from _fuzz.builder import Array
+
+MODEL = "model.onnx"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of a mode.
+
+    Attributes:
+        model: The encoded model, or bytes that pretend to be one.
+        files: Further files of its folder, by name.
+        links: Symbolic links of its folder: name and where they lead.
+        feeds: Arrays to run the model on, where the drawing knows them.
+        settings: What else the judgement depends on, in JSON's types.
+    """
+
+    model: bytes
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    feeds: Mapping[str, Array] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def lay_out(self, folder: Path) -> Path:
+        """Write the model, its files and its links into ``folder``; the model's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL).write_bytes(self.model)
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+        for name, target in self.links.items():
+            os.symlink(target, folder / name)  # noqa: PTH211 - a text that need not be a path that can be
+        return folder / MODEL
+
+    def keep(self, folder: Path) -> None:
+        """Write the case down; `read` reads it again."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL).write_bytes(self.model)
+        for name, content in self.files.items():
+            (folder / f"file-{name}").write_bytes(content)
+        if self.feeds:
+            arrays: dict[str, Any] = dict(self.feeds)
+            np.savez(folder / "feeds.npz", **arrays)
+        if self.links or self.settings:
+            facts = {"links": dict(self.links), "settings": dict(self.settings)}
+            (folder / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+    @property
+    def digest(self) -> str:
+        """A short name that the content decides."""
+        digest = hashlib.sha256(self.model)
+        for name in sorted(self.files):
+            digest.update(name.encode() + self.files[name])
+        digest.update(json.dumps([dict(self.links), dict(self.settings)], sort_keys=True).encode())
+        return digest.hexdigest()[:10]
+
+    @property
+    def size(self) -> int:
+        return len(self.model) + sum(map(len, self.files.values()))
+
+
+def read(place: Path) -> Case:
+    """A case from its folder, or from a mere file, which is then the model."""
+    if place.is_file():
+        return Case(place.read_bytes())
+    facts = place / "case.json"
+    described: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
+    feeds: dict[str, Array] = {}
+    if (place / "feeds.npz").is_file():
+        with np.load(place / "feeds.npz") as archive:
+            feeds = {name: archive[name] for name in archive.files}
+    return Case(
+        (place / MODEL).read_bytes(),
+        {path.name.removeprefix("file-"): path.read_bytes() for path in sorted(place.glob("file-*"))},
+        described.get("links", {}),
+        feeds,
+        described.get("settings", {}),
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one case came to.
+
+    Attributes:
+        error: The finding; empty when all is well.
+        behaviour: What the case showed, in a word or two: the first case of every behaviour is kept in a corpus.
+        batchnorms: How many BatchNormalizations it had, and
+        folded: how many of them went.
+        refused: Whether the model was refused with an error meant for the user.
+        compared: Whether two results were compared.
+    """
+
+    error: str = ""
+    behaviour: str = ""
+    batchnorms: int = 0
+    folded: int = 0
+    refused: bool = False
+    compared: bool = False

@@ -1,0 +1,127 @@
+"""Mode ``graphs``: the whole job on real models with hostile changes.
+
+The model is refused in one line, or written; where both it and the result run, they compute the same. Nothing outside
+the model's folder is read, and nothing but the result is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from _fuzz import outside, phases, runtime, seeds, watch
+from _fuzz.case import MODEL, Case, Outcome
+from _fuzz.hostile import CHANGES
+from bnfold import verification
+from bnfold.errors import BnfoldError
+from bnfold.job import Checks, Delivery, process
+from bnfold.pipeline import Options
+
+RESULT = "result.onnx"
+LARGEST = 1 << 18
+"""Elements of all inputs together beyond which the results are not compared: that takes more than all the rest."""
+BUDGET_SECONDS = 2.0
+"""For comparing whole models; the parts that changed are compared where that is not enough."""
+
+
+def draw(seed: int, corpus: Sequence[Path]) -> Case:
+    """A model of the seeds or the corpus, and one to four changes to it."""
+    rng = np.random.default_rng(seed)
+    options = corpus if corpus and rng.random() < 0.3 else seeds.models() if rng.random() < 0.3 else seeds.small()
+    path = options[int(rng.integers(len(options)))]
+    model = onnx.load(path)
+    files: dict[str, bytes] = {}
+    links: dict[str, str] = {}
+    for _ in range(int(rng.integers(1, 5))):
+        CHANGES[int(rng.integers(len(CHANGES)))](model, rng)
+    if rng.random() < 0.3:
+        outside.move_out(model, files, links, rng)
+    settings = {
+        "target_opset": [None, None, "keep", 21][int(rng.integers(4))],
+        "decompose": ["never", "residual", "all"][int(rng.integers(3))],
+        "all_affines": bool(rng.random() < 0.3),
+        "external_data": ["auto", "keep", "none", "weights.bin"][int(rng.integers(4))],
+    }
+    return Case(model.SerializeToString(), files, links, settings=settings)
+
+
+def judge(case: Case, folder: Path) -> Outcome:
+    """Optimise without verification, and look at everything that is left behind."""
+    source, out = case.lay_out(folder / "in"), folder / "out"
+    out.mkdir()
+    (folder / outside.SECRET_FILE).write_bytes(outside.SECRET)
+    before = watch.listing(folder)
+    try:
+        outcome = _optimize(source, out / RESULT, case.settings)
+    except BnfoldError as refusal:
+        stray = _changes(before, watch.listing(folder))
+        return Outcome(f"stray: {stray}" if stray else "", watch.refusal(refusal), refused=True)
+    except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+        return Outcome(watch.crash(crash))
+    events = outcome.report.batchnorms
+    behaviour = " ".join(sorted({f"{event.verdict} {event.reason}" for event in events}))
+    error = _leak(out) or _strays(before, watch.listing(folder), case.settings.get("external_data", "auto"))
+    compared = False
+    if not error:
+        error, compared = _compare(source, out / RESULT)
+    return Outcome(error, behaviour, len(events), outcome.report.count("folded"), compared=compared)
+
+
+def _optimize(source: Path, target: Path, settings: Any) -> Any:
+    options = Options(
+        target_opset=settings.get("target_opset"),
+        decompose=settings.get("decompose", "never"),
+        all_affines=settings.get("all_affines", False),
+    )
+    delivery = Delivery(target, external_data=settings.get("external_data", "auto"))
+    outcome = process(source, delivery, options, Checks(depth="none"))
+    outcome.to_json()
+    return outcome
+
+
+def _changes(before: dict[str, str], after: dict[str, str]) -> str:
+    return ", ".join(sorted(dict(before.items() ^ after.items())))
+
+
+def _strays(before: dict[str, str], after: dict[str, str], external_data: str) -> str:
+    allowed = {f"out/{RESULT}", f"out/{RESULT}.data", f"out/{external_data}"}
+    found = [name for name in dict(before.items() ^ after.items()) if name not in allowed]
+    return f"stray: {', '.join(sorted(found))}" if found else ""
+
+
+def _leak(folder: Path) -> str:
+    if any(outside.SECRET in path.read_bytes() for path in folder.iterdir() if path.is_file()):
+        return "leak: bytes from outside the model's folder are in the result"
+    return ""
+
+
+def _elements(path: Path) -> float:
+    """Of all inputs together, open dims taken for small ones."""
+    infos = onnx.load(path, load_external_data=False).graph.input
+    shapes = [[abs(dim.dim_value) or 8 for dim in info.type.tensor_type.shape.dim] for info in infos]
+    return float(sum(np.prod(shape, dtype=np.float64) for shape in shapes))
+
+
+def _compare(before: Path, after: Path) -> tuple[str, bool]:
+    """The finding, and whether there was anything to compare."""
+    if _elements(before) > LARGEST:
+        return "", False
+    with phases.theirs("verify"):
+        try:
+            verdict = verification.verify(before, after, witness="none", budget_seconds=BUDGET_SECONDS)
+        except (BnfoldError, MemoryError):
+            return "", False
+        except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+            return f"verify: {watch.crash(crash)}", False
+    if verdict.status == "failed":
+        return f"differs: {verdict.reason}", True
+    with phases.theirs("onnxruntime"):
+        error, ran = runtime.compare(before, after)
+    return error, ran or verdict.status == "verified"
+
+
+__all__ = ["MODEL", "draw", "judge"]

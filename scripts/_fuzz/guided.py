@@ -1,0 +1,47 @@
+"""Mode ``bytes`` under atheris, which keeps the inputs that reach new code: `python -m _fuzz.guided` is a libFuzzer.
+
+Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from pathlib import Path
+
+import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import numpy as np
+
+
+def main() -> None:
+    """Never returns: libFuzzer ends the process."""
+    with atheris.instrument_imports(include=["bnfold"]):
+        import bnfold
+
+        for module in pkgutil.walk_packages(bnfold.__path__, "bnfold."):
+            if not module.name.endswith(("__main__", "worker")):
+                importlib.import_module(module.name)
+    from _fuzz import bytes_, watch
+    from _fuzz.scramble import mutate
+
+    known = set(Path(os.environ["FUZZ_KNOWN"]).read_text(encoding="utf-8").splitlines())
+
+    def one(data: bytes) -> None:
+        error = bytes_.examine(data).error
+        if error and watch.kind(error) not in known:
+            raise AssertionError(error)
+
+    def change(data: bytes, largest: int, seed: int) -> bytes:
+        """Half libFuzzer's blind changes, half ours, which know the wire format."""
+        if seed % 2:
+            return bytes(atheris.Mutate(data, largest))
+        return mutate(data, np.random.default_rng(seed))[:largest]
+
+    atheris.Setup(sys.argv, one, custom_mutator=change)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

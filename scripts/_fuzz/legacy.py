@@ -1,0 +1,93 @@
+"""Mode ``upgrade``: chains of operators in the versions of old opsets, upgraded and compared.
+
+Shapes come from running each node: old versions have no shape inference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from _fuzz.builder import Array, Builder, Drawn
+from _fuzz.legacy_operators import LARGEST, TABLE
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+
+OPSETS = (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+TARGETS = (None, None, 13, 15, 18, 21, 25)
+
+
+class NotLegal(Exception):
+    """The node does not run with these sizes."""
+
+
+class Legacy(Builder):
+    """A builder that asks the referee for shapes."""
+
+    def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
+        known = {value.name: value for value in [*self.inputs, *self.values]}
+        infos = [
+            helper.make_tensor_value_info(name, known[name].dtype, known[name].shape)
+            for name in dict.fromkeys(node.input)
+            if name in known
+        ]
+        ends = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        constants = [other for other in self.nodes if other.op_type in ("Constant", "Identity")]
+        graph = helper.make_graph([*constants, node], "g", infos, ends, self.weights)
+        model = ir.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8))
+        feeds = {info.name: _numbers(known[info.name]) for info in infos}
+        try:
+            found = reference.evaluate(model, feeds)
+        except BnfoldError as error:
+            raise NotLegal(str(error)) from error
+        floats = next((known[name].dtype for name in node.input if name in known), self.dtype)
+        return [_described(found[name], floats) for name in node.output if name]
+
+
+def _numbers(value: Drawn) -> Array:
+    kind = helper.tensor_dtype_to_np_dtype(value.dtype)
+    return np.ones(value.shape, kind)
+
+
+def _described(array: Array, floats: int) -> tuple[int, tuple[int, ...]]:
+    dtype = floats if array.dtype == np.float64 else helper.np_dtype_to_tensor_dtype(array.dtype)
+    return dtype, array.shape
+
+
+def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
+    """A model, its inputs, and what to upgrade it to."""
+    rng = np.random.default_rng(seed)
+    b = Legacy(rng, opset=int(rng.choice(OPSETS)), dtype=TensorProto.FLOAT)
+    sizes = rng.choice((2, 3, 4, 5, 6, 7), 5, replace=bool(rng.random() < 0.2))
+    shape = tuple(int(size) for size in sizes[: int(rng.choice([1, 2, 3, 4, 4, 4, 5]))])
+    b.inputs.append(Drawn(b.fresh("x"), b.dtype, shape))
+    b.values.append(b.inputs[0])
+    for _ in range(int(rng.integers(1, 7))):
+        _grow(b)
+    if not b.nodes:
+        b.node("Relu", [b.inputs[0].name])
+    read = {name for node in b.nodes for name in node.input}
+    ends = [value for value in b.values[1:] if value.name not in read]
+    model = b.model(ends or b.values[-1:])
+    model.ir_version = 3 if b.opset < 9 and rng.random() < 0.5 else 8
+    if model.ir_version == 3:  # in its days every initializer was an input too
+        for tensor in model.graph.initializer:
+            model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    target = TARGETS[int(rng.integers(len(TARGETS)))]
+    feeds = {value.name: rng.standard_normal(value.shape).astype(np.float32) for value in b.inputs}
+    return model, feeds, {"target_opset": target if target is None or target >= b.opset else None}
+
+
+def _grow(b: Legacy) -> None:
+    at = int(b.rng.integers(len(b.values))) if b.chance(0.25) else -1
+    value = b.values[at]
+    if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or 0 in value.shape or not value.rank:
+        value = b.inputs[0]
+    kept = len(b.nodes), len(b.weights), len(b.values)
+    try:
+        b.pick(TABLE)(b, value)
+    except (NotLegal, onnx.defs.SchemaError, ValueError):
+        del b.nodes[kept[0] :], b.weights[kept[1] :], b.values[kept[2] :]

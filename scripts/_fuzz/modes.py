@@ -1,0 +1,35 @@
+"""The modes by name: how each draws a case from a seed, and how it judges one in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from _fuzz import bytes_, graphs, rewriting, verifying
+from _fuzz.case import Case, Outcome
+
+
+@dataclass(frozen=True)
+class Mode:
+    """``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder.
+
+    ``memory`` is the number of bytes that a case may take.
+    """
+
+    draw: Callable[[int, Sequence[Path]], Case]
+    judge: Callable[[Case, Path], Outcome]
+    memory: int = 512 << 20
+
+
+def _rewriting(mode: str) -> Mode:
+    return Mode(lambda seed, _: rewriting.draw(mode, seed), partial(rewriting.judge, mode))
+
+
+MODES: dict[str, Mode] = {
+    "bytes": Mode(bytes_.draw, bytes_.judge),
+    "graphs": Mode(graphs.draw, graphs.judge),
+    **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS},
+    "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30),
+}

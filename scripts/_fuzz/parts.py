@@ -1,0 +1,41 @@
+"""The parts of a model that hostile changes and wrong rewrites pick from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+Files = dict[str, bytes]
+Links = dict[str, str]
+Change = Callable[[onnx.ModelProto, np.random.Generator], None]
+INTEGERS = (0, 1, -1, 2, 3, -2, 7, 64, 1000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
+DIMS = (0, 1, -1, 2, 3, 5, 7, 1000, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
+
+
+def pick(rng: np.random.Generator, options: Any) -> Any:
+    return options[int(rng.integers(len(options)))] if len(options) else None
+
+
+def graphs(model: onnx.ModelProto) -> list[Any]:
+    """The main graph, the graphs in its nodes, and the functions."""
+    found: list[Any] = [model.graph, *model.functions]
+    for graph in found:
+        found += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
+    return found
+
+
+def nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for graph in graphs(model) for node in graph.node]
+
+
+def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    held = [attribute.t for node in nodes(model) for attribute in node.attribute if attribute.HasField("t")]
+    return [*model.graph.initializer, *held]
+
+
+def names(model: onnx.ModelProto) -> list[str]:
+    read = {name for node in nodes(model) for name in (*node.input, *node.output)}
+    return sorted(read | {tensor.name for tensor in model.graph.initializer}) or ["x"]

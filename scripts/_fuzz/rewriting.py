@@ -1,0 +1,55 @@
+"""Modes ``fold``, ``affines``, ``optimize``, ``upgrade``, ``decompose``: draw a legal model, rewrite it, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from _fuzz import draw as chains
+from _fuzz import judge as comparison
+from _fuzz import legacy, norms, phases, runtime
+from _fuzz.case import Case, Outcome
+from bnfold.pipeline import Options
+
+Settings = dict[str, Any]
+HUGE = 1 << 30
+DEFAULTS: dict[str, Settings] = {
+    "fold": {"target_opset": "keep"},
+    "affines": {"target_opset": "keep", "all_affines": True},
+    "optimize": {"decompose": "residual"},
+    "upgrade": {"fold": False},
+    "decompose": {},
+}
+DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": legacy.draw, "decompose": norms.draw}
+
+
+def draw(mode: str, seed: int) -> Case:
+    """The model of a seed, its inputs, and the options that its mode draws."""
+    model, feeds, *drawn = DRAWS.get(mode, chains.draw)(seed)
+    settings = DEFAULTS[mode] | (drawn[0] if drawn else {})
+    return Case(model.SerializeToString(), feeds=feeds, settings=settings)
+
+
+def options(settings: Settings) -> Options:
+    """The options of a case's settings."""
+    changes: dict[str, Any] = {
+        key: frozenset(value) if key == "decompose_ops" else value for key, value in settings.items()
+    }
+    return replace(Options(max_growth=HUGE), **changes)
+
+
+def judge(mode: str, case: Case, folder: Path) -> Outcome:
+    """In float64, and in onnxruntime where it runs the original."""
+    proto = onnx.ModelProto.FromString(case.model)
+    result = folder / "result.onnx"
+    outcome = comparison.judge(proto, case.feeds, options(dict(case.settings)), keep=result)
+    if outcome.error or not result.is_file() or mode in ("fold", "affines"):
+        return outcome
+    source = case.lay_out(folder)
+    with phases.theirs("onnxruntime"):
+        error, _ = runtime.compare(source, result)
+    return replace(outcome, error=error)

@@ -1,0 +1,104 @@
+"""onnxruntime as a second opinion: both models on the same numbers, in the type they store."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from _fuzz import parts
+from _fuzz.builder import Array
+
+TOLERANCE = 2e-2
+"""Relative to the largest magnitude of an output; below it, storage precision is an explanation."""
+LARGEST = 1 << 20
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(uint8)": np.uint8,
+}
+
+
+def compare(before: Path, after: Path) -> tuple[str, bool]:
+    """The finding, and whether both ran. What onnxruntime refuses of the original is not compared."""
+    if _is_disputed(before):
+        return "", False
+    first = _session(before)
+    feeds = _feeds(first) if first is not None else None
+    expected = _run(first, feeds) if feeds is not None else None
+    if expected is None:
+        return "", False
+    second = _session(after)
+    if second is None:
+        return "", False  # kernels of a version may be missing: bnfold's own verification says that, and so does verify
+    found = _run(second, feeds)
+    if found is None:
+        return "runtime: the result does not run where the original did", True
+    return _difference(expected, found), True
+
+
+def _is_disputed(path: Path) -> bool:
+    """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
+
+    The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance.
+    """
+    model = onnx.load(path, load_external_data=False)
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    return opset < 14 and any(
+        node.op_type == "BatchNormalization" and len(node.output) > 1 for node in parts.nodes(model)
+    )
+
+
+def _session(path: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception:  # noqa: BLE001 - it raises whatever it likes, and all of it means that it does not run
+        return None
+
+
+def _feeds(session: Any) -> dict[str, Array] | None:
+    feeds: dict[str, Array] = {}
+    for value in session.get_inputs():
+        if value.type not in TYPES:
+            return None
+        shape = [dim if isinstance(dim, int) and dim >= 0 else 3 for dim in value.shape]
+        if np.prod(shape, dtype=np.float64) > LARGEST:
+            return None
+        rng = np.random.default_rng(zlib.crc32(value.name.encode()))
+        feeds[value.name] = np.asarray(rng.standard_normal(shape)).astype(TYPES[value.type])
+    return feeds
+
+
+def _run(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | None:
+    names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
+    try:
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
+def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:
+    for name, array in expected.items():
+        other = found.get(name)
+        if other is None or array.shape != other.shape or array.dtype != other.dtype:
+            return f"runtime: output {name!r} has another shape or type, or is gone"
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            continue
+        scale = max(1.0, float(np.abs(array.astype(np.float64)).max(initial=0.0)))
+        error = float(np.abs(array.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)) / scale
+        if not error <= TOLERANCE:
+            return f"runtime: output {name!r} differs by {error:.1e} of its scale"
+    return ""

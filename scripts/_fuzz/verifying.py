@@ -1,0 +1,122 @@
+"""Mode ``verify``: right rewrites must not be called failed, wrong ones must never be called verified.
+
+The truth is the referee's, on numbers of this mode's own: two models whose outputs differ by a tenth of their scale
+there are different, whatever the verifier drew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from _fuzz import draw as chains
+from _fuzz import legacy, norms, phases, watch
+from _fuzz.builder import Array
+from _fuzz.case import Case, Outcome
+from _fuzz.rewriting import options
+from _fuzz.sabotage import FAULTS
+from bnfold import ir, pipeline, reference, verification
+from bnfold.errors import BnfoldError
+
+DIFFERENT = 0.1
+DEPTHS = ("auto", "full", "local")
+DRAWS = (chains.draw, chains.draw, legacy.draw, norms.draw)
+
+
+def draw(seed: int) -> Case:
+    """A model; how to rewrite it, what to break then, and how to verify it."""
+    rng = np.random.default_rng([seed, 1])
+    model, feeds, *drawn = DRAWS[int(rng.integers(len(DRAWS)))](seed)
+    rewrite = drawn[0] if drawn else {"target_opset": "keep" if rng.random() < 0.5 else None, "all_affines": True}
+    settings = {
+        "rewrite": rewrite,
+        "fault": int(rng.integers(1 << 30)) if rng.random() < 0.75 else None,
+        "depth": DEPTHS[int(rng.integers(3))],
+        "cuts": bool(rng.random() < 0.6),
+        "witness": "onnxruntime" if rng.random() < 0.03 else "none",
+        "seed": int(rng.integers(1000)),
+    }
+    return Case(model.SerializeToString(), feeds=feeds, settings=settings)
+
+
+def judge(case: Case, folder: Path) -> Outcome:
+    """Rewrite, break where asked, and see what verification says of it."""
+    settings, before = dict(case.settings), case.lay_out(folder)
+    rewrite = options(settings["rewrite"])
+    model = ir.load(before)
+    try:
+        report = pipeline.rewrite(model, replace(rewrite, all_affines=rewrite.fold))
+        after = onnx.ModelProto.FromString(ir.encode(model))
+    except BnfoldError as refusal:
+        return Outcome(behaviour=watch.refusal(refusal), refused=True)
+    if settings["fault"] is not None:
+        rng = np.random.default_rng(settings["fault"])
+        FAULTS[int(rng.integers(len(FAULTS)))](after, rng)
+    (folder / "after.onnx").write_bytes(after.SerializeToString())
+    truth = _truth(before, folder / "after.onnx", case.feeds)
+    try:
+        with phases.theirs("onnxruntime") if settings["witness"] != "none" else _nobody():
+            verdict = _verify(before, folder / "after.onnx", report.cuts if settings["cuts"] else (), settings)
+    except BnfoldError as refusal:
+        return Outcome(behaviour=watch.refusal(refusal), refused=True)
+    except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+        return Outcome(watch.crash(crash))
+    return Outcome(
+        _finding(truth, verdict, broken=settings["fault"] is not None),
+        f"{truth} {verdict.status} {verdict.decided_by} {watch.kind(verdict.reason)[:40]}",
+        compared=verdict.status != "unverified",
+    )
+
+
+def _nobody() -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def _verify(before: Path, after: Path, cuts: Any, settings: dict[str, Any]) -> verification.Verdict:
+    return verification.verify(
+        before, after, cuts=cuts, depth=settings["depth"], witness=settings["witness"], seed=settings["seed"]
+    )
+
+
+def _finding(truth: str, verdict: verification.Verdict, *, broken: bool) -> str:
+    if truth == "different" and verdict.status == "verified":
+        return f"missed: models that differ were called verified ({verdict.decided_by}: {verdict.reason})"
+    if truth == "same" and not broken and verdict.status == "failed":
+        return f"accused: a right rewrite was called failed ({verdict.decided_by}: {verdict.reason})"
+    return ""
+
+
+def _truth(before: Path, after: Path, feeds: Any) -> str:
+    """``same``, ``different``, or ``unclear``."""
+    try:
+        expected = reference.evaluate(ir.load(before), feeds)
+    except BnfoldError:
+        return "unclear"
+    try:
+        found = reference.evaluate(ir.load(after), feeds)
+    except reference.Misfit:
+        return "different"
+    except BnfoldError:
+        return "unclear"
+    except Exception:  # noqa: BLE001 - a broken model may break the referee's kernels: not what is asked here
+        return "unclear"
+    errors = [_error(array, found[name]) for name, array in expected.items()]
+    if not all(np.isfinite(errors)):
+        return "unclear"
+    return "different" if max(errors) > DIFFERENT else "same" if max(errors) < 1e-4 else "unclear"
+
+
+def _error(first: Array, second: Array) -> float:
+    if first.shape != second.shape:
+        return 1.0
+    if first.dtype.kind not in "fiub" or not np.isfinite(first).all():
+        return float("nan")
+    scale = float(np.abs(first.astype(np.float64)).max(initial=0.0))
+    error = float(np.abs(first.astype(np.float64) - second.astype(np.float64)).max(initial=0.0))
+    return error / scale if scale else float(error > 0)

@@ -1,0 +1,78 @@
+"""Models that no runtime could run: whatever does not fit is left alone, with a reason, and nothing crashes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import bnfold
+from bnfold.reasons import Reason
+
+HEAD = '<ir_version: 8, opset_import: ["" : 15]> g (float[2,6,4,5] x) => (float[A,B,C,D] y)'
+BN = "BatchNormalization"
+
+
+def made(nodes: str, **weights: list[int]) -> onnx.ModelProto:
+    """The nodes, with weights of the shapes given; ``p`` is a parameter of six channels."""
+    rng = np.random.default_rng(3)
+    proto = onnx.parser.parse_model(f"{HEAD} {{ {nodes} }}")
+    for name, shape in {"p": [6], **weights}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(rng.uniform(0.5, 2, shape).astype(np.float32), name))
+    return proto
+
+
+@pytest.mark.parametrize(
+    "proto",
+    [
+        pytest.param(made(f"y = {BN} (k, p, p, p, p)", k=[2, 8, 4, 5]), id="a constant of other channels"),
+        pytest.param(made(f"a = {BN} (x, p, q, p, p)  y = {BN} (a, p, p, p, p)", q=[8]), id="a bias of other channels"),
+        pytest.param(made(f"a = Conv (x, w, b)  y = {BN} (a, p, p, p, p)", w=[6, 6, 1, 1], b=[4]), id="a Conv's bias"),
+        pytest.param(made(f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)", w=[4, 6, 1, 1]), id="a Conv's outputs"),
+        pytest.param(made(f"a = Mul (x, w)  y = {BN} (a, p, p, p, p)", w=[1, 4, 1, 1]), id="a Mul's operand"),
+        pytest.param(made(f"a = InstanceNormalization (x, p, b)  y = {BN} (a, p, p, p, p)", b=[4]), id="a normaliser"),
+    ],
+)
+def test_weights_that_do_not_fit(proto: onnx.ModelProto) -> None:
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    last = outcome.report.batchnorms[-1]
+    assert last.verdict == "kept"
+    assert last.reason is not None
+    assert outcome.to_proto().graph.node == proto.graph.node
+
+
+def test_a_weight_of_another_size_than_its_channels_is_unreadable() -> None:
+    outcome = bnfold.fold(made(f"y = {BN} (k, p, p, p, p)", k=[2, 8, 4, 5]), checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
+
+
+def test_a_scalar_has_no_channels() -> None:
+    proto = made(f"y = {BN} (x, p, p, p, p)")
+    del proto.graph.input[0].type.tensor_type.shape.dim[:]
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
+
+
+def test_a_value_that_depends_on_itself_ends_the_search() -> None:
+    proto = made(f"a = Relu (c)  b = Relu (a)  c = Relu (b)  y = {BN} (c, p, p, p, p)")
+    del proto.graph.output[0].type.tensor_type.shape.dim[:]
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].verdict == "kept"
+
+
+def test_initializers_that_a_rewrite_adds_are_allowed_by_the_ir_version() -> None:
+    """A file of IR version 1 says no opset, which then is 1; it has no weights but in nodes, and gets one."""
+    parameters = " ".join(f"{name} = Constant <value = float[6] {{1, 2, 3, 4, 5, 6}}> ()" for name in "sbmv")
+    kernel = f"w = Constant <value = float[6,6,1,1] {{{', '.join('1' * 36)}}}> ()"
+    norm = f"y = {BN} <is_test = 1, consumed_inputs = [0, 0, 0, 1, 1]> (a, s, b, m, v)"
+    proto = onnx.parser.parse_model(f"{HEAD} {{ {parameters} {kernel} a = Conv (x, w) {norm} }}")
+    proto.ir_version = 1
+    del proto.opset_import[:]
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    result = outcome.to_proto()
+    assert outcome.report.batchnorms[0].verdict == "folded"
+    assert result.graph.initializer
+    assert (result.ir_version, [(entry.domain, entry.version) for entry in result.opset_import]) == (4, [("", 1)])
+    onnx.checker.check_model(result)

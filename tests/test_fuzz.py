@@ -1,0 +1,190 @@
+"""A little of every mode of scripts/fuzz, every finding of the past, and that the fuzzer sees what it is there for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from _fuzz import bytes_, case, graphs, modes, outside, rewriting, smaller, verifying, watch
+from _fuzz.campaign import Campaign
+from _fuzz.case import Case, Outcome
+from onnx import TensorProto, helper, numpy_helper
+
+from bnfold import ir, pipeline, verification
+from bnfold.ir import external
+from tests.conftest import MODELS, ROOT
+
+FINDINGS = sorted(path for path in (ROOT / "tests" / "findings").glob("*/*") if path.is_dir())
+FEW = {
+    "bytes": 120,
+    "graphs": 40,
+    "upgrade": 40,
+    "fold": 25,
+    "affines": 25,
+    "optimize": 25,
+    "decompose": 40,
+    "verify": 25,
+}
+
+
+@pytest.mark.parametrize("mode", FEW)
+def test_a_few_of_each_mode(mode: str, tmp_path: Path) -> None:
+    with Campaign(mode, corpus=tmp_path / "corpus", keep=tmp_path / "found") as campaign:
+        campaign.run(seconds=float("inf"), count=FEW[mode], seed=0)
+    totals = campaign.totals
+    assert totals.findings == {}
+    assert totals.executions == FEW[mode]
+    assert totals.refused < FEW[mode], "what refuses everything shows nothing"
+    assert totals.compared or mode == "bytes"
+    assert len(list((tmp_path / "corpus").iterdir())) == len(totals.behaviours - {""})
+
+
+@pytest.mark.parametrize("place", FINDINGS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_past_findings(place: Path, tmp_path: Path) -> None:
+    with Campaign(place.parent.name, corpus=None, keep=tmp_path / "found") as campaign:
+        assert campaign.replay(place) == ""
+
+
+def test_the_same_seed_draws_the_same_case() -> None:
+    for mode in modes.MODES.values():
+        assert mode.draw(5, []).digest == mode.draw(5, []).digest
+
+
+def test_a_case_is_read_as_it_was_kept(tmp_path: Path) -> None:
+    drawn = rewriting.draw("decompose", 3)
+    drawn = dataclasses.replace(drawn, files={"a.bin": b"1"}, links={"b": "../c"})
+    drawn.keep(tmp_path / "kept")
+    again = case.read(tmp_path / "kept")
+    assert (again.model, again.files, again.links, again.settings) == (
+        drawn.model, drawn.files, drawn.links, drawn.settings,
+    )  # fmt: skip
+    assert all(np.array_equal(again.feeds[name], array) for name, array in drawn.feeds.items())
+
+
+def ending(action: str) -> Case:
+    return Case(b"", settings={"action": action})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        ("while True: pass", "hang: more than"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "death: SIGSEGV"),
+        ("kept = bytearray(700 << 20)", "memory: the case took"),
+        ("raise RecursionError('too deep')", "RecursionError"),
+    ],
+)
+def test_what_ends_a_worker_is_found_and_survived(action: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, sys\nif '_fuzz.worker' in sys.orig_argv:\n"
+        "    timer = signal.setitimer\n"
+        "    signal.setitimer = lambda which, seconds: timer(which, min(seconds, 4))\n"
+        "    from _fuzz import modes, case, watch\n"
+        "    def judge(case_, folder):\n"
+        "        try:\n"
+        "            exec(case_.settings.get('action', 'pass'))\n"
+        "        except Exception as error:\n"
+        "            return case.Outcome(watch.crash(error))\n"
+        "        return case.Outcome()\n"
+        "    modes.MODES['bytes'] = modes.Mode(modes.MODES['bytes'].draw, judge)\n"
+    )
+    ending(action).keep(tmp_path / "bad")
+    ending("pass").keep(tmp_path / "good")
+    with pytest.MonkeyPatch.context() as patch, Campaign("bytes", corpus=None, keep=tmp_path / "found") as campaign:
+        plain = watch.environment()
+        patch.setattr(watch, "environment", lambda: plain | {"PYTHONPATH": f"{tmp_path}:{plain['PYTHONPATH']}"})
+        assert campaign.replay(tmp_path / "bad").startswith(found)
+        assert campaign.replay(tmp_path / "good") == ""
+        assert list((tmp_path / "found" / "bytes").iterdir())
+
+
+def test_a_failing_model_is_made_smaller() -> None:
+    model = onnx.load(MODELS / "dense.onnx")
+
+    def fails(candidate: Case) -> bool:
+        try:
+            return any(
+                node.op_type == "BatchNormalization" for node in onnx.ModelProto.FromString(candidate.model).graph.node
+            )
+        except Exception:  # noqa: BLE001 - protobuf's own; bytes that do not parse are not this failure
+            return False
+
+    small = smaller.shrink(Case(model.SerializeToString()), fails)
+    assert len(small.model) < 100
+    assert fails(small)
+
+
+def test_bytes_that_come_back_changed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (MODELS / "bn9.onnx").read_bytes()
+    assert bytes_.examine(data).error == ""
+    encode = ir.encode
+    monkeypatch.setattr(ir, "encode", lambda model: encode(model).replace(b"Conv", b"Cons"))
+    assert bytes_.examine((MODELS / "dense.onnx").read_bytes()).error.startswith("differs: the model is not")
+
+
+def test_files_in_wrong_places_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Case((MODELS / "bn9.onnx").read_bytes(), settings={"external_data": "auto"})
+    rewrite = pipeline.rewrite
+
+    def stray(model: ir.Model, *rest: object) -> object:
+        assert model.path is not None
+        (model.path.parent / "left behind").touch()
+        return rewrite(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline, "rewrite", stray)
+    assert graphs.judge(drawn, tmp_path).error == "stray: in/left behind"
+
+
+def secretive() -> Case:
+    """A model whose weight lies outside its folder."""
+    tensor = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[len(outside.SECRET)])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=f"../{outside.SECRET_FILE}")
+    info = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+    graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [info], [tensor])
+    return Case(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString())
+
+
+def test_a_leak_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graphs.judge(secretive(), tmp_path / "held").refused
+    monkeypatch.setattr(external.ExternalFiles, "_find", lambda self, _, location: self._folders[0] / location)
+    assert graphs.judge(secretive(), tmp_path / "leaky").error.startswith("leak: ")
+
+
+def test_a_verifier_that_believes_everything_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = verification.Verdict("verified", "why not", "nothing")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
+    errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
+    assert any(error.startswith("missed: ") for error in errors)
+
+
+def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = verification.Verdict("failed", "why not", "nothing")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
+    errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
+    assert any(error.startswith("accused: ") for error in errors)
+
+
+@pytest.mark.parametrize("mode", ["upgrade", "decompose"])
+def test_a_rewrite_that_moves_a_number_is_found(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every weight of the result a little off."""
+    save = ir.save
+
+    def spoiled(model: ir.Model, path: Path) -> None:
+        save(model, path)
+        proto = onnx.load(path)
+        for tensor in proto.graph.initializer:
+            if tensor.data_type in (TensorProto.FLOAT, TensorProto.DOUBLE):
+                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * 1.5, tensor.name))
+        onnx.save(proto, path)
+
+    monkeypatch.setattr(ir, "save", spoiled)
+    found: list[Outcome] = []
+    for seed in range(10):
+        (tmp_path / str(seed)).mkdir()
+        found.append(rewriting.judge(mode, rewriting.draw(mode, seed), tmp_path / str(seed)))
+    assert any("relative error" in outcome.error for outcome in found)
