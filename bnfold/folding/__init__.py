@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import rows
+from bnfold.folding import direct, rows
 from bnfold.folding.apply import apply
 from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.plan import Limits, Plan
@@ -16,7 +16,7 @@ from bnfold.folding.region import cut_of
 from bnfold.folding.search import search
 from bnfold.folding.statistics import Known, prefetch
 from bnfold.folding.step import SetConstant
-from bnfold.reasons import Attempt, Declined
+from bnfold.reasons import Declined
 from bnfold.report import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -54,8 +54,11 @@ def run(
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    fold = _Fold(model, events, report, policy, limits, original, Budget(limits.growth), prefetch(events))
-    waiting = list(events)
+    budget = Budget(limits.growth)
+    if not (limits.only or limits.excluded):
+        _fold_pairs(events, report, direct.pairs(events, policy, original))
+    waiting = [node for node in events if _stands(node)]
+    fold = _Fold(model, events, report, policy, limits, original, budget, prefetch(waiting))
     for _ in range(MAX_ROUNDS):
         left, changed = [], False
         for done, node in enumerate(waiting):
@@ -70,6 +73,18 @@ def run(
         if not (changed and (left or limits.all_affines)) and not fold.budget.grant():
             return
         waiting = left
+
+
+def _fold_pairs(events: dict[ir.Node, BatchNormEvent], report: Report, pairs: Iterable[direct.Pair]) -> None:
+    for pair in pairs:
+        cut, event, absorber = pair.cut, events[pair.node], (pair.conv.label,)
+        gone = direct.apply(pair)
+        report.retire([gone], cut)
+        report.removed_names.append(gone)
+        report.made(pair.kernel, event)
+        if pair.bias is not None:
+            report.made(pair.bias, event)
+        event.fold("up", absorber, (pair.conv.op_type,), absorber)
 
 
 def _stands(node: ir.Node) -> bool:
@@ -111,6 +126,7 @@ def _first_plan(fold: _Fold, candidates: Iterable[Chain]) -> Plan:
 def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     cut = cut_of(plan, fold.original)
     into = tuple(absorber.label for absorber in plan.absorbers)
+    operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
     fold.budget.charge(plan.edits)
@@ -125,11 +141,7 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
             fold.report.made(edit.tensor, event)
     for removed in gone:
         if removed in fold.events:
-            folded = fold.events[removed]
-            folded.verdict = "folded" if into else "removed"
-            folded.operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
-            folded.into, folded.reason, folded.detail, folded.direction = into, None, "", plan.direction
-            folded.attempts = (Attempt(plan.direction, passed),)
+            fold.events[removed].fold(plan.direction, into, operators, passed)
 
 
 def _fold_arithmetic(fold: _Fold) -> int:

@@ -9,8 +9,8 @@ from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_o
 from bnfold.reasons import Declined, Reason
 
 _UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
-_SAFE = 2.0**60
-"""Within 1/_SAFE … _SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
+SAFE = 2.0**60
+"""Within 1/SAFE … SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
 checked once more while writing."""
 
 
@@ -44,9 +44,9 @@ def _is_ordinary(tensor: Tensor) -> bool:
 
 def _in_range(values: Float64) -> bool:
     size = np.abs(values)
-    if not size.max(initial=0.0) <= _SAFE:  # true for NaN as well
+    if not size.max(initial=0.0) <= SAFE:  # true for NaN as well
         return False
-    return bool(size.min(initial=1.0) >= 1 / _SAFE or size.min(initial=1.0, where=size > 0) >= 1 / _SAFE)
+    return bool(size.min(initial=1.0) >= 1 / SAFE or size.min(initial=1.0, where=size > 0) >= 1 / SAFE)
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

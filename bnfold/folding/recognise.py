@@ -168,10 +168,8 @@ def link(node: ir.Node, policy: Policy) -> Link:
 
 def next_node(value: ir.Value) -> ir.Node | None:
     """The only reader of a value that is no graph output and stays in its graph."""
-    if value.is_output or len(value.uses) != 1:
-        return None
-    ((reader, _),) = value.uses
-    return reader if reader.graph is value.graph else None
+    use = value.only_use
+    return use[0] if use is not None and use[0].graph is value.graph else None
 
 
 def chain(links: Sequence[Link]) -> Chain:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bnfold import ir
 from bnfold.ir.tensor import Float64
@@ -15,9 +17,10 @@ from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The result for one node, and the tensors that it was computed from: a fold may have replaced them since."""
+    """The result for one node, and what it was computed from: a fold may have replaced that since."""
 
-    tensors: tuple[ir.Tensor, ...]
+    values: tuple[ir.Value, ...]
+    given: tuple[ir.Tensor | None, ...]
     epsilon: float
     s: Float64
     t: Float64
@@ -25,47 +28,88 @@ class Known:
     def holds_for(self, norm: BatchNorm) -> bool:
         """Whether the node still is what it was."""
         values = (norm.scale, norm.bias, norm.mean, norm.var)
-        return self.epsilon == norm.epsilon and all(
-            value.pending_tensor is tensor for value, tensor in zip(values, self.tensors, strict=True)
-        )
+        return self.epsilon == norm.epsilon and values == self.values and _given(values) == self.given
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """``s`` and ``t`` of many nodes, one after the other.
+
+    Attributes:
+        nodes: Those that have an opinion at all: four constant initializers of one length, at least one element each.
+        starts: Where the vectors of each begin.
+        sizes: How many elements each has.
+        sound: Whether all of a node's results are finite, and its variances positive.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    epsilons: tuple[float, ...]
+    starts: npt.NDArray[Any]
+    sizes: tuple[int, ...]
+    s: Float64
+    t: Float64
+    sound: npt.NDArray[np.bool_]
+
+    def every(self, elements: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """For each node whether all of its elements are true."""
+        return np.logical_and.reduceat(elements, self.starts)
+
+    def vectors(self, flat: Float64) -> list[Float64]:
+        """A flat array cut into the vectors of the nodes."""
+        return [flat[start : start + size] for start, size in zip(self.starts.tolist(), self.sizes, strict=True)]
+
+
+def tabulate(nodes: Iterable[ir.Node]) -> Table | None:
+    """The statistics of those ``nodes`` that have such parameters; None where there are none."""
+    candidates = [(node, parameters) for node in nodes if (parameters := _parameters(node)) is not None]
+    columns = [ir.flat_floats([parameters[index] for _, parameters in candidates]) for index in range(4)]
+    if any(sizes != columns[0][1] for _, sizes in columns) or 0 in columns[0][1]:
+        lengths = list(zip(*(sizes for _, sizes in columns), strict=True))
+        even = [node for (node, _), each in zip(candidates, lengths, strict=True) if each[0] and len(set(each)) == 1]
+        return tabulate(even)
+    if not candidates:
+        return None
+    (scale, sizes), (bias, _), (mean, _), (var, _) = columns
+    epsilons = tuple(_epsilon(node) for node, _ in candidates)
+    with np.errstate(all="ignore"):
+        spread = var + np.repeat(epsilons, sizes)
+        s = scale / np.sqrt(spread)
+        t = bias - mean * s
+    starts = np.cumsum(sizes) - np.array(sizes)
+    sound = np.logical_and.reduceat((spread > 0) & np.isfinite(s) & np.isfinite(t), starts)
+    return Table(tuple(node for node, _ in candidates), epsilons, starts, tuple(sizes), s, t, sound)
 
 
 def prefetch(nodes: Iterable[ir.Node]) -> dict[ir.Node, Known]:
-    """What can be told at once: nodes with four initializers of one length and finite results. No opinion on others."""
-    candidates: list[tuple[ir.Node, tuple[ir.Tensor, ...], float]] = []
-    for node in nodes:
-        tensors = _parameters(node)
-        epsilon = node.find("epsilon")
-        if tensors is not None and (epsilon is None or not epsilon.ref_attr_name):
-            candidates.append((node, tensors, DEFAULT_EPSILON if epsilon is None else epsilon.f))
-    if not candidates:
+    """What can be told at once; no opinion on the nodes that are missing."""
+    table = tabulate(nodes)
+    if table is None:
         return {}
-    scale, bias, mean, var = (
-        np.concatenate([tensors[index].float64().reshape(-1) for _, tensors, _ in candidates]) for index in range(4)
-    )
-    sizes = [tensors[0].size for _, tensors, _ in candidates]
-    with np.errstate(all="ignore"):
-        spread = var + np.repeat([epsilon for _, _, epsilon in candidates], sizes)
-        s = scale / np.sqrt(spread)
-        t = bias - mean * s
-    sound = (spread > 0) & np.isfinite(s) & np.isfinite(t)
-    ends = np.cumsum(sizes)
-    starts = ends - np.array(sizes)
-    good = np.logical_and.reduceat(sound, starts)
-    return {
-        node: Known(tensors, epsilon, s[start:end], t[start:end])
-        for (node, tensors, epsilon), start, end, fine in zip(candidates, starts, ends, good, strict=True)
-        if fine
-    }
+    rows = zip(table.nodes, table.epsilons, table.vectors(table.s), table.vectors(table.t), table.sound, strict=True)
+    found = {}
+    for node, epsilon, s, t, sound in rows:
+        if sound:
+            values = tuple(value for value in node.inputs[1:5] if value is not None)
+            found[node] = Known(values, _given(values), epsilon, s, t)
+    return found
 
 
-def _parameters(node: ir.Node) -> tuple[ir.Tensor, ...] | None:
-    """The four tensors, where all are constant initializers of one length, at least one element each."""
-    found: list[ir.Tensor] = []
+def _given(values: Sequence[ir.Value]) -> tuple[ir.Tensor | None, ...]:
+    """The tensors that values were given since the model was read."""
+    return tuple(value.pending_tensor if value in value.graph.touched_tensors else None for value in values)
+
+
+def _parameters(node: ir.Node) -> list[ir.Value] | None:
+    """The four parameters, where all are constant initializers and epsilon is a number."""
+    found = []
     for value in node.inputs[1:5]:
-        if value is None or not value.is_initializer or not value.graph.model.is_constant_initializer(value):
+        if value is None or not value.graph.model.is_constant_initializer(value):
             return None
-        if value.tensor is None or value.tensor.size == 0 or (found and value.tensor.size != found[0].size):
-            return None
-        found.append(value.tensor)
-    return tuple(found) if len(found) == 4 else None
+        found.append(value)
+    epsilon = node.find("epsilon")
+    return found if len(found) == 4 and (epsilon is None or not epsilon.ref_attr_name) else None
+
+
+def _epsilon(node: ir.Node) -> float:
+    attribute = node.find("epsilon")
+    return DEFAULT_EPSILON if attribute is None else attribute.f

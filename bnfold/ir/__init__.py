@@ -2,6 +2,7 @@
 
 from bnfold.ir.constants import constant
 from bnfold.ir.cut import Cut
+from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
 from bnfold.ir.load import load
 from bnfold.ir.model import Model
@@ -25,6 +26,7 @@ __all__ = [
     "Value",
     "constant",
     "encode",
+    "flat_floats",
     "load",
     "save",
     "stage",

@@ -21,7 +21,8 @@ def constant(value: Value | None) -> Tensor | None:
     model = value.graph.model
     if value.tensor_proto is not None:
         return value.tensor if model.is_constant_initializer(value) else None
-    if value.producer is None or value.is_input:
+    maker = value.producer
+    if maker is None or value.is_input or not (maker.op_type in EVALUATORS or maker.op_type == "Constant"):
         return None
     return _Evaluation().of(value)
 

@@ -19,6 +19,8 @@ from bnfold.ir.value import Value
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
 
+_DEFAULT_DOMAIN = ("", "ai.onnx")
+
 
 class Graph:
     """``values`` holds this scope only; `lookup` also finds what a subgraph captures from outside."""
@@ -235,11 +237,14 @@ class Graph:
 
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
     """The highest version imported for ``domain``; a model that imports nothing is of opset 1, 0 means not imported."""
-    wanted = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
-    versions = [entry.version for entry in imports if entry.domain in wanted]
-    if versions:
-        return max(versions)
-    return 1 if domain in ("", "ai.onnx") else 0
+    wanted = _DEFAULT_DOMAIN if domain in _DEFAULT_DOMAIN else (domain,)
+    version = None
+    for entry in imports:  # asked for every node: no list is made
+        if entry.domain in wanted and (version is None or entry.version > version):
+            version = entry.version
+    if version is not None:
+        return version
+    return 1 if wanted is _DEFAULT_DOMAIN else 0
 
 
 def define_once(graph: Graph, name: str) -> Value:

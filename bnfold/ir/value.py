@@ -48,6 +48,15 @@ class Value:
             return {}
         return self._uses if isinstance(self._uses, dict) else {self._uses: None}
 
+    @property
+    def only_use(self) -> Use | None:
+        """The reader and its slot, where there is exactly one and the value is no graph output."""
+        if self.output_slots or self._uses is None:
+            return None
+        if not isinstance(self._uses, dict):
+            return self._uses
+        return next(iter(self._uses)) if len(self._uses) == 1 else None
+
     def add_use(self, node: Node, slot: int) -> None:
         """Note a reader; for `Node` and the index."""
         if self._uses is None:

@@ -7,6 +7,7 @@ changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`b
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,10 +103,22 @@ def read_form(node: ir.Node, policy: Policy) -> Form:
     """
     version = version_of(node)
     inputs = parameters(node)
+    if (y := _plain_output(node, version)) is not None:
+        return Form(version, "inference", per_activation=False, outputs=(y, None, None, None, None), repairs=())
     repairs = _misplaced(node, version)
     mode = read_mode(node, version, policy, repairs)
     per_activation = is_per_activation(node, inputs, repairs)
     return Form(version, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
+
+
+def _plain_output(node: ir.Node, version: int) -> ir.Value | None:
+    """What a node makes that has one output and no attribute that could change its meaning, as nearly all have."""
+    if version < 7 or len(node.outputs) != 1:
+        return None
+    for attribute in node.proto.attribute:
+        if attribute.name not in ("epsilon", "momentum"):
+            return None
+    return node.outputs[0]
 
 
 def version_of(node: ir.Node) -> int:
@@ -115,7 +128,7 @@ def version_of(node: ir.Node) -> int:
 
 def version_at(opset: int) -> int:
     """Version of BatchNormalization that ``opset`` selects."""
-    return max((version for version in VERSIONS if version <= opset), default=1)
+    return VERSIONS[max(bisect_right(VERSIONS, opset) - 1, 0)]
 
 
 def parameters(node: ir.Node) -> Parameters:

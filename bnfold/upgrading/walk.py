@@ -183,7 +183,9 @@ def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
 
     Shapes are inferred from nodes that have reached the target, so those in front have to be there first.
     """
-    place = {node: index for index, node in enumerate(nodes)}
+    if _is_sorted(nodes):
+        return nodes
+    place = set(nodes)
     ordered: dict[ir.Node, None] = {}
     entered: set[ir.Node] = set()
     for node in nodes:
@@ -198,6 +200,17 @@ def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
             else:
                 ordered[stack.pop()] = None
     return list(ordered)
+
+
+def _is_sorted(nodes: list[ir.Node]) -> bool:
+    passed: set[ir.Node] = set()
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None and (maker := value.producer) is not None:
+                if maker.graph is node.graph and maker not in passed:
+                    return False
+        passed.add(node)
+    return True
 
 
 def _check_types(node: ir.Node, version: int) -> None:
