@@ -126,14 +126,13 @@ def inspect(**arguments: Any) -> None:
 def verify(before: str, after: str, depth: str, as_json: bool, require_verified: bool, **arguments: Any) -> None:
     """Compare two models numerically, whoever made them."""
     with _UserErrors(before):
-        from bnfold import terminal, verification
+        from pathlib import Path
+
+        from bnfold import formats, terminal
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:
-            verdict = verification.verify(
-                before, after, depth=depth, inputs=checks.inputs, data=checks.data, samples=checks.samples,  # type: ignore[arg-type]
-                seed=checks.seed, witness=checks.witness, progress=progress,
-            )  # fmt: skip
+            verdict = formats.verify_files(Path(before), Path(after), checks, progress)
         if as_json:
             _print_json(verdict.to_json())
         else:
@@ -269,9 +268,9 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     unwanted = frozenset(parsed.names(arguments.get("assert_none", "")))
     if not unwanted:
         return 0
-    from bnfold import decomposing, terminal
+    from bnfold import formats, terminal
 
-    left = decomposing.left(outcome.model, unwanted, outcome.options.policy)
+    left = formats.left(outcome, unwanted)
     if left:
         terminal.still_there(outcome, left)
     return 4 if left else 0

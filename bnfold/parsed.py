@@ -39,6 +39,8 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
     from bnfold.job import Delivery
 
     if arguments["output"] == STREAM:
+        if arguments["source"].lower().endswith(".xml"):
+            raise click.UsageError("an OpenVINO IR is two files, which standard output cannot take; name OUT.xml")
         if arguments["as_json"]:
             raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
         return None

@@ -107,7 +107,9 @@ class Net:
         for edge in edges.findall("edge"):
             target = (edge.get("to-layer", ""), edge.get("to-port", ""))
             if target in self.edges or not {target[0], edge.get("from-layer")} <= self.layers.keys():
-                raise MalformedModel(f"the edge to port {target[1]} of layer {target[0]} is given twice, or leads nowhere")
+                raise MalformedModel(
+                    f"the edge to port {target[1]} of layer {target[0]} is given twice, or leads nowhere"
+                )
             self.edges[target] = edge
         self.read = {(edge.get("from-layer", ""), edge.get("from-port", "")) for edge in self.edges.values()}
 
@@ -140,6 +142,17 @@ class Document:
             if found.get("type") == "Const":
                 yield Layer(found)
 
+    def constants_by_body(self) -> dict[str, list[Layer]]:
+        """The Const layers of the main net, under an empty name, and of each body, under that of its layer and kind."""
+        found: dict[str, list[Layer]] = {}
+        for owner in self.root.iter():
+            for kind in owner:
+                layers = kind.find("layers")
+                if layers is not None:
+                    name = f"{owner.get('name', '')}.{kind.tag}"
+                    found.setdefault(name, []).extend(_constants_in(layers))
+        return {"": _constants_in(self.net.layer_list), **found}
+
     def span(self, layer: Layer) -> tuple[int, int]:
         """Offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
         try:
@@ -163,6 +176,10 @@ class Document:
         if raw_length(dtype, math.prod(dims)) != size or any(dim < 0 for dim in dims):
             raise MalformedModel(f"{layer.where}: {size} bytes do not fit its shape {list(dims)}")
         return ir.Stored(dtype, dims, Span(self.source, offset, size), layer.name)
+
+
+def _constants_in(layers: ET.Element) -> list[Layer]:
+    return [Layer(found) for found in layers.findall("layer") if found.get("type") == "Const"]
 
 
 def numbers(layer: Layer, name: str) -> tuple[int, ...]:
@@ -211,9 +228,9 @@ def _parse(path: Path) -> ET.Element:
     source = FileSource(path)
     if source.size > LARGEST_XML:
         raise BadInput(f"{path}: {source.size >> 20} MB of XML are more than an IR has")
-    parser = ET.XMLParser(target=_NoDoctype(insert_comments=True, insert_pis=True))  # noqa: S314 - declarations are refused above
+    parser = ET.XMLParser(target=_NoDoctype(insert_comments=True, insert_pis=True))
     try:
-        return ET.fromstring(source.read(0, source.size), parser)  # noqa: S314 - as above
+        return ET.fromstring(source.read(0, source.size), parser)
     except MalformedModel as error:
         raise MalformedModel(f"{path}: {error}") from error
     except (ET.ParseError, ValueError, LookupError) as error:

@@ -71,7 +71,12 @@ class Emitter:
         if dtype == as_type:
             return made.id, "0"
         widened = self.layer(
-            "Convert", {"destination_type": _ELEMENT_NAMES[as_type]}, (kind,), Kind(as_type, kind.dims), hint, before=before
+            "Convert",
+            {"destination_type": _ELEMENT_NAMES[as_type]},
+            (kind,),
+            Kind(as_type, kind.dims),
+            hint,
+            before=before,
         )
         info = ET.Element("rt_info")
         ET.SubElement(info, "attribute", {"name": "decompression", "version": "0"})
@@ -85,7 +90,9 @@ class Emitter:
         edge = self.net.edges.get(target)
         if edge is None:
             edges = self.net.edge_list
-            edge = ET.SubElement(edges, "edge", {"from-layer": "", "from-port": "", "to-layer": target[0], "to-port": target[1]})
+            edge = ET.SubElement(
+                edges, "edge", {"from-layer": "", "from-port": "", "to-layer": target[0], "to-port": target[1]}
+            )
             self.net.edges[target] = edge
             _indent(edge, edges)
         edge.set("from-layer", source[0])
@@ -130,6 +137,6 @@ def _indent(element: ET.Element, parent: ET.Element) -> None:
         ET.indent(element, "\t", level=lead.count("\t") or 0)
         element.tail = lead
     if parent[-1] is element:
-        element.tail = lead[:-1] if lead.endswith("\t") else lead
+        element.tail = lead.removesuffix("\t")
         if len(parent) > 1:
             parent[-2].tail = lead

@@ -202,7 +202,7 @@ class _Draft:
     def _name_outputs(self, layer: Layer) -> None:
         ports = layer.ports("output")
         for index, port in enumerate(ports):
-            name = self.given.give(layer.name if len(ports) == 1 else f"{layer.name}.{index}")
+            name = self.given.give(_hint(layer, port) if len(ports) == 1 else f"{layer.name}.{index}")
             self.names[layer.id, port.get("id", "")] = name
             if layer.type != "Parameter":
                 self.proto.value_info.append(self._info(layer, port))
@@ -274,6 +274,11 @@ class _Draft:
             found[kind] = _Draft(self.document, Net(element, f"{layer.name}.{kind}"), graph, self.given, self.payloads)
             node.attribute.append(onnx.helper.make_attribute(kind, graph))
         return found
+
+
+def _hint(layer: Layer, port: ET.Element) -> str:
+    """A value goes by its layer's name; an input by its tensor's, which is what it is fed by."""
+    return next(iter(tensor_names(port)), layer.name) if layer.type == "Parameter" else layer.name
 
 
 def tensor_names(port: ET.Element) -> list[str]:

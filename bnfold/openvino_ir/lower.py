@@ -99,7 +99,9 @@ class _Lowering:
         inputs = [self._kind(value, node) for value in node.inputs[:BIAS] if value is not None]
         spelling = spelled(node, inputs)
         if spelling is None:
-            raise Unsupported(f"{node.op_type} {node.label!r} has no place in an IR: the rank of its input is not known")
+            raise Unsupported(
+                f"{node.op_type} {node.label!r} has no place in an IR: the rank of its input is not known"
+            )
         layer = self.emitter.layer(
             spelling.type, spelling.attributes, inputs, spelling.output, node.label, before=self._anchor(node)
         )
@@ -193,7 +195,9 @@ class _Lowering:
             return held.port
         assert value.tensor is not None, "it is held"
         first = next(iter(self.scope.net.layers.values()))
-        return self._constant(value, value.tensor, "", 1, tuple(value.tensor.dims), value.tensor.dtype, first, value.name)
+        return self._constant(
+            value, value.tensor, "", 1, tuple(value.tensor.dims), value.tensor.dtype, first, value.name
+        )
 
     def _resolved(self, value: ir.Value) -> ir.Value:
         while value in self.alias:

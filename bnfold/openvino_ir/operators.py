@@ -134,7 +134,9 @@ def _convolution(seen: Seen) -> Meaning | None:
         if seen.constants[2] is None:
             return None
         attributes["output_shape"] = [0]  # that it is given is all that matters: the input itself stays
-    return Meaning("ConvTranspose" if transposed else "Conv", (Slot(0), Slot(1, "grouped" if grouped else "")), attributes)
+    return Meaning(
+        "ConvTranspose" if transposed else "Conv", (Slot(0), Slot(1, "grouped" if grouped else "")), attributes
+    )
 
 
 def _matmul(seen: Seen) -> Meaning | None:
@@ -311,5 +313,3 @@ def as_stored(array: np.ndarray[Any, Any], view: View, group: int) -> np.ndarray
     if view == "grouped":
         return array.reshape(group, array.shape[0] // group, *array.shape[1:])
     return array.swapaxes(-1, -2) if view == "transposed" else array
-
-

@@ -1,0 +1,165 @@
+"""The two kinds of model files, told apart by suffix: ONNX, and OpenVINO IR (.xml), which is imported when one is met."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bnfold import ir, pipeline
+from bnfold.errors import BadInput, OutputError, Unsupported
+from bnfold.ir.payloads import THRESHOLD
+
+if TYPE_CHECKING:
+    from bnfold.job import Checks, Delivery, Outcome, Source
+    from bnfold.openvino_ir import IrModel
+    from bnfold.openvino_ir import Staged as StagedIr
+    from bnfold.pipeline import Options
+    from bnfold.report import Report
+    from bnfold.verification import Verdict
+
+Progress = Callable[[str, int, int], None]
+SUFFIX = ".xml"
+
+
+def is_openvino(source: object) -> bool:
+    """Whether a path names an OpenVINO IR."""
+    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)  # type: ignore[union-attr]
+
+
+def load(source: Source) -> ir.Model:
+    """The model at ``source``, without its weights. Raises BadInput and its children, Unsupported."""
+    if isinstance(source, Path) and is_openvino(source):
+        from bnfold import openvino_ir
+
+        return openvino_ir.load(source)
+    return ir.load(source)
+
+
+def check_target(source: Source, delivery: Delivery) -> None:
+    """Raise OutputError where the output would be of the other kind, BadInput for options that its kind lacks."""
+    source_is, target_is = is_openvino(source), is_openvino(delivery.path)
+    if source_is != target_is:
+        raise OutputError(f"{delivery.path}: bnfold does not convert between ONNX and OpenVINO IR ({SUFFIX})")
+    if target_is and (delivery.external_data != "auto" or delivery.size_threshold != THRESHOLD):
+        raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+
+
+def rewrite(model: ir.Model, options: Options, progress: Progress) -> Report:
+    """All passes over ``model``, in place. Raises as `pipeline.rewrite`."""
+    if (room := _openvino(model)) is not None:
+        return room.rewrite(_as_ir(model), options, progress)
+    return pipeline.rewrite(model, options, progress)
+
+
+def stage(model: ir.Model, delivery: Delivery, wrote: Callable[[int], None]) -> ir.Staged | StagedIr:
+    """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
+    if (room := _openvino(model)) is not None:
+        return room.stage(_as_ir(model), delivery.path, progress=wrote)
+    return ir.stage(
+        model,
+        delivery.path,
+        external_data=delivery.external_data,
+        size_threshold=delivery.size_threshold,
+        progress=wrote,
+    )
+
+
+def save(model: ir.Model, delivery: Delivery, path: Path) -> None:
+    """Write the model at another place than ``delivery`` names."""
+    if (room := _openvino(model)) is not None:
+        with room.stage(_as_ir(model), path.with_suffix(SUFFIX)) as staged:
+            staged.commit()
+    else:
+        ir.save(model, path, external_data=delivery.external_data)
+
+
+def left(outcome: Outcome, operators: frozenset[str]) -> list[tuple[str, str, str]]:
+    """As `decomposing.left`, over a model of either kind."""
+    from bnfold import decomposing
+
+    policy = outcome.options.policy
+    if (room := _openvino(outcome.model)) is not None:
+        return room.left(_as_ir(outcome.model), operators, policy)
+    return decomposing.left(outcome.model, operators, policy)
+
+
+def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
+    """Compare the result, staged or in memory, with the model as it came."""
+    checks, source = outcome.checks, outcome.source
+    if (room := _openvino(outcome.model)) is not None:
+        return _verify_ir(room, outcome, result, progress)
+    from bnfold import reference, verification
+
+    policy = outcome.options.policy
+    return verification.verify(
+        source if isinstance(source, Path) else ir.load(source),
+        result,
+        cuts=outcome.report.cuts,
+        depth="auto" if checks.depth == "none" else checks.depth,
+        inputs=checks.inputs,
+        data=checks.data,
+        samples=checks.samples,
+        seed=checks.seed,
+        witness=checks.witness,
+        policy=reference.Policy(
+            legacy_mode="auto" if policy.legacy_mode == "error" else policy.legacy_mode,
+            force_inference=policy.force_inference,
+            saved_var=policy.saved_var,
+        ),
+        progress=progress,
+    )
+
+
+def _verify_ir(room: Any, outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
+    """What stays in memory is written to a folder that is gone afterwards: only OpenVINO runs these models."""
+    import tempfile
+
+    source = outcome.source
+    assert isinstance(source, Path), "an IR comes from a file"
+    if isinstance(result, Path):
+        return verify_files(source, result, outcome.checks, progress)
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        target = Path(folder) / "model.xml"
+        with room.stage(result, target) as staged:
+            staged.commit()
+        return verify_files(source, target, outcome.checks, progress)
+
+
+def verify_files(before: Path, after: Path, checks: Checks, progress: Progress | None = None) -> Verdict:
+    """Compare two model files of one kind. Raises BadInput."""
+    if is_openvino(before) != is_openvino(after):
+        raise BadInput(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")
+    if is_openvino(before):
+        from bnfold import openvino_ir
+
+        return openvino_ir.verify(
+            before, after, inputs=checks.inputs, data=checks.data, samples=checks.samples, seed=checks.seed,
+            witness=checks.witness, progress=progress,
+        )  # fmt: skip
+    from bnfold import verification
+
+    depth = "auto" if checks.depth == "none" else checks.depth
+    return verification.verify(
+        before, after, depth=depth, inputs=checks.inputs, data=checks.data, samples=checks.samples, seed=checks.seed,
+        witness=checks.witness, progress=progress,
+    )  # fmt: skip
+
+
+def require_onnx(model: ir.Model) -> None:
+    """Raise Unsupported for a model that only files can hold."""
+    if _openvino(model) is not None:
+        raise Unsupported("an OpenVINO IR is no ONNX model: it is written to a file, OUT.xml")
+
+
+def _openvino(model: ir.Model) -> Any:
+    """The room for a model that came from an IR; None for any other. Imports nothing that was not needed before."""
+    import sys
+
+    room = sys.modules.get("bnfold.openvino_ir")
+    return room if room is not None and isinstance(model, room.IrModel) else None
+
+
+def _as_ir(model: ir.Model) -> IrModel:
+    return model  # type: ignore[return-value] # `_openvino` looked
