@@ -1,11 +1,12 @@
-"""The two kinds of model files, told apart by suffix: ONNX, and OpenVINO IR (.xml), which is imported when one is met."""
+"""The two kinds of model files, told apart by suffix: ONNX, and OpenVINO IR (.xml), imported when one is met."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bnfold import ir, pipeline
 from bnfold.errors import BadInput, OutputError, Unsupported
@@ -25,7 +26,7 @@ SUFFIX = ".xml"
 
 def is_openvino(source: object) -> bool:
     """Whether a path names an OpenVINO IR."""
-    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)  # type: ignore[union-attr]
+    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)
 
 
 def load(source: Source) -> ir.Model:
@@ -48,15 +49,19 @@ def check_target(source: Source, delivery: Delivery) -> None:
 
 def rewrite(model: ir.Model, options: Options, progress: Progress) -> Report:
     """All passes over ``model``, in place. Raises as `pipeline.rewrite`."""
-    if (room := _openvino(model)) is not None:
-        return room.rewrite(_as_ir(model), options, progress)
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.rewrite(lifted, options, progress)
     return pipeline.rewrite(model, options, progress)
 
 
 def stage(model: ir.Model, delivery: Delivery, wrote: Callable[[int], None]) -> ir.Staged | StagedIr:
     """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
-    if (room := _openvino(model)) is not None:
-        return room.stage(_as_ir(model), delivery.path, progress=wrote)
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.stage(lifted, delivery.path, progress=wrote)
     return ir.stage(
         model,
         delivery.path,
@@ -68,8 +73,10 @@ def stage(model: ir.Model, delivery: Delivery, wrote: Callable[[int], None]) -> 
 
 def save(model: ir.Model, delivery: Delivery, path: Path) -> None:
     """Write the model at another place than ``delivery`` names."""
-    if (room := _openvino(model)) is not None:
-        with room.stage(_as_ir(model), path.with_suffix(SUFFIX)) as staged:
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        with openvino_ir.stage(lifted, path.with_suffix(SUFFIX)) as staged:
             staged.commit()
     else:
         ir.save(model, path, external_data=delivery.external_data)
@@ -80,16 +87,18 @@ def left(outcome: Outcome, operators: frozenset[str]) -> list[tuple[str, str, st
     from bnfold import decomposing
 
     policy = outcome.options.policy
-    if (room := _openvino(outcome.model)) is not None:
-        return room.left(_as_ir(outcome.model), operators, policy)
+    if (lifted := _lifted(outcome.model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.left(lifted, operators, policy)
     return decomposing.left(outcome.model, operators, policy)
 
 
 def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
     """Compare the result, staged or in memory, with the model as it came."""
     checks, source = outcome.checks, outcome.source
-    if (room := _openvino(outcome.model)) is not None:
-        return _verify_ir(room, outcome, result, progress)
+    if (lifted := _lifted(outcome.model)) is not None:
+        return _verify_ir(lifted, outcome, result, progress)
     from bnfold import reference, verification
 
     policy = outcome.options.policy
@@ -112,9 +121,11 @@ def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress)
     )
 
 
-def _verify_ir(room: Any, outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
+def _verify_ir(lifted: IrModel, outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
     """What stays in memory is written to a folder that is gone afterwards: only OpenVINO runs these models."""
     import tempfile
+
+    from bnfold import openvino_ir
 
     source = outcome.source
     assert isinstance(source, Path), "an IR comes from a file"
@@ -122,7 +133,7 @@ def _verify_ir(room: Any, outcome: Outcome, result: ir.Model | Path, progress: P
         return verify_files(source, result, outcome.checks, progress)
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
         target = Path(folder) / "model.xml"
-        with room.stage(result, target) as staged:
+        with openvino_ir.stage(lifted, target) as staged:
             staged.commit()
         return verify_files(source, target, outcome.checks, progress)
 
@@ -134,10 +145,7 @@ def verify_files(before: Path, after: Path, checks: Checks, progress: Progress |
     if is_openvino(before):
         from bnfold import openvino_ir
 
-        return openvino_ir.verify(
-            before, after, inputs=checks.inputs, data=checks.data, samples=checks.samples, seed=checks.seed,
-            witness=checks.witness, progress=progress,
-        )  # fmt: skip
+        return openvino_ir.verify(before, after, checks, progress=progress)
     from bnfold import verification
 
     depth = "auto" if checks.depth == "none" else checks.depth
@@ -149,17 +157,11 @@ def verify_files(before: Path, after: Path, checks: Checks, progress: Progress |
 
 def require_onnx(model: ir.Model) -> None:
     """Raise Unsupported for a model that only files can hold."""
-    if _openvino(model) is not None:
+    if _lifted(model) is not None:
         raise Unsupported("an OpenVINO IR is no ONNX model: it is written to a file, OUT.xml")
 
 
-def _openvino(model: ir.Model) -> Any:
-    """The room for a model that came from an IR; None for any other. Imports nothing that was not needed before."""
-    import sys
-
+def _lifted(model: ir.Model) -> IrModel | None:
+    """The model, if it came from an IR. Imports nothing: a model that did has brought its room along."""
     room = sys.modules.get("bnfold.openvino_ir")
-    return room if room is not None and isinstance(model, room.IrModel) else None
-
-
-def _as_ir(model: ir.Model) -> IrModel:
-    return model  # type: ignore[return-value] # `_openvino` looked
+    return model if room is not None and isinstance(model, room.IrModel) else None

@@ -88,7 +88,7 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def to_proto(self) -> onnx.ModelProto:
-        """The rewritten model with its weights inside. Raises OutputError beyond protobuf's 2 GB, Unsupported for an IR."""
+        """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
         formats.require_onnx(self.model)
         proto = onnx.ModelProto()
         proto.ParseFromString(ir.encode(self.model))

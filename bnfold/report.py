@@ -43,7 +43,9 @@ class BatchNormEvent:
         self.reason, self.detail = refusal.reason, refusal.detail
         self.attempts = refusal.attempts
 
-    def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
+    def fold(
+        self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]
+    ) -> None:
         """Folded into the nodes labelled ``into``, or just taken out where there are none."""
         self.verdict = "folded" if into else "removed"
         self.direction, self.into, self.operators = direction, into, operators

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
@@ -10,8 +10,8 @@ from bnfold import ir
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
 from bnfold.openvino_ir.operators import View
 
-_ELEMENT_NAMES = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
-_PRECISION_NAMES = {dtype: name for name, dtype in PRECISIONS.items()}
+ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
+_PRECISION_NAMES: dict[int, str] = {dtype: name for name, dtype in PRECISIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,32 @@ class Payload:
 
 @dataclass(slots=True)
 class Emitter:
-    """Puts new layers into one net. Names are given last (`wanted`): some become free only then."""
+    """Puts new layers into one net.
+
+    The file's lists are written by `finish`, at once; names are given last (`wanted`): some become free only then.
+    """
 
     net: Net
     payloads: dict[ET.Element, Payload] = field(default_factory=dict)
     wanted: list[tuple[ET.Element, str]] = field(default_factory=list)
+    _before: dict[ET.Element, list[ET.Element]] = field(default_factory=dict)
+    _behind: dict[ET.Element, list[ET.Element]] = field(default_factory=dict)
+    _gone: set[ET.Element] = field(default_factory=set)
+    _edges: list[ET.Element] = field(default_factory=list)
     _last: int = -1
 
     def layer(
-        self, kind: str, attributes: dict[str, str], inputs: Sequence[Kind], output: Kind, hint: str, *, before: Layer
+        self,
+        kind: str,
+        attributes: dict[str, str],
+        inputs: Sequence[Kind],
+        output: Kind,
+        hint: str,
+        *,
+        before: Layer | None = None,
+        behind: Layer | None = None,
     ) -> Layer:
-        """A layer of opset 1 with one output, in front of another one; ``hint`` is the name it would like."""
+        """A layer of opset 1 with one output, beside another one; ``hint`` is the name it would like."""
         element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": "opset1"})
         if attributes:
             ET.SubElement(element, "data", attributes)
@@ -52,10 +67,11 @@ class Emitter:
             for index, read in enumerate(inputs):
                 _port(side, index, read)
         _port(ET.SubElement(element, "output"), len(inputs), output)
+        if before is not None:
+            self._before.setdefault(before.element, []).append(element)
+        elif behind is not None:
+            self._behind.setdefault(behind.element, []).append(element)
         made = Layer(element)
-        layers = self.net.layer_list
-        layers.insert(list(layers).index(before.element), element)
-        _indent(element, layers)
         self.net.layers[made.id] = made
         self.wanted.append((element, hint))
         return made
@@ -65,23 +81,16 @@ class Emitter:
         dtype = payload.tensor.dtype
         kind = Kind(dtype, tuple(dims))
         name = hint if dtype == as_type else f"{hint}_compressed"
-        text = {"element_type": _ELEMENT_NAMES[dtype], "shape": ", ".join(map(str, dims)), "offset": "0", "size": "0"}
+        text = {"element_type": ELEMENT_NAMES[dtype], "shape": ", ".join(map(str, dims)), "offset": "0", "size": "0"}
         made = self.layer("Const", text, (), kind, name, before=before)
         self.payloads[made.element] = payload
         if dtype == as_type:
             return made.id, "0"
-        widened = self.layer(
-            "Convert",
-            {"destination_type": _ELEMENT_NAMES[as_type]},
-            (kind,),
-            Kind(as_type, kind.dims),
-            hint,
-            before=before,
-        )
+        target = {"destination_type": ELEMENT_NAMES[as_type]}
+        widened = self.layer("Convert", target, (kind,), Kind(as_type, kind.dims), hint, before=before)
         info = ET.Element("rt_info")
         ET.SubElement(info, "attribute", {"name": "decompression", "version": "0"})
         widened.element.insert(1, info)
-        _indent(widened.element, self.net.layer_list)
         self.connect((made.id, "0"), (widened.id, "0"))
         return widened.id, "1"
 
@@ -89,12 +98,9 @@ class Emitter:
         """Let the input port ``target`` read the output port ``source``."""
         edge = self.net.edges.get(target)
         if edge is None:
-            edges = self.net.edge_list
-            edge = ET.SubElement(
-                edges, "edge", {"from-layer": "", "from-port": "", "to-layer": target[0], "to-port": target[1]}
-            )
-            self.net.edges[target] = edge
-            _indent(edge, edges)
+            names = {"from-layer": "", "from-port": "", "to-layer": target[0], "to-port": target[1]}
+            edge = self.net.edges[target] = ET.Element("edge", names)
+            self._edges.append(edge)
         edge.set("from-layer", source[0])
         edge.set("from-port", source[1])
 
@@ -103,10 +109,24 @@ class Emitter:
         for port in layer.port_ids("input"):
             edge = self.net.edges.pop((layer.id, port), None)
             if edge is not None:
-                _drop(self.net.edge_list, edge)
-        _drop(self.net.layer_list, layer.element)
+                self._gone.add(edge)
+        self._gone.add(layer.element)
         del self.net.layers[layer.id]
-        self.payloads.pop(layer.element, None)
+
+    def finish(self) -> None:
+        """Write the lists of layers and edges."""
+        layers = [new for old in self.net.layer_list for new in self._around(old)]
+        _rewrite(self.net.layer_list, [layer for layer in layers if layer not in self._gone])
+        edges = [*self.net.edge_list, *self._edges]
+        _rewrite(self.net.edge_list, [edge for edge in edges if edge not in self._gone])
+
+    def _around(self, element: ET.Element) -> Iterator[ET.Element]:
+        """An element, and the new ones before and behind it."""
+        for new in self._before.get(element, ()):
+            yield from self._around(new)
+        yield element
+        for new in self._behind.get(element, ()):
+            yield from self._around(new)
 
     def _fresh_id(self) -> str:
         if self._last < 0:
@@ -121,22 +141,17 @@ def _port(side: ET.Element, index: int, kind: Kind) -> None:
         ET.SubElement(port, "dim").text = str(dim)
 
 
-def _drop(parent: ET.Element, child: ET.Element) -> None:
-    """Remove a child; the white space behind the last one leads back to the parent's own level."""
-    children = list(parent)
-    index = children.index(child)
-    if index and index == len(children) - 1:
-        children[index - 1].tail = child.tail
-    parent.remove(child)
-
-
-def _indent(element: ET.Element, parent: ET.Element) -> None:
-    """White space as the file has it, which is one tab a level where OpenVINO wrote it."""
-    lead = parent.text or ""
-    if not lead.strip() and "\n" in lead:
-        ET.indent(element, "\t", level=lead.count("\t") or 0)
-        element.tail = lead
-    if parent[-1] is element:
-        element.tail = lead.removesuffix("\t")
-        if len(parent) > 1:
-            parent[-2].tail = lead
+def _rewrite(parent: ET.Element, children: list[ET.Element]) -> None:
+    """Give an element these children, in white space as the file has it: one tab a level where OpenVINO wrote it."""
+    old = list(parent)
+    if old == children:
+        return
+    lead, last = parent.text or "", old[-1].tail if old else parent.tail
+    known = set(old)
+    for child in children:
+        if child not in known and "\n" in lead:
+            ET.indent(child, "\t", level=lead.count("\t"))
+        child.tail = lead
+    if children:
+        children[-1].tail = last
+    parent[:] = children

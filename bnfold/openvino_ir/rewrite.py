@@ -27,10 +27,10 @@ def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int]
     _check(options)
     document = model.document
     versions = {
-        (node.graph.path, node.outputs[0].name): 0 if is_v0(origin.layer) else 5
+        (node.graph.path, node.label): 0 if is_v0(origin.layer) else 5
         for scope in model.scopes
         for node, origin in scope.origins.items()
-        if origin.layer.type == NORM and node.outputs[0] is not None
+        if origin.layer.type == NORM
     }
     types, opset = model.types, document.opset
     model.raise_norms = options.target_opset is None
@@ -39,7 +39,7 @@ def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int]
     report.opset_before, report.opset_after = opset, document.opset
     report.ir_before = report.ir_after = document.version
     for event in report.batchnorms:
-        event.version = versions[event.key]
+        event.version = versions[event.graph, event.name]
         if event.verdict == "folded":
             event.operators = tuple(dict.fromkeys(types[label] for label in event.into if label in types))
         if event.verdict == "kept" and event.version == 0 and model.raise_norms:

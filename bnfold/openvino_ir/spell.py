@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.openvino_ir.document import ELEMENT_TYPES
-from bnfold.openvino_ir.emit import Kind
+from bnfold.openvino_ir.emit import ELEMENT_NAMES, Kind
 
 _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}
-_ELEMENT_NAMES = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +26,24 @@ def spelled(node: ir.Node, inputs: Sequence[Kind]) -> Spelling | None:
     if node.is_op(*_BROADCAST):
         dims = _broadcast(first.dims, inputs[1].dims)
         return Spelling(_BROADCAST[node.op_type], Kind(first.dtype, dims), {"auto_broadcast": "numpy"})
-    if node.is_op("Sqrt"):
-        return Spelling("Sqrt", first)
     if node.is_op("Cast"):
         target = int(node.attr("to"))
-        return Spelling("Convert", Kind(target, first.dims), {"destination_type": _ELEMENT_NAMES[target]})
+        return Spelling("Convert", Kind(target, first.dims), {"destination_type": ELEMENT_NAMES[target]})
     if node.is_op("Unsqueeze"):
-        axes = ir.constant(node.input(1))
-        if first.dims is None or axes is None:
-            return None
-        dims = list(first.dims)
-        for axis in sorted(int(axis) for axis in axes.numpy().reshape(-1)):
-            dims.insert(axis, 1)
-        return Spelling("Unsqueeze", Kind(first.dtype, tuple(dims)))
+        return _unsqueeze(node, first)
     if node.is_op("Conv"):
         return Spelling("GroupConvolution", first, _pointwise(len(node.attr("kernel_shape"))))
-    return None
+    return Spelling("Sqrt", first) if node.is_op("Sqrt") else None
+
+
+def _unsqueeze(node: ir.Node, kind: Kind) -> Spelling | None:
+    axes = ir.constant(node.input(1))
+    if kind.dims is None or axes is None:
+        return None
+    dims = list(kind.dims)
+    for axis in sorted(int(axis) for axis in axes.numpy().reshape(-1)):
+        dims.insert(axis, 1)
+    return Spelling("Unsqueeze", Kind(kind.dtype, tuple(dims)))
 
 
 def _pointwise(spatial: int) -> dict[str, str]:

@@ -19,11 +19,12 @@ from bnfold.ir.stream import BUFFER, copy_range, write_payload
 from bnfold.openvino_ir.document import Document, Layer, weights_path
 from bnfold.openvino_ir.emit import Payload
 from bnfold.openvino_ir.lift import IrModel
-from bnfold.openvino_ir.lower import lower, raise_norms
+from bnfold.openvino_ir.lower import lower
 from bnfold.openvino_ir.operators import as_stored
+from bnfold.openvino_ir.raising import raise_norms
 
 ALIGNMENT = 64
-"""Bytes. Where a constant may start: runtimes that map the file like a cache line; one that started lower keeps that."""
+"""Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""
 
 Progress = Callable[[int], None]
 
@@ -97,7 +98,7 @@ def stage(model: IrModel, path: str | os.PathLike[str], *, progress: Progress | 
 
 
 def lowered(model: IrModel) -> dict[ET.Element, Payload]:
-    """What the new Const layers hold. The document is brought in line with the graph once, however often it is saved."""
+    """What the new Const layers hold. The document is brought in line with the graph once."""
     if model.lowered is None:
         model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
         model.lowered = lower(model)
