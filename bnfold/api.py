@@ -1,7 +1,8 @@
 """The functions of the public interface: one call for each command, keyword options of the same names.
 
 ``source`` is a path (of an ONNX file, or of an OpenVINO IR, .xml), encoded bytes or an ``onnx.ModelProto``. ``output``
-is a path, or None to keep the result in memory (`Outcome.model`, `Outcome.to_proto`). All of them raise `BnfoldError` and its children for what a user can mend.
+is a path, or None to keep the result in memory (`Outcome.model`, `Outcome.to_proto`). All of them raise `BnfoldError`
+and its children for what a user can mend.
 """
 
 from __future__ import annotations

@@ -131,9 +131,10 @@ def _convolution(seen: Seen) -> Meaning | None:
             return None
         attributes["group"] = kernel.dims[0]
     if len(seen.constants) > 2:
-        if seen.constants[2] is None:
+        shape = seen.integers(2)
+        if shape is None:
             return None
-        attributes["output_shape"] = [0]  # that it is given is all that matters: the input itself stays
+        attributes["output_shape"] = shape
     return Meaning(
         "ConvTranspose" if transposed else "Conv", (Slot(0), Slot(1, "grouped" if grouped else "")), attributes
     )
