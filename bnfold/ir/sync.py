@@ -12,7 +12,7 @@ import onnx
 
 from bnfold.ir.elements import RAW_TYPES, to_raw
 from bnfold.ir.payloads import THRESHOLD
-from bnfold.ir.tensor import Inline, Tensor
+from bnfold.ir.tensor import Inline, RangeViolation, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -65,7 +65,10 @@ def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
     if tensor.nbytes >= THRESHOLD:
         message.raw_data = model.payloads.add(tensor)
     elif tensor.dtype in RAW_TYPES:
-        message.raw_data = bytes(to_raw(tensor.numpy(), tensor.dtype))
+        try:
+            message.raw_data = bytes(to_raw(tensor.numpy(), tensor.dtype))
+        except RangeViolation:
+            message.raw_data = model.payloads.add(tensor)  # found again when it is written, where the fold is undone
     else:
         _fill_rare(message, tensor)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -131,7 +130,7 @@ class Document:
         """The IR version."""
         return int(self.root.get("version", "0"))
 
-    @cached_property
+    @property
     def opset(self) -> int:
         """The highest opset that a layer names."""
         return max((Layer(found).opset for found in self.root.iter("layer")), default=0)

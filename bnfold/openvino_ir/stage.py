@@ -115,30 +115,27 @@ def _write_constants(
     progress: Progress | None,
 ) -> None:
     """Every Const in the order of the file; those that shared bytes go on doing so."""
-    source = document.source
-    layers = list(document.constants())
-    old = dict.fromkeys(spans[layer.element] for layer in layers if layer.element not in payloads)
-    kept: dict[tuple[int, int], int] = {}
+    source, layers = document.source, list(document.constants())
+    old = {spans[layer.element] for layer in layers if layer.element not in payloads}
+    placed: dict[tuple[int, int], int] = {}
     if sum(size for _, size in old) > source.size:  # they overlap: leave all bytes where they are
         copy_range(source, 0, source.size, out)
-        kept = {span: span[0] for span in old}
-    else:
-        for offset, size in old:
-            kept[offset, size] = _align(out, min(ALIGNMENT, offset & -offset) if offset else ALIGNMENT)
-            copy_range(source, offset, size, out)
-            if progress is not None:
-                progress(size)
+        placed = {span: span[0] for span in old}
     for layer in layers:
-        payload = payloads.get(layer.element)
+        payload, before = payloads.get(layer.element), out.tell()
         if payload is None:
-            span = spans[layer.element]
-            _set_span(layer, kept[span], span[1])
-            continue
-        start = _align(out, ALIGNMENT)
-        _write(payload, out)
-        _set_span(layer, start, out.tell() - start)
+            span = offset, size = spans[layer.element]
+            if span not in placed:
+                placed[span] = _align(out, min(ALIGNMENT, offset & -offset) if offset else ALIGNMENT)
+                copy_range(source, offset, size, out)
+            start = placed[span]
+        else:
+            start = _align(out, ALIGNMENT)
+            _write(payload, out)
+            size = out.tell() - start
+        _set_span(layer, start, size)
         if progress is not None:
-            progress(out.tell() - start)
+            progress(out.tell() - before)
 
 
 def _align(out: IO[bytes], step: int) -> int:
