@@ -82,28 +82,29 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
 
 
-def overflowing() -> onnx.ModelProto:
+def overflowing(channels: int) -> onnx.ModelProto:
     """A float32 fold that overflows, seen only while the weight is computed: the factor alone is ordinary."""
-    weight = np.full((40, 40, 1, 1), 1e30, np.float32)
+    weight = np.full((channels, channels, 1, 1), 1e30, np.float32)
     tensors = {
         "w": weight,
-        "s": np.full(40, 1e15, np.float32),
-        "b": np.zeros(40, np.float32),
-        "m": np.zeros(40, np.float32),
-        "v": np.ones(40, np.float32),
+        "s": np.full(channels, 1e15, np.float32),
+        "b": np.zeros(channels, np.float32),
+        "m": np.zeros(channels, np.float32),
+        "v": np.ones(channels, np.float32),
     }
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"]),
         helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["y"], name="norm"),
     ]
-    value = [helper.make_tensor_value_info(name, 1, [1, 40, 2, 2]) for name in ("x", "y")]
+    value = [helper.make_tensor_value_info(name, 1, [1, channels, 2, 2]) for name in ("x", "y")]
     initializers = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
     graph = helper.make_graph(nodes, "g", value[:1], value[1:], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
 
 
-def test_a_fold_that_overflows_while_it_is_written_is_undone(tmp_path: Path) -> None:
-    onnx.save(overflowing(), tmp_path / "in.onnx")
+@pytest.mark.parametrize("channels", [40, 3], ids=["outside the skeleton", "inside"])
+def test_a_fold_that_overflows_while_it_is_written_is_undone(tmp_path: Path, channels: int) -> None:
+    onnx.save(overflowing(channels), tmp_path / "in.onnx")
     outcome = optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", checks=QUICK)
     (event,) = outcome.report.batchnorms
     assert event.verdict == "kept"
