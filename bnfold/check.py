@@ -31,13 +31,17 @@ def _outline(model: ir.Model) -> bytes:
     _copy_fields(model.proto, frame, but=("graph",))
     _copy_fields(graph, frame.graph, but=("initializer", "node"))
     _hide_tokens(model, _attribute_tensors([*frame.functions]))
-    nodes = _records(1, (_encoded(model, node) for node in graph.node))
-    tensors = _records(5, _named_alone(graph.initializer))
-    return frame.SerializeToString() + wire.record(7, nodes + tensors)  # a field given twice is one, merged
+    body = bytearray()
+    _append(body, 1, (_encoded(model, node) for node in graph.node))
+    _append(body, 5, _named_alone(graph.initializer))
+    # A field given twice is one, merged.
+    return b"".join((frame.SerializeToString(), wire.length_prefix(7, len(body)), body))
 
 
-def _records(field: int, contents: Iterable[bytes]) -> bytes:
-    return b"".join([part for content in contents for part in (wire.length_prefix(field, len(content)), content)])
+def _append(body: bytearray, field: int, contents: Iterable[bytes]) -> None:
+    for content in contents:
+        body += wire.length_prefix(field, len(content))
+        body += content
 
 
 def _named_alone(tensors: Iterable[onnx.TensorProto]) -> Iterator[bytes]:
@@ -49,12 +53,12 @@ def _named_alone(tensors: Iterable[onnx.TensorProto]) -> Iterator[bytes]:
 
 
 def _encoded(model: ir.Model, node: onnx.NodeProto) -> bytes:
-    encoded = node.SerializeToString()
+    encoded = bytes(node.SerializeToString())
     if model.payloads.nonce not in encoded:
         return encoded
     alone = onnx.GraphProto(node=[node])
     _hide_tokens(model, _attribute_tensors([alone]))
-    return alone.node[0].SerializeToString()
+    return bytes(alone.node[0].SerializeToString())
 
 
 def _copy_fields(source: Any, target: Any, *, but: tuple[str, ...]) -> None:

@@ -131,14 +131,14 @@ def process(
         _check_target(source, delivery)
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
-        outcome = _rewrite(source, options, checks, tell)
         try:
+            outcome = _rewrite(source, options, checks, tell)
             _deliver(outcome, delivery, tell)
         except RangeViolation as violation:
-            banned = outcome.report.makers.get(id(violation.tensor))
+            banned = violation.tensor.maker
             if banned is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
-            options = replace(options, banned=options.banned | {banned.key})
+            options = replace(options, banned=options.banned | {banned})
         else:
             return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")

@@ -188,7 +188,7 @@ def spell_out(run: Run) -> None:
 def tidy(run: Run) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
-    run.model.sync()
+    run.model.settle()
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
 
@@ -209,7 +209,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
     Raises:
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
-    run = Run(model, options, Report(), frozenset(model.names), progress or (lambda *_: None))
+    run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
     with no_garbage_collection():
         for step in PASSES:
             step(run)

@@ -43,9 +43,7 @@ class BatchNormEvent:
         self.reason, self.detail = refusal.reason, refusal.detail
         self.attempts = refusal.attempts
 
-    def fold(
-        self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]
-    ) -> None:
+    def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
         """Folded into the nodes labelled ``into``, or just taken out where there are none."""
         self.verdict = "folded" if into else "removed"
         self.direction, self.into, self.operators = direction, into, operators
@@ -96,8 +94,7 @@ class Report:
     ir_after: int = 0
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    makers: dict[int, BatchNormEvent] = field(default_factory=dict)
-    _cuts: dict[str, list[Cut]] = field(default_factory=dict)
+    _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
 
     def add_cuts(self, cuts: Iterable[Cut]) -> None:
@@ -105,11 +102,7 @@ class Report:
         for cut in cuts:
             self._all_cuts[cut] = None
             for name in (*cut.inputs, *cut.outputs):
-                self._cuts.setdefault(name, []).append(cut)
-
-    def made(self, tensor: object, event: BatchNormEvent) -> None:
-        """Note whose fold a computed weight belongs to: it may turn out to overflow only while it is written."""
-        self.makers[id(tensor)] = event
+                self._cuts[name] = (*self._cuts.get(name, ()), cut)
 
     def retire(self, names: Sequence[str], wider: Cut) -> None:
         """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""

@@ -81,9 +81,7 @@ def _fold_pairs(events: dict[ir.Node, BatchNormEvent], report: Report, pairs: It
         gone = direct.apply(pair)
         report.retire([gone], cut)
         report.removed_names.append(gone)
-        report.made(pair.kernel, event)
-        if pair.bias is not None:
-            report.made(pair.bias, event)
+        pair.kernel.maker = event.key
         event.fold("up", absorber, (pair.conv.op_type,), absorber)
 
 
@@ -137,8 +135,8 @@ def _carry_out(fold: _Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     fold.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
     fold.report.removed_names.extend(name for name in names if name not in fold.report.renamed)
     for edit in plan.edits:
-        if event is not None and isinstance(edit, SetConstant):
-            fold.report.made(edit.tensor, event)
+        if event is not None and isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
+            edit.tensor.maker = event.key
     for removed in gone:
         if removed in fold.events:
             fold.events[removed].fold(plan.direction, into, operators, passed)

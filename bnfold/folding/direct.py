@@ -91,7 +91,8 @@ def _new_biases(table: Table, biases: list[ir.Value | None]) -> Float64:
 def _is_ordinary(values: Float64) -> npt.NDArray[np.bool_]:
     """Elementwise what `guard` lets pass without reading a weight."""
     size = np.abs(values)
-    return (size <= guard.SAFE) & ((size >= 1 / guard.SAFE) | (size == 0))
+    within: npt.NDArray[np.bool_] = (size <= guard.SAFE) & ((size >= 1 / guard.SAFE) | (size == 0))
+    return within
 
 
 def _is_plain(node: ir.Node, policy: Policy, original: frozenset[str]) -> bool:

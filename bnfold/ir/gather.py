@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.ir.elements import TP, Float64
+from bnfold.ir.payloads import TOKEN_LENGTH
 from bnfold.ir.value import Value
 
 
@@ -30,8 +31,11 @@ def _raw(value: Value) -> bytes | None:
     if message is None or value.pending_tensor is not None or message.data_type != TP.FLOAT:
         return None
     raw: bytes = message.raw_data
-    fits = raw and list(message.dims) == [len(raw) // 4] and len(raw) % 4 == 0
-    return raw if fits and value.graph.model.payloads.get(raw) is None else None
+    size, rest = divmod(len(raw), 4)
+    if not size or rest or message.dims[:] != [size]:
+        return None
+    is_token = len(raw) == TOKEN_LENGTH and value.graph.model.payloads.get(raw) is not None
+    return None if is_token else raw
 
 
 def _one(value: Value) -> Float64:

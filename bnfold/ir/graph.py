@@ -176,7 +176,8 @@ class Graph:
         """
         if value.producer is None or value.is_output:
             raise ValueError(f"{value.name!r} cannot be renamed: it is not an inner value of the graph")
-        self.model.names.update((value.name, name))
+        self.model.note_name(value.name)
+        self.model.note_name(name)
         self.renamed.setdefault(value, value.name)
         if value.name in self.types:
             self.types[name] = self.types.pop(value.name)
@@ -189,7 +190,7 @@ class Graph:
 
     def orphan(self, value: Value) -> None:
         """Note that a value lost its producer, so that its type annotation goes too; its name is not given again."""
-        self.model.names.add(value.name)
+        self.model.note_name(value.name)
         self.dropped_names.add(self.renamed.get(value, value.name))
         if self.values.get(value.name) is value:
             del self.values[value.name]

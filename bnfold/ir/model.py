@@ -26,7 +26,8 @@ class Model:
         self.has_external_data = False
         self.freeze_overridable = False
         self.indexed: list[Graph] = []
-        self._names: set[str] | None = None
+        self._original: frozenset[str] | None = None
+        self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.released: dict[Value, None] = {}
         self.graph = self.functions = None  # type: ignore[assignment]
@@ -39,26 +40,31 @@ class Model:
         """Build the index anew from the skeleton, after something else has edited it."""
         from bnfold.ir.index import index_graph
 
-        self.indexed, self._names = [], None
+        self.indexed, self._original, self._added = [], None, set()
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
             index_graph(self, function, None, _function_path(function)) for function in self.proto.functions
         ]
 
     @property
-    def names(self) -> set[str]:
-        """Every name that a value has or had, or that a type annotation or a training graph speaks of."""
-        if self._names is None:
-            self._names = {name for graph in self.indexed for names in (graph.values, graph.types) for name in names}
+    def original_names(self) -> frozenset[str]:
+        """Every name of a value, a type annotation or a training graph's value, from when this was first asked on."""
+        if self._original is None:
+            names = {name for graph in self.indexed for names in (graph.values, graph.types) for name in names}
             for training in self.proto.training_info:
                 for node in (*training.initialization.node, *training.algorithm.node):
-                    self._names.update((*node.input, *node.output))
-        return self._names
+                    names.update((*node.input, *node.output))
+            self._original = frozenset(names)
+        return self._original
+
+    def has_name(self, name: str) -> bool:
+        """Whether something has or had this name."""
+        return name in self.original_names or name in self._added
 
     def note_name(self, name: str) -> None:
-        """A value of this name came into being."""
-        if self._names is not None:
-            self._names.add(name)
+        """A value of this name came into being, or goes: nothing else will be called so."""
+        if self._original is None or name not in self._original:
+            self._added.add(name)
 
     @property
     def label(self) -> str:
@@ -81,13 +87,12 @@ class Model:
 
     def fresh_name(self, hint: str) -> str:
         """``hint``, or the hint with the first number that makes it a name nothing has or had."""
-        names = self.names
         name, count = hint, self._numbers.get(hint, 0)
-        while name in names:
+        while self.has_name(name):
             count += 1
             name = f"{hint}_{count}"
         self._numbers[hint] = count
-        names.add(name)
+        self._added.add(name)
         return name
 
     def tensor(self, proto: onnx.TensorProto) -> Tensor:
@@ -134,6 +139,13 @@ class Model:
             for graph in list(self.graphs()):
                 write(self, graph)
 
+    def settle(self) -> None:
+        """After the last edit: forget what small tensors were computed from, their messages hold the result."""
+        self.sync()
+        for graph in self.graphs():
+            for value in graph.values.values():
+                value.settle()
+
     def tidy(self) -> list[str]:
         """Drop what edits have left without a reader: nodes none of whose outputs is read, and initializers.
 
@@ -143,11 +155,11 @@ class Model:
         gone = []
         while self.released:
             value, _ = self.released.popitem()
-            if value.uses or value.is_output:
+            if not value.is_unread:
                 continue
             node = value.producer
             if node is not None and not node.removed:
-                if not any(output.uses or output.is_output for output in node.outputs if output is not None):
+                if all(output.is_unread for output in node.outputs if output is not None):
                     gone += [output.name for output in node.outputs if output is not None]
                     node.graph.remove(node)
             elif value.tensor_proto is not None and not value.is_input:

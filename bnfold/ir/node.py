@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from bnfold.ir.value import Value
 
 AP = onnx.AttributeProto
+_NONE: Mapping[str, list[Graph]] = MappingProxyType({})
 
 
 class Node:
@@ -34,7 +36,7 @@ class Node:
         self.domain: str = "" if domain == "ai.onnx" else domain
         self.inputs: list[Value | None] = []
         self.outputs: list[Value | None] = []
-        self.subgraphs: dict[str, list[Graph]] = {}
+        self.subgraphs: Mapping[str, list[Graph]] = _NONE  # nearly no node has any
         self.removed = False
         self.anchor: Node | None = None  # while pending: the placed node it goes in front of, or follows
         self.follows = False
@@ -87,14 +89,14 @@ class Node:
     @property
     def attrs(self) -> dict[str, onnx.AttributeProto]:
         """The attribute messages by name."""
-        return {attribute.name: attribute for attribute in self.proto.attribute}
+        return {attribute.name: attribute for attribute in self.proto.attribute[:]}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
 
         Raises ReferenceAttribute for a reference to an attribute of the enclosing function: only a caller knows it.
         """
-        for attribute in self.proto.attribute:
+        for attribute in self.proto.attribute[:]:
             if attribute.name == name:
                 if attribute.ref_attr_name:
                     raise ReferenceAttribute(
@@ -105,12 +107,12 @@ class Node:
         return default
 
     def has_attr(self, name: str) -> bool:
-        return any(attribute.name == name for attribute in self.proto.attribute)
+        return any(attribute.name == name for attribute in self.proto.attribute[:])
 
     @property
     def has_references(self) -> bool:
         """Whether some attribute refers to an attribute of the enclosing function."""
-        return any(attribute.ref_attr_name for attribute in self.proto.attribute)
+        return any(attribute.ref_attr_name for attribute in self.proto.attribute[:])
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set or replace an attribute; its type follows from the Python value."""
@@ -143,7 +145,7 @@ class Node:
         if old is not None:
             self.inputs[index] = None
             old.drop_use(self, index)
-            if not old.uses:
+            if old.has_no_reader:
                 self.graph.model.released[old] = None
 
     def detach(self) -> None:

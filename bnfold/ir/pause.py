@@ -16,4 +16,8 @@ def no_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():
+                # To the oldest generation with them, without a look at each: they are here to stay.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -46,7 +46,7 @@ CHUNK = 1 << 22
 class RangeViolation(BnfoldError):
     """A new weight overflows its type; found only while it was computed, so the fold that made it must be undone."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Scaled) -> None:
         super().__init__("a folded weight overflows its type")
         self.tensor = tensor
 
@@ -116,16 +116,11 @@ class Inline(Tensor):
         return Inline(proto)
 
     def numpy(self) -> Array:
+        raw = self.proto.raw_data
+        if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
+            return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
         from onnx import numpy_helper
 
-        raw = self.proto.raw_data
-        if (
-            raw
-            and self.dtype in RAW_TYPES
-            and len(raw) == raw_length(self.dtype, self.size)
-            and min(self.dims, default=0) >= 0
-        ):
-            return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
         misfit = f"tensor {self.proto.name!r}: its data does not fit its dims {list(self.dims)}"
         if any(dim < 0 for dim in self.dims):
             raise MalformedModel(misfit)
@@ -172,10 +167,11 @@ Factor = tuple[int, Float64]
 class Scaled(Tensor):
     """``base`` multiplied by vectors along some of its axes; a description, evaluated block by block when written.
 
-    Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round.
+    Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round. ``maker``
+    says whose rewrite it came from, for that case.
     """
 
-    __slots__ = ("base", "factors")
+    __slots__ = ("base", "factors", "maker")
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
         super().__init__(base.dtype, base.dims)
@@ -187,6 +183,7 @@ class Scaled(Tensor):
             base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
+        self.maker: tuple[str, str] | None = None
 
     def numpy(self) -> Array:
         return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold.errors import MalformedModel
+from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.tensor import Inline, Tensor
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ Use = tuple["Node", int]
 class Value:
     """One edge of the graph. Identity is the object, not the name: two branches may both have a value named ``y``."""
 
-    __slots__ = ("_tensor", "_uses", "graph", "is_input", "name", "output_slots", "producer", "slot", "tensor_proto")
+    __slots__ = (
+        *("_reader", "_reader_slot", "_tensor", "graph", "is_input", "name", "output_slots", "producer", "slot"),
+        "tensor_proto",
+    )
 
     def __init__(self, graph: Graph, name: str) -> None:
         if type(name) is not str:
@@ -32,7 +36,8 @@ class Value:
         self.producer: Node | None = None
         self.slot = 0
         # Most values have one reader; a dict for each would be a third of the index's memory.
-        self._uses: Use | dict[Use, None] | None = None
+        self._reader: Node | dict[Use, None] | None = None
+        self._reader_slot = 0
         self.is_input = False
         self.output_slots = 0
         self.tensor_proto: onnx.TensorProto | None = None
@@ -44,39 +49,53 @@ class Value:
     @property
     def uses(self) -> dict[Use, None]:
         """Who reads this value, in which input slot, captured reads included; read-only, `Node.set_input` edits it."""
-        if self._uses is None:
+        reader = self._reader
+        if reader is None:
             return {}
-        return self._uses if isinstance(self._uses, dict) else {self._uses: None}
+        return reader if isinstance(reader, dict) else {(reader, self._reader_slot): None}
 
     @property
     def only_use(self) -> Use | None:
         """The reader and its slot, where there is exactly one and the value is no graph output."""
-        if self.output_slots or self._uses is None:
+        reader = self._reader
+        if self.output_slots or reader is None:
             return None
-        if not isinstance(self._uses, dict):
-            return self._uses
-        return next(iter(self._uses)) if len(self._uses) == 1 else None
+        if not isinstance(reader, dict):
+            return reader, self._reader_slot
+        return next(iter(reader)) if len(reader) == 1 else None
 
     def add_use(self, node: Node, slot: int) -> None:
         """Note a reader; for `Node` and the index."""
-        if self._uses is None:
-            self._uses = (node, slot)
-            return
-        if not isinstance(self._uses, dict):
-            self._uses = {self._uses: None}
-        self._uses[node, slot] = None
+        reader = self._reader
+        if reader is None:
+            self._reader, self._reader_slot = node, slot
+        elif isinstance(reader, dict):
+            reader[node, slot] = None
+        else:
+            self._reader = {(reader, self._reader_slot): None, (node, slot): None}
 
     def drop_use(self, node: Node, slot: int) -> None:
         """Forget a reader; for `Node`."""
-        if isinstance(self._uses, dict):
-            del self._uses[node, slot]
-        if self._uses in ({}, (node, slot)):
-            self._uses = None
+        reader = self._reader
+        if isinstance(reader, dict):
+            del reader[node, slot]
+            self._reader = reader or None
+        elif reader is node and self._reader_slot == slot:
+            self._reader = None
 
     @property
     def is_output(self) -> bool:
         """Whether a graph (its own, or one nested in it) lists this value as an output."""
         return self.output_slots > 0
+
+    @property
+    def has_no_reader(self) -> bool:
+        return self._reader is None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no node reads this value, and no graph lists it as an output."""
+        return self._reader is None and not self.output_slots
 
     @property
     def is_initializer(self) -> bool:
@@ -102,6 +121,11 @@ class Value:
         # A message of the skeleton may be written over while this value still needs what it says now.
         self._tensor = tensor.copy() if isinstance(tensor, Inline) else tensor
         self.graph.touched_tensors[self] = None
+
+    def settle(self) -> None:
+        """Read a small tensor from its message again, which has to be in step with it."""
+        if self.tensor_proto is not None and self._tensor is not None and self._tensor.nbytes < THRESHOLD:
+            self._tensor = None
 
     def forget_tensor(self) -> None:
         """No longer an initializer."""

@@ -115,7 +115,7 @@ def _plain_output(node: ir.Node, version: int) -> ir.Value | None:
     """What a node makes that has one output and no attribute that could change its meaning, as nearly all have."""
     if version < 7 or len(node.outputs) != 1:
         return None
-    for attribute in node.proto.attribute:
+    for attribute in node.proto.attribute[:]:
         if attribute.name not in ("epsilon", "momentum"):
             return None
     return node.outputs[0]
@@ -156,7 +156,7 @@ _LEGAL = {
 
 def _misplaced(node: ir.Node, version: int) -> list[Repair]:
     """A repair for each attribute of another version: it is honoured by meaning."""
-    found = {attribute.name for attribute in node.proto.attribute} & _KNOWN
+    found = {attribute.name for attribute in node.proto.attribute[:]} & _KNOWN
     return [
         Repair(
             "misplaced-attribute",

@@ -107,12 +107,12 @@ class Walk:
             and len(node.outputs) == 1
             and len(node.inputs) == (5 if node.op_type == "BatchNormalization" else 3)
             and version_at(node.op_type, self.shared.target) == version
-            and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute)
+            and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute[:])
         )
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """The version whose attributes the node has; another one than its opset says is reported."""
-        names = frozenset(attribute.name for attribute in node.proto.attribute)
+        names = frozenset(attribute.name for attribute in node.proto.attribute[:])
         meant = table.written_for(node.op_type, version, names)
         if meant != version:
             text = f"{node.op_type}-{version} has no such attributes: read as version {meant}, which has"
@@ -206,9 +206,9 @@ def _is_sorted(nodes: list[ir.Node]) -> bool:
     passed: set[ir.Node] = set()
     for node in nodes:
         for value in node.inputs:
-            if value is not None and (maker := value.producer) is not None:
-                if maker.graph is node.graph and maker not in passed:
-                    return False
+            maker = value.producer if value is not None else None
+            if maker is not None and maker not in passed and maker.graph is node.graph:
+                return False
         passed.add(node)
     return True
 
@@ -216,7 +216,7 @@ def _is_sorted(nodes: list[ir.Node]) -> bool:
 def _check_types(node: ir.Node, version: int) -> None:
     """Raise Inexpressible for an attribute of another type than the operator's: adapters rely on them."""
     schema = schema_of(node.op_type, version)
-    for attribute in node.proto.attribute:
+    for attribute in node.proto.attribute[:]:
         expected = schema.attributes.get(attribute.name)
         found = _AP.AttributeType.Name(attribute.type)
         if expected is not None and found not in ("UNDEFINED", str(expected.type).removeprefix("AttrType.")):

@@ -125,7 +125,7 @@ class Folded:
 def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | None = None, **limits: Any) -> Folded:
     """Fold a copy of the model, without comparing anything."""
     model = ir.load(proto)
-    original = frozenset(model.names)
+    original = model.original_names
     events = {
         node: BatchNormEvent(node.label, node.graph.path, node.graph.opset(), "")
         for node in model.nodes()
