@@ -14,6 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+
 def defer_onnx() -> None:
     """Let the next ``import onnx`` load only what is used. Without effect where it is loaded, or cannot be found."""
     if "onnx" in sys.modules:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from bnfold import ir
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
-from bnfold.openvino_ir.operators import View
+from bnfold.openvino_ir.views import View
 
 ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
 _PRECISION_NAMES: dict[int, str] = {dtype: name for name, dtype in PRECISIONS.items()}

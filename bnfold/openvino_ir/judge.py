@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from bnfold import ir
 from bnfold.verification import OutputRow
 from bnfold.verification.compare import Difference, difference, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
@@ -19,6 +20,9 @@ from bnfold.verification.witness import Testimony
 
 Array = npt.NDArray[Any]
 Results = Sequence[Mapping[str, Array]]
+
+LANES = 16
+"""Terms of a sum that are added side by side: floats in a vector register, of those that OpenVINO uses."""
 
 _COARSEST = 2.0**-5
 """Of the scale. However coarse the type that weights are stored in, no larger difference is put down to rounding."""
@@ -44,11 +48,15 @@ def compared(
     rounds: Sequence[tuple[Testimony, Testimony]],
     *,
     has_new: bool,
+    sums: int,
 ) -> Compared:
     """Output ``name`` on sample ``index``.
 
-    ``rounds`` are runs with the new constants moved, and runs of the original with its own and the inputs moved.
+    ``rounds`` are runs with the new constants moved, and runs of the original with its own and the inputs moved. A unit
+    on every product shows what rounding the products does, not what rounding their ``sums`` (the longest one's number
+    of terms) does: that grows with the root of their length, over the eight or sixteen that a processor adds at once.
     """
+    growth = np.sqrt(1 + sums / LANES)
     expected, actual = before[index][name], after[index][name]
     dtype = onnx.helper.np_dtype_to_tensor_dtype(expected.dtype)
     kind = float_type(dtype)
@@ -61,7 +69,7 @@ def compared(
         wavers |= any(not np.array_equal(draw, actual) for draw in moved) or not np.array_equal(shaken, expected)
         if actual.shape == expected.shape == shaken.shape and dtype in FLOAT_TYPES:
             with np.errstate(invalid="ignore", over="ignore"):
-                moved.append(actual.astype(np.float64) + (shaken.astype(np.float64) - expected))
+                moved.append(actual.astype(np.float64) + growth * (shaken.astype(np.float64) - expected))
             draws.append(moved)
     allowed = tolerance(expected, actual, draws, kind, by_channel=False) if draws else None
     return Compared(
@@ -129,3 +137,19 @@ def rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
         )
         for item in worst.values()
     )
+
+
+def longest_sum(model: ir.Model) -> int:
+    """How many products a convolution or a matrix product of the model adds up for one element, at most."""
+    longest = 0
+    for node in model.nodes():
+        for slot, value in enumerate(node.inputs[:2] if node.is_op("Conv", "ConvTranspose", "MatMul") else ()):
+            held = ir.constant(value)
+            if held is None or len(held.dims) < 2 or 0 in held.dims:
+                continue
+            if node.is_op("MatMul"):
+                length = held.dims[-2 if slot else -1]
+            else:
+                length = held.size // held.dims[0 if node.is_op("Conv") else 1]
+            longest = max(longest, length)
+    return longest

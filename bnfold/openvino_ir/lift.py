@@ -21,7 +21,8 @@ from bnfold.ir.elements import TP
 from bnfold.ir.payloads import Payloads
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, read
 from bnfold.openvino_ir.emit import Payload
-from bnfold.openvino_ir.operators import DOMAIN, NORM, Meaning, Seen, Slot, View, meaning, seen_as
+from bnfold.openvino_ir.operators import DOMAIN, NORM, Meaning, Seen, Slot, meaning
+from bnfold.openvino_ir.views import View, seen_as
 
 OPSET = 18
 """The opset of the graph: the first in which every reduction takes its axes as an input, as OpenVINO's do."""

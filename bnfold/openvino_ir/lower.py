@@ -16,8 +16,8 @@ from bnfold.openvino_ir.document import PRECISIONS, Layer, Port
 from bnfold.openvino_ir.emit import Emitter, Kind, Payload
 from bnfold.openvino_ir.lift import IrModel, Scope
 from bnfold.openvino_ir.naming import Naming, fresh, output_port
-from bnfold.openvino_ir.operators import View
 from bnfold.openvino_ir.spell import spelled
+from bnfold.openvino_ir.views import View
 
 BIAS = 2
 """The slot of the bias of Conv, ConvTranspose and Gemm; no OpenVINO layer has it."""

@@ -20,8 +20,8 @@ from bnfold.openvino_ir.document import Document, Layer, weights_path
 from bnfold.openvino_ir.emit import Payload
 from bnfold.openvino_ir.lift import IrModel
 from bnfold.openvino_ir.lower import lower
-from bnfold.openvino_ir.operators import as_stored
 from bnfold.openvino_ir.raising import raise_norms
+from bnfold.openvino_ir.views import as_stored
 
 ALIGNMENT = 64
 """Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""

@@ -16,8 +16,7 @@ from bnfold.openvino_ir.lift import load
 from tests.openvino_ir.text import statistics
 
 ov = pytest.importorskip("openvino")
-import openvino.opset1 as v0  # noqa: E402 - of the package that may be missing
-import openvino.opset15 as v5  # noqa: E402 - likewise
+v0, v5 = (pytest.importorskip(f"openvino.opset{number}") for number in (1, 15))
 
 Array = npt.NDArray[Any]
 UNCHECKED = Checks(depth="none")

@@ -12,9 +12,11 @@ pytest.importorskip("openvino")
 from bnfold import Checks, Options, optimize, verify
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.openvino_ir.document import read
-from bnfold.verification import Verdict
+from bnfold.openvino_ir.judge import longest_sum
+from bnfold.openvino_ir.lift import load
+from bnfold.verification import Verdict, witness
 from bnfold.verification.witness import Witness
-from tests.openvino_ir.runtime import UNCHECKED, constant, draw, norm, save, v5
+from tests.openvino_ir.runtime import UNCHECKED, Array, constant, draw, norm, referee, save, v5
 from tests.openvino_ir.test_fold import branches, convolution
 from tests.openvino_ir.text import convolution_and_norm
 
@@ -135,3 +137,37 @@ def test_scalars_and_booleans_reach_the_runtime(tmp_path: Path) -> None:
     testimony = Witness("openvino").testify(path, feeds, 60.0)
     assert testimony.ran, testimony.error
     assert len(testimony.results) == 2
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, before: Path, wrong: float) -> None:
+    """A runtime that computes what the referee does, but the original ``wrong`` times and the other model twice."""
+
+    def testify(_: Witness, path: Path, samples: list[dict[str, Array]], __: float) -> witness.Testimony:
+        factor = wrong if path.name == before.name else 2.0
+        truths = [referee(before, feeds)[0] for feeds in samples]
+        return witness.Testimony("stand-in", tuple({"y": (factor * truth).astype(np.float32)} for truth in truths))
+
+    monkeypatch.setattr(Witness, "testify", testify)
+
+
+@pytest.mark.parametrize(("wrong", "status"), [(1.0, "failed"), (1.5, "unverified")])
+def test_a_runtime_that_errs_on_the_original_is_no_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: float, status: str
+) -> None:
+    x = v5.parameter([2, 4, 9, 7], np.float32, name="x")
+    made = v5.relu(norm(convolution(x), 6))
+    made.output(0).set_names({"y"})
+    before = save(tmp_path / "m.xml", [made], [x])
+    optimize(before, tmp_path / "out.xml", checks=UNCHECKED)
+    stand_in(monkeypatch, before, wrong)
+    verdict = verify(before, tmp_path / "out.xml")
+    assert verdict.status == status
+    assert ("OpenVINO itself" in verdict.reason) == (status == "unverified")
+
+
+def test_the_longest_sum(tmp_path: Path) -> None:
+    x = v5.parameter([2, 4, 9, 7], np.float32, name="x")
+    home = v5.convolution_backprop_data(convolution(x), constant(draw(6, 5, 2, 3)), [1, 1])
+    flat = v5.reduce_mean(home, constant(np.array([2, 3])), False)
+    path = save(tmp_path / "m.xml", [v5.matmul(flat, constant(draw(7, 5)), False, True)], [x])
+    assert longest_sum(load(path)) == 36

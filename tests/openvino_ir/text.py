@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ class Text:
         opset: str = "opset1",
         precision: str = "FP32",
         names: str = "",
-        **data: object,
+        **data: Any,
     ) -> Port:
         number = len(self.layers)
         text = " ".join(f'{key}="{value}"' for key, value in data.items())
@@ -65,7 +66,7 @@ class Text:
             element_type=element, shape=shape, offset=offset, size=array.nbytes,
         )  # fmt: skip
 
-    def norm(self, x: Port, *, name: str = "bn", opset: str = "opset5", seed: int = 0, **data: object) -> Port:
+    def norm(self, x: Port, *, name: str = "bn", opset: str = "opset5", seed: int = 0, **data: Any) -> Port:
         """A BatchNormInference over channels; ``data`` is its epsilon, as it stands in the file."""
         dims, _ = self.dims[x]
         gamma, beta, mean, variance = (self.constant(array) for array in statistics(dims[1], seed))
@@ -101,7 +102,7 @@ def _port(index: int, dims: Sequence[int], precision: str, names: str = "") -> s
     return f'<port id="{index}" precision="{precision}"{label}>{inner}</port>'
 
 
-def convolution_and_norm(**data: object) -> Text:
+def convolution_and_norm(**data: Any) -> Text:
     """A model: x → Convolution → BatchNormInference → Result."""
     text = Text()
     x = text.parameter((2, 3, 7, 5))
