@@ -172,6 +172,8 @@ class Document:
         if dtype is None:
             return None
         dims = numbers(layer, "shape")
+        if 0 in dims:
+            size = 0  # OpenVINO writes a byte all the same
         if raw_length(dtype, math.prod(dims)) != size or any(dim < 0 for dim in dims):
             raise MalformedModel(f"{layer.where}: {size} bytes do not fit its shape {list(dims)}")
         return ir.Stored(dtype, dims, Span(self.source, offset, size), layer.name)

@@ -264,3 +264,18 @@ def test_staging_twice_gives_the_same(tmp_path: Path) -> None:
             contents.append((staged.path.read_bytes(), staged.path.with_suffix(".bin").read_bytes()))
     assert contents[0] == contents[1]
     assert not (tmp_path / "out.xml").exists()
+
+
+def test_an_empty_constant_has_a_byte_all_the_same(tmp_path: Path) -> None:
+    text = Text()
+    text.data = b"\0"
+    empty = text.layer(
+        "Const", (), (0,), name="empty", precision="I64", element_type="i64", shape="0", offset=0, size=1
+    )
+    text.result(text.layer("Reshape", (text.norm(text.parameter((2, 3)), epsilon=1), empty), (), special_zero="false"))
+    optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    layer = layers(tmp_path / "out.xml")["empty"]
+    assert layer.data["size"] == "1"
+    tensor = read(tmp_path / "out.xml").tensor(layer)
+    assert tensor is not None
+    assert tensor.numpy().shape == (0,)
