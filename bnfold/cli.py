@@ -22,11 +22,9 @@ from bnfold.options import (
     stack,
     target_option,
 )
+from bnfold.startup import defer_onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bnfold.batch import Result
     from bnfold.job import Checks, Outcome
     from bnfold.pipeline import Options
 
@@ -103,15 +101,17 @@ def inspect(**arguments: Any) -> None:
     IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
-        from bnfold import terminal
+        from bnfold import publish, terminal
         from bnfold.job import Checks, process
 
         _check_report(arguments)
         if parsed.names_many(arguments):
-            sys.exit(_inspect_many(arguments))
+            from bnfold import many
+
+            sys.exit(many.inspect(arguments, parsed.options(arguments)))
         outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
         document = outcome.to_json()
-        _emit(document, arguments)
+        publish.emit(document, arguments["report"], as_json=arguments["as_json"])
         if not arguments["as_json"]:
             terminal.inspection(outcome, document)
 
@@ -128,13 +128,13 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
     with _UserErrors(before):
         from pathlib import Path
 
-        from bnfold import formats, terminal
+        from bnfold import formats, publish, terminal
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:
             verdict = formats.verify_files(Path(before), Path(after), checks, progress)
         if as_json:
-            _print_json(verdict.to_json())
+            publish.to_stdout(verdict.to_json())
         else:
             terminal.verdict(verdict)
         if verdict.status == "failed":
@@ -145,6 +145,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
 
 def run() -> None:
     """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    defer_onnx()
     try:
         main()
     finally:
@@ -167,7 +168,7 @@ class _UserErrors:
         if isinstance(error, BnfoldError):
             text = str(error)
             prefix = "" if self._source in text else f"{self._source}: "
-            click.echo(f"bnfold: {prefix}{text}", err=True)
+            click.echo(parsed.without_password(f"bnfold: {prefix}{text}"), err=True)
             sys.exit(error.exit_code)
 
 
@@ -177,7 +178,10 @@ def _run(arguments: dict[str, Any]) -> None:
         _check_report(arguments)
         options, checks = parsed.options(arguments), parsed.checks(arguments)
         if parsed.names_many(arguments):
-            sys.exit(_run_many(arguments, options, checks))
+            from bnfold import many
+
+            sys.exit(many.run(arguments, options, checks))
+        parsed.refuse_for_one(arguments)
         outcome = _process(arguments, options, checks)
         _publish(outcome, arguments)
         if arguments["output"] == parsed.STREAM:
@@ -217,44 +221,6 @@ def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Out
             raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
 
 
-def _run_many(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
-    """Process a folder or a pattern of models; the exit code is the worst of theirs."""
-    from bnfold import batch, terminal
-
-    with terminal.progress(enabled=not arguments["quiet"]) as progress:
-        results = batch.run(
-            batch.find(arguments["source"], arguments["output"]),
-            batch.Settings(
-                options, checks, arguments["external_data"], arguments["size_threshold"], arguments["force"]
-            ),
-            jobs=arguments["jobs"],
-            progress=progress,
-        )
-    _publish_many(results, arguments)
-    terminal.batch_summary(results)
-    unverified = arguments["require_verified"] and any(result.status in ("unverified", "skipped") for result in results)
-    return 1 if any(result.status == "failed" for result in results) else 3 if unverified else 0
-
-
-def _inspect_many(arguments: dict[str, Any]) -> int:
-    """Inspect a folder or a pattern of models; 1 if one of them cannot be processed."""
-    from bnfold import batch, terminal
-
-    with terminal.progress() as progress:
-        results = batch.inspect(arguments["source"], parsed.options(arguments), progress)
-    _publish_many(results, arguments)
-    if not arguments["as_json"]:
-        terminal.batch_summary(results)
-    return 1 if any(result.status == "failed" for result in results) else 0
-
-
-def _publish_many(results: Sequence[Result], arguments: dict[str, Any]) -> None:
-    from bnfold import batch
-
-    if arguments["report"] or arguments["as_json"]:
-        _emit(batch.to_json(results), arguments)
-
-
 def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
     from bnfold import terminal
 
@@ -279,19 +245,6 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
 def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:
     """Print and write the report as asked."""
     if arguments["report"] or arguments["as_json"]:
-        _emit(outcome.to_json(), arguments)
+        from bnfold import publish
 
-
-def _emit(document: dict[str, Any], arguments: dict[str, Any]) -> None:
-    from bnfold import publish
-
-    if arguments["as_json"]:
-        _print_json(document)
-    if arguments["report"]:
-        publish.write(arguments["report"], document)
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import json
-
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+        publish.emit(outcome.to_json(), arguments["report"], as_json=arguments["as_json"])

@@ -176,6 +176,11 @@ output_options = stack(
         help="Where to put a result that failed verification.",
     ),
     click.option("--jobs", type=click.IntRange(1), help="Worker processes for a folder.  [default: one a core]"),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask cluster to use for a folder: the address of its scheduler, or a scheduler file (.json).",
+    ),
     click.option("--force", is_flag=True, help="Redo models of a folder whose output is up to date."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings."),
     click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,47 @@ def source(arguments: dict[str, Any]) -> Source:
     return Path(arguments["source"])
 
 
+def is_url(text: str) -> bool:
+    """Whether fsspec opens it: s3://bucket/folder, memory://x, zip://*.onnx::https://host/models.zip."""
+    return "://" in text
+
+
+def without_password(text: str) -> str:
+    """A line as people may see it, whatever URL is in it."""
+    return re.sub(r"(://[^/:@\s]*):[^/@\s]*@", r"\1:***@", text)
+
+
 def names_many(arguments: dict[str, Any]) -> bool:
-    """Whether IN is a folder or a pattern, not one file."""
+    """Whether IN is a folder or a pattern, not one file; what lies or goes behind a URL is treated the same way."""
     import os
 
     source = arguments["source"]
+    if is_url(source) or is_url(arguments.get("output", "")):
+        return True
     return os.path.isdir(source) or (any(mark in source for mark in MAGIC) and not os.path.exists(source))  # noqa: PTH110, PTH112 - before anything heavy is imported
+
+
+def refuse_for_one(arguments: dict[str, Any]) -> None:
+    """Raise UsageError for what makes no sense with one model."""
+    if arguments["scheduler"]:
+        raise click.UsageError("--scheduler is for a folder, a pattern or a URL; one file is processed here")
+
+
+def refuse_for_many(arguments: dict[str, Any]) -> None:
+    """Raise UsageError for what makes no sense with many models."""
+    many = "IN is a folder, a pattern or a URL"
+    if STREAM in (arguments["source"], arguments["output"]):
+        raise click.UsageError("'-' is one model; with a folder, a pattern or a URL, name where models lie and go")
+    if arguments["in_place"]:
+        raise click.UsageError(f"--in-place is for one file; {many}")
+    if arguments["keep_failed"]:
+        raise click.UsageError(f"--keep-failed is for one file; {many}")
+    if arguments["verbose"]:
+        raise click.UsageError(f"--verbose is for one file; {many}: --report FILE has every BatchNormalization")
+    if arguments["scheduler"] and arguments["jobs"]:
+        raise click.UsageError("--jobs is for this machine; with --scheduler the cluster's workers say how many")
+    if is_url(arguments["output"]) and arguments["external_data"] not in ("auto", "keep", "none"):
+        raise click.UsageError("behind a URL each model has its own data file: --external-data auto, keep or none")
 
 
 def delivery(arguments: dict[str, Any]) -> Delivery | None:

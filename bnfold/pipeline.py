@@ -167,6 +167,7 @@ def fold_affines(run: Run) -> None:
         original=run.original,
         progress=lambda done, total: run.progress("fold", done, total),
     )
+    run.events.update((_key(node), event) for node, event in live.items() if not node.removed)  # some may be new nodes
 
 
 def spell_out(run: Run) -> None:

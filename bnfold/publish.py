@@ -1,4 +1,4 @@
-"""Reports on disk: JSON for programs or one HTML page for people; the file's suffix says which."""
+"""Reports: JSON for programs or one HTML page for people, the file's suffix says which; JSON on standard output."""
 
 from __future__ import annotations
 
@@ -8,13 +8,35 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
+
 from bnfold.errors import BadInput, OutputError
+from bnfold.parsed import is_url
 
 
 def require(path: str | None) -> None:
-    """Raise BadInput if what writes this kind of report is not installed; None asks for nothing."""
+    """Raise BadInput for a place or a kind of report that cannot be written; None asks for nothing."""
+    if path is not None and is_url(path):
+        raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
     if path is not None and path.endswith(".html") and find_spec("jinja2") is None:
         raise BadInput(f"{path}: an HTML report needs jinja2: pip install bnfold[report]")
+
+
+def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> None:
+    """Print the report and write it, as asked.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    if as_json:
+        to_stdout(document)
+    if path:
+        write(path, document)
+
+
+def to_stdout(document: Mapping[str, Any]) -> None:
+    """The report as JSON."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
 def write(path: str, document: Mapping[str, Any]) -> None:

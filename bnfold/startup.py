@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from types import ModuleType
 from typing import Any
 
 
@@ -38,8 +37,3 @@ def defer_onnx() -> None:
 
     package.__getattr__ = resolve  # type: ignore[method-assign]
     sys.modules["onnx"] = package
-
-
-def is_deferred(package: ModuleType) -> bool:
-    """Whether the package has not run its own ``__init__`` yet."""
-    return "__getattr__" in vars(package)

@@ -13,8 +13,8 @@ from rich.text import Text
 from bnfold.report import BatchNormEvent
 
 if TYPE_CHECKING:
-    from bnfold.batch import Result, Status
     from bnfold.verification import OutputRow
+    from bnfold.work import Result, Status
 
 PIPE_WIDTH = 1_000_000
 """Without a terminal no line is wrapped and no name is cut."""

@@ -18,9 +18,9 @@ from bnfold.report import Report
 from bnfold.report import Verdict as Fate
 
 if TYPE_CHECKING:
-    from bnfold.batch import Result, Status
     from bnfold.job import Outcome
     from bnfold.verification import Verdict
+    from bnfold.work import Result, Status
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
@@ -157,11 +157,19 @@ def verdict(found: Verdict) -> None:
         _say(f"  note: {note}")
 
 
-def batch_summary(results: Sequence[Result]) -> None:
-    """One row a model on stdout, those that need attention first, and the counts on stderr."""
-    from bnfold import tables
+def batch_summary(results: Sequence[Result], *, table: bool) -> None:
+    """One row a model on stdout, those that need attention first, and the counts on stderr.
 
-    tables.models(results, ORDER)
+    Without the table what failed is told on stderr, for standard output belongs to programs then.
+    """
+    if table:
+        from bnfold import tables
+
+        tables.models(results, ORDER)
+    for result in results:
+        if result.status == "failed" and not table:
+            prefix = "" if result.source in result.message else f"{result.source}: "
+            _say(f"{prefix}{result.message}", BAD)
     counts = Counter(result.status for result in results)
     _say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
 

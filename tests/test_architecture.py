@@ -72,8 +72,9 @@ def test_the_import_check_sees_every_form() -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("bnfold.cli", {"numpy", "onnx", "onnxruntime", "onnx_ir", "onnxscript", "rich"}),
-        ("bnfold", {"onnxruntime", "onnx_ir", "onnxscript", "rich"}),
+        ("bnfold.cli", {"numpy", "onnx", "onnxruntime", "onnx_ir", "onnxscript", "rich", "fsspec", "distributed"}),
+        ("bnfold.many", {"fsspec", "distributed", "dask", "onnxruntime", "rich"}),
+        ("bnfold", {"onnxruntime", "onnx_ir", "onnxscript", "rich", "fsspec", "distributed"}),
     ],
 )
 def test_heavy_imports_wait_until_they_are_needed(module: str, unwanted: set[str]) -> None:

@@ -66,7 +66,8 @@ NUMBERS: dict[Reason, Advice] = {
     ),
     Reason.NEGATIVE_SCALE: Advice(
         "A channel's scale is negative, and the operator on the way takes maxima or cuts at zero: turning the "
-        "sign before it is not the same as turning it behind it.",
+        "sign before it is not the same as turning it behind it. In DenseNets and pre-activation ResNets this is "
+        "what ends the way down, at the Relu, while upward the value has other readers.",
         "Nothing without retraining. Which channels it is shows in the histogram of the scales; where they are "
         "dead anyway, setting their scale to zero or above in the checkpoint makes the fold possible.",
         model(

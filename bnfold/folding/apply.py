@@ -33,7 +33,7 @@ def apply(plan: Plan, budget: Budget) -> list[str]:
     for value in plan.relabelled:
         if value is not source and value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
-    _edit(plan.edits, budget)
+    edit_all(plan.edits, budget)
     return gone
 
 
@@ -62,7 +62,7 @@ def _bypass(edit: Bypass) -> None:
     edit.node.graph.remove(edit.node)
 
 
-def _edit(edits: Sequence[Edit], budget: Budget) -> None:
+def edit_all(edits: Sequence[Edit], budget: Budget) -> None:
     """Constants, attributes and operators first; what is put between two nodes hangs on their final edges."""
     for edit in edits:
         if isinstance(edit, SetConstant):

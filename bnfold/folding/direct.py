@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.folding import guard
-from bnfold.folding.recognise import ARITHMETIC, next_node
+from bnfold.folding.magnitude import is_ordinary
+from bnfold.folding.operators import AFFINE
 from bnfold.folding.statistics import Table, tabulate
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics.batchnorm import read_form
 
-_AFFINE = ("BatchNormalization", *ARITHMETIC)
+ABSORBER = ("Conv",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +48,7 @@ def pairs(nodes: Iterable[ir.Node], policy: Policy, original: frozenset[str]) ->
     convs = [node.inputs[0].producer for node in table.nodes if node.inputs[0] is not None]
     s, t = table.s, _new_biases(table, [conv.input(2) for conv in convs if conv is not None])
     needed = ~table.every(t == 0) | [conv is not None and conv.input(2) is not None for conv in convs]
-    sound = table.sound & table.every(_is_ordinary(s)) & (table.every(_is_ordinary(t)) | ~needed)
+    sound = table.sound & table.every(is_ordinary(s)) & (table.every(is_ordinary(t)) | ~needed)
     sound &= ~table.every((table.s == 1) & (table.t == 0))  # an identity just goes
     rows = zip(table.nodes, convs, table.vectors(s), table.vectors(t), needed, sound, strict=True)
     for node, conv, factors, shift, biased, fine in rows:
@@ -88,18 +87,11 @@ def _new_biases(table: Table, biases: list[ir.Value | None]) -> Float64:
         return table.s * flat + table.t
 
 
-def _is_ordinary(values: Float64) -> npt.NDArray[np.bool_]:
-    """Elementwise what `guard` lets pass without reading a weight."""
-    size = np.abs(values)
-    within: npt.NDArray[np.bool_] = (size <= guard.SAFE) & ((size >= 1 / guard.SAFE) | (size == 0))
-    return within
-
-
 def _is_plain(node: ir.Node, policy: Policy, original: frozenset[str]) -> bool:
     if len(node.inputs) != 5 or len(node.outputs) != 1:
         return False
     between, made = node.inputs[0], node.outputs[0]
-    if between is None or made is None or next_node(between) is not node:
+    if between is None or made is None or between.only_reader is not node:
         return False
     conv = between.producer
     if conv is None or not conv.is_op("Conv") or conv.graph is not node.graph or len(conv.outputs) != 1:
@@ -117,8 +109,8 @@ def _is_end_of_row(made: ir.Value) -> bool:
     """Whether somebody reads the value, and no affine that would have to move along."""
     if made.is_output:
         return True
-    reader = next_node(made)
-    return not reader.is_op(*_AFFINE) if reader is not None else bool(made.uses)
+    reader = made.only_reader
+    return not reader.is_op(*AFFINE) if reader is not None else bool(made.uses)
 
 
 def _has_plain_weights(conv: ir.Node, original: frozenset[str]) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.folding.step import Edit, SetConstant
-from bnfold.ir.tensor import Scaled
+from bnfold.folding.step import Edit, Residual, SetConstant
+from bnfold.ir.tensor import Exact, Scaled
 from bnfold.reasons import Declined, Reason
 
 Print = bytes
@@ -33,16 +33,19 @@ class Budget:
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 
-    def check(self, edits: Iterable[Edit]) -> None:
-        """Raise TooLarge if the copies among ``edits`` do not fit."""
+    def check(self, edits: Sequence[Edit], *, images: bool = False) -> None:
+        """Raise TooLarge if the copies among ``edits`` do not fit, Declined if new ``images`` do not."""
+        if images and (size := added(edits)) > self.left:
+            raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         copies = [edit for edit in edits if isinstance(edit, SetConstant)]
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
             raise TooLarge(copies, growth)
 
-    def charge(self, edits: Iterable[Edit]) -> None:
+    def charge(self, edits: Sequence[Edit], *, images: bool = False) -> None:
         """Take off what the plan costs, before it is applied."""
         self._spent += self._growth([edit for edit in edits if isinstance(edit, SetConstant)])
+        self._spent += added(edits) if images else 0
 
     @property
     def left(self) -> int:
@@ -98,6 +101,12 @@ class Budget:
                 granted = True
         self._wanted.clear()
         return granted
+
+
+def added(edits: Iterable[Edit]) -> int:
+    """Bytes of the constants that operations between two nodes need, one operation counted once."""
+    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, Residual)}
+    return sum(block.nbytes for block in blocks.values())
 
 
 def fingerprint(tensor: ir.Tensor) -> Print:

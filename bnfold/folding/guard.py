@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bnfold.folding.magnitude import is_ordinary
 from bnfold.folding.step import Residual, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.reasons import Declined, Reason
 
 _UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
-SAFE = 2.0**60
-"""Within 1/SAFE … SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
-checked once more while writing."""
 
 
 def check(edit: SetConstant | Residual) -> None:
@@ -38,15 +36,8 @@ def check(edit: SetConstant | Residual) -> None:
 def _is_ordinary(tensor: Tensor) -> bool:
     """A test that reads no weight; what fails it is looked at closely."""
     if isinstance(tensor, Scaled):
-        return all(_in_range(vector) for _, vector in tensor.factors)
-    return isinstance(tensor, Exact) and _in_range(tensor.values)
-
-
-def _in_range(values: Float64) -> bool:
-    size = np.abs(values)
-    if not size.max(initial=0.0) <= SAFE:  # true for NaN as well
-        return False
-    return bool(size.min(initial=1.0) >= 1 / SAFE or size.min(initial=1.0, where=size > 0) >= 1 / SAFE)
+        return all(is_ordinary(vector).all() for _, vector in tensor.factors)
+    return isinstance(tensor, Exact) and bool(is_ordinary(tensor.values).all())
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

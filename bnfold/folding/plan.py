@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from bnfold import ir
+from bnfold.folding import facts
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Edit, Residual
 from bnfold.reasons import Declined, Reason
@@ -25,28 +26,13 @@ class Plan:
     relabelled: tuple[ir.Value, ...] = ()
     nodes: tuple[ir.Node, ...] = ()
     absorbers: tuple[ir.Node, ...] = ()
+    images: bool = False
+    """Whether what is added may be as large as a picture, which the limit of growth has a say in."""
 
     @property
     def residuals(self) -> int:
         """Operations that the plan adds."""
         return len({edit.edge for edit in self.edits if isinstance(edit, Residual)})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a plan may cost and use.
-
-    Attributes:
-        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
-        only: Operators that may take part; empty for all.
-        excluded: Operators that may not.
-        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
-    """
-
-    growth: int | Callable[[], int] = 0
-    only: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()
-    all_affines: bool = False
 
 
 def check_gain(plan: Plan) -> None:
@@ -60,3 +46,15 @@ def check_gain(plan: Plan) -> None:
         raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
     if plan.chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
+
+
+def work(plan: Plan) -> int:
+    """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
+    total, seen = 0, set()
+    for edit in plan.edits:
+        if isinstance(edit, Residual) and edit.edge not in seen:
+            seen.add(edit.edge)
+            value = edit.node.outputs[edit.slot] if edit.side == "behind" else edit.node.inputs[edit.slot]
+            dims = facts.known_dims(value) if value is not None else ()
+            total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
+    return total

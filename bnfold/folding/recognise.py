@@ -10,13 +10,12 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, on_axis
+from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.statistics import Known
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
-
-ARITHMETIC = ("Mul", "Add", "Sub", "Div", "Neg")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,12 +163,6 @@ def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
 def link(node: ir.Node, policy: Policy) -> Link:
     """The affine that a node is, BatchNormalization or arithmetic. Raises Declined when it is none."""
     return batchnorm(node, policy) if node.is_op("BatchNormalization") else arithmetic(node)
-
-
-def next_node(value: ir.Value) -> ir.Node | None:
-    """The only reader of a value that is no graph output and stays in its graph."""
-    use = value.only_use
-    return use[0] if use is not None and use[0].graph is value.graph else None
 
 
 def chain(links: Sequence[Link]) -> Chain:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bnfold import ir
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import Bypass
 
 
 def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
-    """The values that go into and come out of what the plan touches, taken before it is applied.
+    """The values that go into and come out of what the plan touches, taken before it is applied."""
+    links = [link.node for link in plan.chain.links]
+    bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
+    return cut_around([*plan.nodes, *links, *bypassed], f"fold {links[-1].label}", original)
+
+
+def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: frozenset[str]) -> ir.Cut:
+    """The values that go into and come out of some nodes of one graph.
 
     Where a boundary value was made by an earlier rewrite, the region grows until it has names of the file itself.
     """
-    region = dict.fromkeys([*plan.nodes, *(link.node for link in plan.chain.links)])
-    region.update(dict.fromkeys(edit.node for edit in plan.edits if isinstance(edit, Bypass)))
+    region = dict.fromkeys(nodes)
+    graph = next(iter(region)).graph
     while True:
         inputs, outputs = _boundary(region)
         grown = [value.producer for value in inputs if value.name not in original and value.producer is not None]
         grown += [reader for value in outputs if value.name not in original for reader in value.readers]
-        fresh = [node for node in grown if node not in region and node.graph is plan.chain.source.graph]
+        fresh = [node for node in grown if node not in region and node.graph is graph]
         if not fresh:
             break
         region.update(dict.fromkeys(fresh))
     return ir.Cut(
-        plan.chain.source.graph.path,
+        graph.path,
         tuple(value.name for value in inputs),
         tuple(value.name for value in outputs),
-        f"fold {plan.chain.links[-1].node.label}",
+        rewrite,
     )
 
 

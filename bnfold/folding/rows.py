@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
 from bnfold.folding import recognise
-from bnfold.folding.recognise import ARITHMETIC, Chain, Link
+from bnfold.folding.operators import AFFINE, ARITHMETIC
+from bnfold.folding.recognise import Chain, Link
 from bnfold.folding.statistics import Known
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy
@@ -51,7 +52,7 @@ def _row_before(link: Link, policy: Policy) -> list[Link]:
     row: list[Link] = []
     source = link.node.inputs[link.slot]
     while source is not None and source.producer is not None and len(row) < MAX_ROW:
-        found = _link(source.producer, policy) if recognise.next_node(source) is not None else None
+        found = _link(source.producer, policy) if source.only_reader is not None else None
         if found is None:
             break
         row.append(found)
@@ -62,7 +63,7 @@ def _row_before(link: Link, policy: Policy) -> list[Link]:
 def _row_behind(link: Link, policy: Policy) -> list[Link]:
     row: list[Link] = []
     value = link.node.outputs[0]
-    while value is not None and (reader := recognise.next_node(value)) is not None and len(row) < MAX_ROW:
+    while value is not None and (reader := value.only_reader) is not None and len(row) < MAX_ROW:
         found = _link(reader, policy)
         if found is None or found.node.inputs[found.slot] is not value:
             break
@@ -72,7 +73,7 @@ def _row_behind(link: Link, policy: Policy) -> list[Link]:
 
 
 def _link(node: ir.Node, policy: Policy) -> Link | None:
-    if not node.is_op("BatchNormalization", *ARITHMETIC):
+    if not node.is_op(*AFFINE):
         return None
     try:
         return recognise.link(node, policy)

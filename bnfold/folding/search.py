@@ -5,16 +5,19 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import guard
+from bnfold.folding import guard, images, picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.growth import Budget
-from bnfold.folding.ops import handler, weights
-from bnfold.folding.plan import Limits, Plan, check_gain
+from bnfold.folding.limits import Limits
+from bnfold.folding.ops import JOINT, handler, padded, weights
+from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Draft, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact
@@ -24,6 +27,8 @@ MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
 MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
+_ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
+"""Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Search:
     limits: Limits
     budget: Budget
     draft: Draft = field(default_factory=Draft)
+    padded: str = ""
+    """The form of `ops.padded` for Convs with zero padding; empty for an Add in front of them."""
 
 
 def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
@@ -55,9 +62,10 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         if not plan.residuals:
             return plan
         plans.append(plan)
+    plans = images.improve(plans, refusals, lambda form: downward(chain, Search(limits, budget, padded=form)))
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
-    furthest = max(refusals, key=lambda refusal: refusal.depth)
+    furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
     furthest.attempts = tuple(attempts)
     raise furthest
 
@@ -85,19 +93,33 @@ def _mapped(constant: ir.Tensor, affine: Affine) -> Exact:
 
 def upward(chain: Chain, search: Search) -> Plan:
     """Let what makes the chain's input make its output instead."""
-    draft, first = search.draft, chain.links[0]
-    _up(search, chain.source, chain.affine, (first.node, first.slot), 0)
+    first = chain.links[0]
+    absorb(search, [(chain.source, chain.affine, (first.node, first.slot))])
+    return finish(chain, "up", search)
+
+
+def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
+    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined."""
+    draft = search.draft
+    for value, affine, edge in wishes:
+        _up(search, value, affine, edge, 0)
+    while draft.picked:
+        value = next(iter(draft.picked))
+        _up_together(search, value, draft.picked.pop(value))
     for value, depth in draft.shared:
         affine = draft.relabelled[value]
         if not all(use in draft.edges or _untouched(value, use, affine) for use in value.uses):
             raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
-    return _finish(chain, "up", search)
 
 
 def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
     _down(search, chain.target, chain.affine, 0)
-    return _finish(chain, "down", search)
+    while search.draft.joined:
+        reader = next(iter(search.draft.joined))
+        standing, depth = search.draft.joined.pop(reader)
+        _pass_on(search, reader, standing, depth)
+    return finish(chain, "down", search)
 
 
 def _readers(value: ir.Value) -> str:
@@ -130,7 +152,21 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         operand = node.inputs[source]
         if operand is None:
             raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}", depth)
-        _up(search, operand, wanted, (node, source), depth + 1)
+        if node.op_type in picks.PICKERS:  # other parts of the operand may yet be asked for
+            picks.note(draft, operand, wanted, (node, source), depth + 1)
+        else:
+            _up(search, operand, wanted, (node, source), depth + 1)
+
+
+def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, int], tuple[Affine, int]]) -> None:
+    """Plan for all readers of parts: each takes only such elements as the others leave alone, or all wish the same."""
+    (whole, _), *rest = wishes.values()
+    for wanted, _ in rest:
+        whole = whole if wanted.same(whole) else wanted.after(whole)
+    for edge, (wanted, depth) in wishes.items():
+        if not wanted.same(whole) and not picks.sees_alike(edge, wanted, whole):
+            raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+        _up(search, value, whole, edge, depth)
 
 
 def _check_free(search: Search, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
@@ -149,7 +185,7 @@ def _check_free(search: Search, value: ir.Value, reader: ir.Node, affine: Affine
 def _untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
     """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
     node, slot = use
-    if node.graph is not value.graph or node.op_type not in ("Slice", "Gather", "Split"):
+    if node.graph is not value.graph or node.op_type not in picks.PICKERS:
         return False
     try:
         step = handler(node, "down")(node, slot, affine)
@@ -170,25 +206,42 @@ def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
         if reader in draft.nodes:
             raise Declined(Reason.SHARED_VALUE, f"{reader.op_type} {reader.label!r} reads it twice", depth)
-        step = _ask(search, reader, slot, affine, "down", depth)
-        _record(draft, reader, step)
-        for output, standing in step.demands:
-            target = reader.output(output)
-            if target is None or standing.is_identity:
-                continue
-            draft.relabelled[target] = standing
-            _down(search, target, standing, depth + 1)
+        if reader.op_type in JOINT and not reader.domain:  # the affine may yet stand on its other operands
+            draft.joined.setdefault(reader, ({}, depth))[0][slot] = affine
+        else:
+            _pass_on(search, reader, {slot: affine}, depth)
+
+
+def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth: int) -> None:
+    """Plan that a node reads its operands without what stands on them."""
+    slot, affine = next(iter(standing.items()))
+    step = _ask(search, reader, slot, affine, "down", depth, standing)
+    _record(search.draft, reader, step)
+    for output, behind in step.demands:
+        target = reader.output(output)
+        if target is None or behind.is_identity:
+            continue
+        search.draft.relabelled[target] = behind
+        _down(search, target, behind, depth + 1)
 
 
 def _ask(
-    search: Search, node: ir.Node, slot: int, affine: Affine, direction: Literal["up", "down"], depth: int
+    search: Search,
+    node: ir.Node,
+    slot: int,
+    affine: Affine,
+    direction: Literal["up", "down"],
+    depth: int,
+    standing: Mapping[int, Affine] = MappingProxyType({}),
 ) -> Step:
     if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:
         solve = handler(node, direction)
+        if search.padded and node.op_type == "Conv" and direction == "down":
+            solve = padded.FORMS[search.padded]
         _decline_excluded(node, search.limits)
-        return solve(node, slot, affine)
+        return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
     except Declined as refusal:
@@ -210,14 +263,21 @@ def _record(draft: Draft, node: ir.Node, step: Step) -> None:
         draft.forks = True
 
 
-def _finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+    """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     draft = search.draft
     for edit in draft.edits:
         if isinstance(edit, SetConstant | Residual):
             guard.check(edit)
     plan = Plan(
-        chain, direction, tuple(draft.edits), tuple(draft.relabelled), tuple(draft.nodes), tuple(draft.absorbers)
+        chain,
+        direction,
+        tuple(draft.edits),
+        tuple(draft.relabelled),
+        tuple(draft.nodes),
+        tuple(draft.absorbers),
+        images=bool(search.padded),
     )
     check_gain(plan)
-    search.budget.check(plan.edits)
+    search.budget.check(plan.edits, images=plan.images)
     return plan

@@ -90,3 +90,7 @@ class Draft:
     shared: list[tuple[Value, int]] = field(default_factory=list)
     """Values with further readers, which have to turn up in the plan too, and the depth at which they were met."""
     forks: bool = False
+    picked: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
+    """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
+    joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
+    """Downward: nodes of several operands, to be asked with all that stands on these at once, and their depth."""

@@ -4,7 +4,7 @@ from bnfold.ir.constants import constant
 from bnfold.ir.cut import Cut
 from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
-from bnfold.ir.load import load
+from bnfold.ir.load import external_locations, load
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.save import Staged, encode, save, stage
@@ -26,6 +26,7 @@ __all__ = [
     "Value",
     "constant",
     "encode",
+    "external_locations",
     "flat_floats",
     "load",
     "save",

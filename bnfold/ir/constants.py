@@ -24,7 +24,12 @@ def constant(value: Value | None) -> Tensor | None:
     maker = value.producer
     if maker is None or value.is_input or not (maker.op_type in EVALUATORS or maker.op_type == "Constant"):
         return None
-    return _Evaluation().of(value)
+    known = model.evaluated
+    if known is None:
+        return _Evaluation().of(value)
+    if value not in known:
+        known[value] = _Evaluation().of(value)
+    return known[value]
 
 
 MAX_DEPTH = 64

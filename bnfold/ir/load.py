@@ -104,6 +104,19 @@ def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: Externa
     return found
 
 
+def external_locations(path: Path) -> list[str]:
+    """Where the tensors of a model file say that their bytes lie, whether or not there is anything.
+
+    Raises BadInput (unreadable), MalformedModel (not ONNX).
+    """
+    try:
+        proto = onnx.ModelProto.FromString(_lift(FileSource(path), Payloads()))
+    except (DecodeError, MalformedModel) as error:
+        raise MalformedModel(f"{path}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
+    entries = (entry for tensor in tensor_messages(proto) for entry in tensor.external_data)
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 

@@ -26,6 +26,8 @@ class Model:
         self.has_external_data = False
         self.freeze_overridable = False
         self.indexed: list[Graph] = []
+        self.evaluated: dict[Value, Tensor | None] | None = None
+        """What chains of constants came to; kept only by who knows when the graph is edited, and clears it then."""
         self._original: frozenset[str] | None = None
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}

@@ -64,6 +64,12 @@ class Value:
             return reader, self._reader_slot
         return next(iter(reader)) if len(reader) == 1 else None
 
+    @property
+    def only_reader(self) -> Node | None:
+        """The only reader of a value that is no graph output, where it is a node of the same graph."""
+        use = self.only_use
+        return use[0] if use is not None and use[0].graph is self.graph else None
+
     def add_use(self, node: Node, slot: int) -> None:
         """Note a reader; for `Node` and the index."""
         reader = self._reader

@@ -54,15 +54,15 @@ def unsqueeze(b: Builder, x: Drawn) -> list[Drawn] | None:
 def pool(b: Builder, x: Drawn) -> list[Drawn] | None:
     if not 3 <= x.rank <= 4:
         return None
-    op = b.pick(["AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool"])
+    op = b.pick(["AveragePool", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool"])
     if op.startswith("Global"):
         return b.node(op, [x.name])
     if min(x.shape[2:]) < 2:
         return None
     attributes: dict[str, Any] = {"kernel_shape": [2] * (x.rank - 2)}
-    if b.chance(0.4):
+    if b.chance(0.6):
         attributes["pads"] = [int(b.rng.integers(0, 2)) for _ in range(2 * (x.rank - 2))]
-    if op == "AveragePool" and b.chance(0.4):
+    if op == "AveragePool" and b.chance(0.6):
         attributes["count_include_pad"] = 1
     if b.chance(0.3):
         attributes["strides"] = [2] * (x.rank - 2)

@@ -73,6 +73,38 @@ def conv_transpose(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("ConvTranspose", inputs + _bias(b, group * each), **attributes)
 
 
+def padded_mean(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A Conv, an average with padding that counts or does not, a BatchNormalization."""
+    grown = conv(b, x) if x.rank == 4 and min(x.shape[2:]) > 1 else None
+    if grown is None or min(grown[0].shape[2:]) < 2:
+        return grown
+    pads = [int(b.rng.integers(0, 2)) for _ in range(4)]
+    mean = b.node("AveragePool", [grown[0].name], kernel_shape=[2, 2], pads=pads, count_include_pad=int(b.chance(0.5)))
+    return batchnorm(b, mean[0])
+
+
+def into_padding(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A BatchNormalization, a Conv that pads, and often something behind that could absorb what the border makes."""
+    normalised = batchnorm(b, x) if 3 <= x.rank <= 5 and min(x.shape[2:]) > 1 else None
+    if normalised is None:
+        return None
+    spatial, columns = x.rank - 2, int(b.rng.integers(2, 6))
+    attributes: dict[str, Any] = {"strides": [int(b.rng.integers(1, 3)) for _ in range(spatial)]}
+    if b.chance(0.3):
+        attributes["auto_pad"] = b.pick(["SAME_UPPER", "SAME_LOWER"])
+    else:
+        attributes["pads"] = [int(b.rng.integers(0, 3)) for _ in range(2 * spatial)]
+        attributes["dilations"] = [int(b.rng.integers(1, 3)) for _ in range(spatial)]
+    kernel = b.numbers([columns, x.shape[1], *(int(b.rng.integers(1, 3)) for _ in range(spatial))])
+    y = b.node("Conv", [normalised[0].name, b.weight(kernel), *_bias(b, columns)], **attributes)
+    if b.chance(0.5):
+        y = b.node("GlobalAveragePool", [y[0].name]) if b.chance(0.5) else (reduce(b, y[0]) or y)
+    if b.chance(0.5):
+        flat = b.node("Flatten", [y[0].name], axis=1)[0]
+        y = b.node("Gemm", [flat.name, b.weight(b.numbers([flat.shape[1], 3]))])
+    return y
+
+
 def _bias(b: Builder, size: int) -> list[str]:
     given = [b.weight(b.numbers([size]))]
     options: list[list[str]] = [[], [""], given, given]
@@ -140,6 +172,16 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Concat", [parts[index] for index in order], axis=axis - x.rank if b.chance(0.3) else axis)
 
 
+def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A Concat, then a BatchNormalization, where one part at most cannot absorb it."""
+    if not 3 <= x.rank <= 4 or 1 in x.shape[2:]:
+        return None
+    made = [b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *[1] * (x.rank - 2)]))]) for size in (2, 3)]
+    parts = [x.name, *(value.name for (value,) in made[: int(b.rng.integers(1, 3))])]
+    joined = b.node("Concat", [parts[index] for index in b.rng.permutation(len(parts))], axis=1)
+    return batchnorm(b, joined[0])
+
+
 def merge(b: Builder, x: Drawn) -> list[Drawn] | None:
     fitting = [other for other in b.values if _broadcasts(other.shape, x.shape)]
     op = b.pick(["Add", "Add", "Sub", "Mul", "Sum", "Mean", "Max", "Min"])
@@ -165,6 +207,24 @@ def split(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Split", [x.name, b.integers(sizes)], outputs=2, axis=axis)
 
 
+def rejoin(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Two parts of one value, perhaps overlapping, that meet again."""
+    if x.rank < 2 or x.shape[1] < 2:
+        return None
+    size = x.shape[1]
+    if b.chance(0.5):
+        first = size // 2 if size % 2 == 0 else int(b.rng.integers(1, size))
+        parts = b.node("Split", [x.name, b.integers([first, size - first])], outputs=2, axis=1)
+    else:
+        cuts = [sorted(int(at) for at in b.rng.choice(size + 1, 2, replace=False)) for _ in range(2)]
+        parts = [b.node("Slice", [x.name, *(b.integers([number]) for number in (*cut, 1))])[0] for cut in cuts]
+    if b.chance(0.3):
+        parts[0] = (unary(b, parts[0]) or parts)[0]
+    if parts[0].shape == parts[1].shape and b.chance(0.5):
+        return b.node(b.pick(["Add", "Sub", "Sum"]), [part.name for part in parts[::-1]])
+    return b.node("Concat", [part.name for part in parts[::-1]], axis=1)
+
+
 def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank < 3:
         return None
@@ -177,9 +237,24 @@ def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("InstanceNormalization", [x.name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
 
 
+def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A convolution with a bias that an InstanceNormalization may take out again; mostly something stands between."""
+    grown: list[Drawn] | None = b.pick([conv, conv, conv_transpose])(b, x)
+    if grown is None:
+        return None
+    for entry in (arithmetic, unary, pool, pad)[: int(b.rng.integers(0, 4))]:
+        grown = (entry(b, grown[0]) if b.chance(0.4) else None) or grown
+    if grown[0].rank < 3:
+        return grown
+    size = [grown[0].shape[1]]
+    return b.node("InstanceNormalization", [grown[0].name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
+
+
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
+    (into_padding, 0.8),
+    (padded_mean, 0.4),
     (conv_transpose, 1.5),
     (gemm, 3.0),
     (matmul, 2.5),
@@ -193,12 +268,15 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (pool, 1.5),
     (reduce, 1.0),
     (concat, 1.5),
+    (concat_one_left, 0.5),
     (merge, 1.5),
     (split, 1.0),
+    (rejoin, 0.8),
     (pick, 1.2),
     (repeat, 0.8),
     (space, 0.7),
     (pad, 1.0),
     (resize, 0.7),
     (normaliser, 0.8),
+    (biased_instance, 0.6),
 )

@@ -54,6 +54,15 @@ def _empty_bias(b: Builder) -> Drawn:
     return norm(b, node(b, "Conv", image(b), weight(b, 4, 3, 2, 2), ""))
 
 
+def _halves(b: Builder, x: Drawn) -> list[Drawn]:
+    return b.node("Split", [x.name, ints(b, 2, x.shape[1] - 2)], outputs=2, axis=1)
+
+
+def _swapped(b: Builder) -> Drawn:
+    one, two = _halves(b, conv(b, image(b), 5))
+    return norm(b, node(b, "Concat", two, one, axis=1))
+
+
 def _shared_weight(b: Builder) -> list[Drawn]:
     x, w = given(b, 2, 3, 6, 8), weight(b, 3, 3, 2, 2)
     return [norm(b, node(b, "Conv", x, w)), node(b, "Conv", x, w)]
@@ -148,6 +157,11 @@ def _carried() -> list[Pattern]:
 
 def _arms() -> list[Pattern]:
     return [
+        Pattern(
+            "Concat(Conv, x) → BN (a smaller one stays)",
+            lambda b: norm(b, node(b, "Concat", conv(b, given(b, 2, 3, 6, 8), kernel=1), given(b, 2, 3, 6, 8), axis=1)),
+        ),
+        Pattern("Conv → Split → Concat in another order → BN", _swapped),
         Pattern(
             "Concat(Conv, Conv) → BN",
             lambda b: norm(b, node(b, "Concat", conv(b, image(b)), conv(b, image(b), 2), axis=1)),

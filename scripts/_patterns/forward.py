@@ -15,6 +15,16 @@ def _direct() -> list[Pattern]:
         Pattern("BN → depthwise Conv", lambda b: conv(b, norm(b, image(b)), 6, group=3)),
         Pattern("BN → padded Conv (an Add stays)", lambda b: conv(b, norm(b, image(b)), pads=[1, 1, 1, 1])),
         Pattern(
+            "BN → padded Conv → GlobalAveragePool → Flatten → Gemm",
+            lambda b: gemm(
+                b,
+                through("Flatten")(
+                    b, through("GlobalAveragePool")(b, conv(b, norm(b, image(b)), kernel=3, pads=[1, 1, 1, 1]))
+                ),
+            ),
+        ),
+        Pattern("BN with a zero scale → padded Conv (an Add stays)", _dead_channel),
+        Pattern(
             "BN without shift → padded Conv", lambda b: conv(b, norm(b, image(b), scale_only=True), pads=[1, 1, 1, 1])
         ),
         Pattern(
@@ -35,7 +45,20 @@ def _direct() -> list[Pattern]:
         ),
         Pattern("BN → Conv, Conv", _two_readers),
         Pattern("shift → InstanceNormalization", _dead_shift),
+        Pattern("Conv → Add → InstanceNormalization (Add and bias dead)", _dead_bias),
     ]
+
+
+def _dead_channel(b: Builder) -> Drawn:
+    arrays = [
+        np.array([0.5, 0.0, -2.0]),
+        np.array([1.0, 2.0, -1.0]),
+        np.array([0.1, 0.2, 0.3]),
+        np.array([1.0, 2.0, 0.5]),
+    ]
+    operands = [b.weight(array.astype(np.float32)) for array in arrays]
+    x = node(b, "BatchNormalization", image(b), *operands)
+    return conv(b, x, kernel=3, pads=[1, 1, 1, 1])
 
 
 def _token(b: Builder) -> Drawn:
@@ -52,6 +75,11 @@ def _dead_shift(b: Builder) -> Drawn:
     ones = [b.weight(np.ones(3, np.float32)) for _ in range(2)]
     x = b.node("BatchNormalization", [image(b).name, ones[0], weight(b, 3), weight(b, 3), ones[1]], epsilon=0.0)[0]
     return node(b, "InstanceNormalization", x, weight(b, 3), weight(b, 3))
+
+
+def _dead_bias(b: Builder) -> Drawn:
+    x = node(b, "Add", conv(b, image(b)), weight(b, 4, 1, 1))
+    return node(b, "InstanceNormalization", x, weight(b, 4), weight(b, 4))
 
 
 def _carried() -> list[Pattern]:
@@ -72,6 +100,8 @@ def _carried() -> list[Pattern]:
         ),
         Pattern("BN → Concat → Conv", lambda b: conv(b, node(b, "Concat", norm(b, image(b)), image(b), axis=1))),
         Pattern("BN → Split → Conv, Conv", _split),
+        Pattern("BN → Split → Concat in another order → Conv", _swapped),
+        Pattern("BN → Add(GlobalAveragePool, itself) → Conv", _both),
         Pattern(
             "BN → Transpose → Conv", lambda b: conv(b, through("Transpose", perm=[0, 1, 3, 2])(b, norm(b, image(b))))
         ),
@@ -96,6 +126,16 @@ def _carried() -> list[Pattern]:
 def _split(b: Builder) -> list[Drawn]:
     parts = b.node("Split", [norm(b, given(b, 2, 5, 6, 7)).name, ints(b, 2, 3)], outputs=2, axis=1)
     return [conv(b, part) for part in parts]
+
+
+def _swapped(b: Builder) -> Drawn:
+    one, two = b.node("Split", [norm(b, given(b, 2, 5, 6, 7)).name, ints(b, 2, 3)], outputs=2, axis=1)
+    return conv(b, node(b, "Concat", two, one, axis=1))
+
+
+def _both(b: Builder) -> Drawn:
+    x = norm(b, image(b))
+    return conv(b, node(b, "Add", through("GlobalAveragePool")(b, x), x))
 
 
 def _algebra() -> list[Pattern]:

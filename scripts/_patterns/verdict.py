@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,15 @@ def _close(expected: npt.NDArray[Any], found: npt.NDArray[Any], tolerance: float
     return expected.shape == found.shape and float(np.abs(found - expected).max()) <= tolerance * size
 
 
-def _cost(model: onnx.ModelProto) -> tuple[int, int]:
-    """BatchNormalizations, and all affine nodes, among what depends on the inputs."""
+def _cost(model: onnx.ModelProto) -> tuple[int, int, int]:
+    """BatchNormalizations, all affine nodes, the former's channels, among what depends on the inputs."""
     moving = {info.name for info in model.graph.input}
-    norms = affines = 0
+    sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
+    norms = affines = channels = 0
     for node in model.graph.node:
         if moving.intersection(node.input):
             moving.update(node.output)
             norms += node.op_type == "BatchNormalization"
             affines += node.op_type in AFFINES
-    return norms, affines
+            channels += sizes.get(node.input[1], 0) if node.op_type == "BatchNormalization" else 0
+    return norms, affines, channels

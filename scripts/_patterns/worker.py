@@ -20,12 +20,41 @@ def bnfold(source: str, out: str) -> None:
     ir.save(model, out)
 
 
+def optimize(source: str, out: str) -> None:
+    """What `bnfold optimize` does to a network, comparison aside."""
+    from bnfold import ir, pipeline
+
+    model = ir.load(source)
+    pipeline.rewrite(model, pipeline.Options())
+    ir.save(model, out)
+
+
+def frozen(source: str, out: str) -> None:
+    """As `optimize`, initializers that a caller could override taken for constants, as other tools take them."""
+    from bnfold import ir, pipeline
+
+    model = ir.load(source)
+    pipeline.rewrite(model, pipeline.Options(freeze_overridable=True))
+    ir.save(model, out)
+
+
 def onnxruntime(source: str, out: str) -> None:
     """Everything that it does offline for any processor."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = out
+    options.log_severity_level = 4
+    ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def basic(source: str, out: str) -> None:
+    """As `onnxruntime`, without operators of its own; its folds are all there."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = out
     options.log_severity_level = 4
     ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -69,7 +98,10 @@ def onnxoptimizer(source: str, out: str) -> None:
 
 TOOLS: dict[str, Callable[[str, str], None]] = {
     "bnfold": bnfold,
+    "bnfold optimize": optimize,
+    "bnfold optimize --freeze-overridable": frozen,
     "onnxruntime": onnxruntime,
+    "onnxruntime basic": basic,
     "onnxscript": onnxscript,
     "onnxsim": onnxsim,
     "onnxslim": onnxslim,

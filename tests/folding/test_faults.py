@@ -16,7 +16,8 @@ from _fuzz.draw import draw
 from _fuzz.judge import judge
 
 from bnfold import ir
-from bnfold.folding.affine import Affine
+from bnfold.folding import dead, picks
+from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
     activation,
     arms,
@@ -25,6 +26,7 @@ from bnfold.folding.ops import (
     conv,
     conv_transpose,
     normaliser,
+    padded,
     pick,
     pool,
     repeat,
@@ -65,6 +67,10 @@ def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
     return weights.scaled(node, 1, 1, np.resize(s, kernel.dims[1]))
 
 
+def everything_ends(made: ir.Value, *_: Any) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
+    return (made,), tuple(node for node in made.graph.nodes if node.is_op(*dead.ENDS))
+
+
 def doubled(rank: int) -> Affine:
     return Affine(np.full((1,) * rank, 2.0), np.zeros((1,) * rank))
 
@@ -88,6 +94,15 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the value of a dead channel": (activation, "_value", lambda _, x: np.zeros_like(x)),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
     "readers that see another value": (importlib.import_module("bnfold.folding.search"), "_untouched", yes),
+    "a border read as the inside": (padded, "_inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
+    "a mean that is a sum": (
+        pool,
+        "_averaged",
+        lambda affine, axes: make(affine.s, affine.t.sum(tuple(axes), keepdims=True)),
+    ),
+    "parts that overlap": (picks, "sees_alike", yes),
+    "operands of a sum that are scaled differently": (arms, "make", lambda s, t: Affine(np.ones_like(s), t)),
+    "a bias that counts": (dead, "_follow", everything_ends),
     "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
 }
 

@@ -154,3 +154,21 @@ def test_real_models_come_back_as_they_were(corpus: Path, tmp_path: Path) -> Non
     for path in models[::5]:
         ir.save(ir.load(path), tmp_path / "out.onnx")
         assert onnx.load(tmp_path / "out.onnx") == onnx.load(path), path.name
+
+
+def test_where_data_lies_is_told_whether_or_not_it_is_there(tmp_path: Path) -> None:
+    proto = chain()
+    for number, location in enumerate(("b.bin", "a/c.bin", "b.bin")):
+        tensor = proto.graph.initializer.add(
+            name=f"x{number}", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL
+        )
+        tensor.external_data.add(key="location", value=location)
+        tensor.external_data.add(key="offset", value="0")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert ir.external_locations(path) == ["a/c.bin", "b.bin"]
+    path.write_bytes(b"no model")
+    with pytest.raises(MalformedModel, match=r"model\.onnx: not an ONNX model"):
+        ir.external_locations(path)
+    with pytest.raises(BadInput, match="cannot be read"):
+        ir.external_locations(tmp_path / "missing.onnx")

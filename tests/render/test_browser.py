@@ -97,7 +97,7 @@ def test_every_filter_works(page: webdriver.Page, files: dict[str, Path]) -> Non
     page.run("document.querySelector('[name=state][value=left]').click()")
     assert page.run(f"return {SHOWN}.length") == 0
     page.run("for (const box of document.querySelectorAll('[name=state]')) box.click()")
-    page.run(f"{ENTER} enter('reason', 'shared-value')")
+    page.run(f"{ENTER} enter('reason', 'negative-scale')")
     assert page.run(f"return {SHOWN}.length") == 2
     page.run(f"{ENTER} enter('reason', ''); enter('text', 'NODE1 folded')")
     assert page.run(f"return {SHOWN}.length") == 0

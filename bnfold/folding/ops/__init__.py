@@ -7,7 +7,7 @@ reads the value without it. A handler that cannot raises `Declined`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -104,6 +104,15 @@ HANDLERS: dict[str, Handler] = {
     "SpaceToDepth": Handler(repeat.to_depth, repeat.from_space),
     "Cast": Handler(passing.cast_up, passing.cast_down),
 }
+
+
+JOINT: dict[str, Callable[[Node, Mapping[int, Affine]], Step]] = {
+    "Concat": concat.concat_joint,
+    "Add": arms.sum_joint,
+    "Sub": arms.sum_joint,
+    "Sum": arms.sum_joint,
+}
+"""Downward, for several operands of one node at once, by slot."""
 
 
 def handler(node: Node, direction: Literal["up", "down"]) -> Solve:

@@ -5,6 +5,10 @@ A scale of a sum belongs to every summand and its shift to one of them; a scale 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
@@ -94,6 +98,20 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
             raise Declined(Reason.ZERO_SCALE, facts.where(node))
         standing = make(1.0 / standing.s, standing.t)
     return Step(demands=((0, standing),))
+
+
+def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+    """``(s·x + t) + (s·y + u) = s·(x + y) + (t + u)``: one scale on all operands, or shifts on any of them."""
+    _decline_legacy(node)
+    output = node.output(0)
+    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
+    lifted = {slot: make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for slot, affine in standing.items()}
+    scale = next(iter(lifted.values())).s
+    alike = all(np.array_equal(affine.s, scale) for affine in lifted.values())
+    if not alike or (len(standing) < len(node.inputs) and (scale != 1).any()):
+        raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
+    signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
+    return Step(demands=((0, make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))),))
 
 
 def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:

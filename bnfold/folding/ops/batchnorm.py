@@ -34,11 +34,11 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """In inference mode ``scale' = scale·s``, ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``."""
-    try:
-        norm = semantics.read(node, Policy())
+    try:  # where an old version leaves the mode open, a caller may read it as training
+        norm, strict = semantics.read(node, Policy()), semantics.read(node, Policy(legacy_mode="training"))
     except Unreadable as error:
         raise Declined(Reason.UNREADABLE, error.reason) from error
-    if slot != 0 or norm.mode == "training" or norm.per_activation:
+    if slot != 0 or "training" in (norm.mode, strict.mode) or norm.per_activation:
         raise Declined(Reason.SUBGRAPH_STATISTICS, f"{node.op_type} {node.label!r}")
     if not affine.varies_only_on(1):
         raise Declined(Reason.AXIS, f"{node.op_type} {node.label!r} scales channels only")

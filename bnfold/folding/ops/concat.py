@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from bnfold import ir
@@ -13,18 +15,24 @@ from bnfold.reasons import Declined, Reason
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each part is asked for its stretch."""
-    axis = _concat_axis(node, affine.rank)
+    axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(demands=tuple((slot, affine) for slot in range(len(node.inputs))))
-    sizes = [_size(value, axis, node) for value in node.inputs]
+    sizes = [size_of(value, axis, node) for value in node.inputs]
     return Step(demands=tuple(enumerate(_stretches(affine, axis, sizes))))
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The other parts stay what they are."""
-    axis = _concat_axis(node, affine.rank)
-    sizes = [_size(value, axis, node) for value in node.inputs]
-    parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
+    return concat_joint(node, {slot: affine})
+
+
+def concat_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+    """Several parts at once, by slot."""
+    rank = next(iter(standing.values())).rank
+    axis = axis_of(node, rank)
+    sizes = [size_of(value, axis, node) for value in node.inputs]
+    parts = [standing.get(part) or identity(rank) for part in range(len(sizes))]
     return Step(demands=((0, concatenate(parts, sizes, axis)),))
 
 
@@ -62,7 +70,7 @@ def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
     ]
 
 
-def _concat_axis(node: ir.Node, rank: int) -> int:
+def axis_of(node: ir.Node, rank: int) -> int:
     """Required since opset 4; 1 before."""
     axis = int(node.attr("axis", 1))
     if not -rank <= axis < rank:
@@ -70,7 +78,8 @@ def _concat_axis(node: ir.Node, rank: int) -> int:
     return axis % rank
 
 
-def _size(value: ir.Value | None, axis: int, node: ir.Node) -> int:
+def size_of(value: ir.Value | None, axis: int, node: ir.Node) -> int:
+    """The static size of a part along an axis. Raises Declined."""
     size = facts.dims(value)[axis] if value is not None else None
     if not isinstance(size, int):
         raise Declined(Reason.NOT_STATIC, f"the size of a part of {facts.where(node)}")
@@ -82,7 +91,7 @@ def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
     axis, count = int(node.attr("axis", 0)) % rank, len(node.outputs)
     sizes = facts.integers(node, 1, "split")
     if sizes is None:
-        whole = _size(node.input(0), axis, node)
+        whole = size_of(node.input(0), axis, node)
         piece = -(-whole // count)
         sizes = [piece] * (count - 1) + [whole - piece * (count - 1)]
         if sizes[-1] != piece and not node.has_attr("num_outputs"):

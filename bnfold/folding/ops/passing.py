@@ -54,9 +54,12 @@ def _decline_narrower(node: ir.Node, here: ir.Value | None, there: ir.Value | No
 
 
 def _decline_training(node: ir.Node) -> None:
-    """A Dropout that drops is no identity: training_mode from opset 12 on, ``is_test=0`` written out before opset 7."""
+    """A Dropout that drops is no identity: training_mode from opset 12 on, ``is_test`` 0 or absent before opset 7.
+
+    Upgrading, which comes first where it was asked for, settles what an absent one means.
+    """
     facts.only_output(node)
-    if node.attr("is_test", 1) == 0:
+    if node.attr("is_test", 1 if node.graph.opset() >= 7 else 0) == 0:
         raise Declined(Reason.TRAINING_MODE, f"{node.op_type} {node.label!r}")
     mode = node.input(2)
     if mode is None:

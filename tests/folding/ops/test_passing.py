@@ -28,9 +28,10 @@ def test_dropout_of_opset_six() -> None:
     assert folded(net, net.batchnorm(y, 4, is_test=1)).ops == ["Conv", "Dropout"]
 
 
-def test_dropout_of_opset_six_in_training() -> None:
+@pytest.mark.parametrize("attributes", [{"is_test": 0}, {}])
+def test_dropout_of_opset_six_in_training(attributes: dict[str, int]) -> None:
     net = Net(opset=6)
-    y = net.node("Dropout", net.input(2, 4, 5), is_test=0)
+    y = net.node("Dropout", net.input(2, 4, 5), **attributes)
     reasons = declined(net, net.batchnorm(y, 4, is_test=1))
     assert reasons == ["training-mode"]
 

@@ -73,6 +73,96 @@ def add_arms() -> Rewrite:
     )
 
 
+def partial_concat() -> Rewrite:
+    """Concat of a Conv and an input → BatchNormalization: a smaller one stays, on the input alone."""
+    rng = numbers(23)
+    stats = statistics(rng, 5)
+    weight = single(rng.normal(size=(2, 3, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x) => (float[N,5,H,W] y)"
+    before = model(
+        f"{head} {{ p = Conv (x, V)  c = Concat <axis = 1> (p, x)  y = {BN} (c, scale, B, mean, var) }}",
+        {"V": weight, **stats},
+    )
+
+    def after(kept: slice, factor: Array, parts: str = "p1, n") -> onnx.ModelProto:
+        small = {name: array[kept] for name, array in stats.items()}
+        weights = {"V": weight * along(factor, 0, 4), "a": t[:2], **small}
+        return model(
+            f"{head} {{ n = {BN} (x, scale, B, mean, var)  p1 = Conv (x, V, a)  y = Concat <axis = 1> ({parts}) }}",
+            weights,
+        )
+
+    return Rewrite(
+        "Concat of a Conv and an input, BatchNormalization",
+        before,
+        after(slice(2, 5), s[:2]),
+        {
+            "first channels kept": after(slice(0, 3), s[:2]),
+            "other part not scaled": after(slice(2, 5), np.ones(2)),
+            "part read as it was": after(slice(2, 5), s[:2], "p1, x"),
+        },
+    )
+
+
+def rejoined() -> Rewrite:
+    """Conv → Split → Concat in another order → BatchNormalization: every stretch goes back to where it came from."""
+    rng = numbers(24)
+    stats = statistics(rng, 6)
+    weight = single(rng.normal(size=(6, 2, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,2,H,W] x) => (float[N,6,H,W] y)"
+    before = model(
+        f"{head} {{ c = Conv (x, V)  p, q = Split <axis = 1> (c, cuts)  r = Concat <axis = 1> (q, p)"
+        f"  y = {BN} (r, scale, B, mean, var) }}",
+        {"V": weight, "cuts": np.array([2, 4]), **stats},
+    )
+
+    def after(order: Array, shifted: Array) -> onnx.ModelProto:
+        return model(
+            f"{head} {{ c1 = Conv (x, V, b)  p1, q1 = Split <axis = 1> (c1, cuts)  y = Concat <axis = 1> (q1, p1) }}",
+            {"V": weight * along(s[order], 0, 4), "b": t[shifted], "cuts": np.array([2, 4])},
+        )
+
+    back, straight = np.array([4, 5, 0, 1, 2, 3]), np.arange(6)
+    return Rewrite(
+        "Conv, Split, Concat, BatchNormalization",
+        before,
+        after(back, back),
+        {
+            "order overlooked": after(straight, straight),
+            "shift not moved back": after(back, straight),
+            "one part's alone": after(back, np.array([4, 5, 4, 5, 4, 5])),
+        },
+    )
+
+
+def both_operands() -> Rewrite:
+    """BatchNormalization → its mean and itself, subtracted → Conv: the scale stays, the shift is gone."""
+    rng = numbers(25)
+    stats = statistics(rng, 3)
+    weight = single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
+    before = model(
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  m = GlobalAveragePool (n)  d = Sub (m, n)  y = Conv (d, V) }}",
+        {"V": weight, **stats},
+    )
+
+    def after(factor: Array, shift: Array) -> onnx.ModelProto:
+        return model(
+            f"{head} {{ m1 = GlobalAveragePool (x)  d1 = Sub (m1, x)  y = Conv (d1, V, b) }}",
+            {"V": weight * along(factor, 1, 4), "b": weight[:, :, 0, 0] @ shift},
+        )
+
+    return Rewrite(
+        "BatchNormalization, Sub of two branches, Conv",
+        before,
+        after(s, np.zeros(3)),
+        {"shift of one branch": after(s, t), "both scales": after(s * s, np.zeros(3))},
+    )
+
+
 def shared_weight() -> Rewrite:
     """Two Convs read one weight, one of them is followed by a BatchNormalization."""
     rng = numbers(19)
@@ -93,4 +183,4 @@ def shared_weight() -> Rewrite:
 
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [concat(), add_arms(), shared_weight()]
+    return [concat(), partial_concat(), rejoined(), add_arms(), both_operands(), shared_weight()]

@@ -138,6 +138,39 @@ def _into_conv(name: str, pads: str, through: dict[str, bool]) -> Rewrite:
     )
 
 
+def behind_padded_conv() -> Rewrite:
+    """BatchNormalization with a zero scale → padded Conv of width 5: the shift is added behind, less at both ends."""
+    rng = numbers(26)
+    stats = statistics(rng, 3)
+    stats["scale"] = stats["scale"] * np.array([1, 0, 1], np.float32)
+    weight = single(rng.normal(size=(4, 3, 3)))
+    s, t = affine(stats)
+    head = "(float[N,3,5] x) => (float[N,4,5] y)"
+    before = model(
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = Conv <pads = [1,1]> (n, W) }}", {"W": weight, **stats}
+    )
+    taps = np.einsum("oik,i->ok", weight, t)
+    inner = np.repeat(taps.sum(axis=1)[:, None], 5, axis=1)
+    image, mirrored = inner.copy(), inner.copy()
+    image[:, 0] -= taps[:, 0]
+    image[:, -1] -= taps[:, 2]
+    mirrored[:, 0] -= taps[:, 2]
+    mirrored[:, -1] -= taps[:, 0]
+
+    def after(shift: Array) -> onnx.ModelProto:
+        return model(
+            f"{head} {{ c = Conv <pads = [1,1]> (x, W)  y = Add (c, a) }}",
+            {"W": weight * along(s, 1, 3), "a": shift[None]},
+        )
+
+    return Rewrite(
+        "BatchNormalization with a zero scale, padded Conv",
+        before,
+        after(image),
+        {"border as the inside": after(inner), "ends exchanged": after(mirrored)},
+    )
+
+
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [conv(), conv_transpose(), into_conv(), into_padded_conv()]
+    return [conv(), conv_transpose(), into_conv(), into_padded_conv(), behind_padded_conv()]

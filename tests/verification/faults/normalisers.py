@@ -76,6 +76,61 @@ def into_instance_norm() -> Rewrite:
     return Rewrite("BatchNormalization, InstanceNormalization", before, right, {"scale thought dead": wrong})
 
 
+def dead_bias() -> Rewrite:
+    """Conv → Mul by a constant → InstanceNormalization: the mean takes the bias along, but not the Mul."""
+    rng = numbers(21)
+    gamma, beta, bias = single(rng.uniform(0.5, 1.5, 4)), single(rng.normal(size=4)), single(rng.normal(size=4))
+    factor, kernel = along(single(rng.uniform(0.05, 0.1, 4)), 0, 3), single(rng.normal(size=(4, 3, 2, 2)))
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
+    weights = {"W": kernel, "f": factor, "g": gamma, "b": beta}
+    before = model(
+        f"{head} {{ c = Conv (x, W, B)  m = Mul (c, f)  y = InstanceNormalization (m, g, b) }}", {**weights, "B": bias}
+    )
+    return Rewrite(
+        "Conv with bias, Mul, InstanceNormalization",
+        before,
+        model(f"{head} {{ c1 = Conv (x, W)  m1 = Mul (c1, f)  y = InstanceNormalization (m1, g, b) }}", weights),
+        {
+            "bias of the normaliser dropped": model(
+                f"{head} {{ c1 = Conv (x, W)  m1 = Mul (c1, f)  y = InstanceNormalization (m1, g, z) }}",
+                {**{k: v for k, v in weights.items() if k != "b"}, "z": np.zeros(4, np.float32)},
+            ),
+            "Mul thought dead": model(
+                f"{head} {{ c1 = Conv (x, W)  y = InstanceNormalization (c1, g, b) }}",
+                {k: v for k, v in weights.items() if k != "f"},
+            ),
+        },
+    )
+
+
+def dead_bias_that_counts() -> Rewrite:
+    """Conv → Relu → InstanceNormalization beside Conv → InstanceNormalization: one of the two biases is dead."""
+    rng = numbers(22)
+    gamma, beta = single(rng.uniform(0.5, 1.5, 4)), single(rng.normal(size=4))
+    kernel, bias = single(rng.normal(size=(4, 3, 2, 2))), single(rng.normal(size=4))
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y, float[N,4,H,W] z)"
+    weights = {"W": kernel, "g": gamma, "b": beta, "B": bias}
+    tail = "r = Relu (c)  y = InstanceNormalization (r, g, b)"
+    before = model(
+        f"{head} {{ c = Conv (x, W, B)  {tail}  d = Conv (x, W, B)  z = InstanceNormalization (d, g, b) }}", weights
+    )
+    right = model(
+        f"{head} {{ c = Conv (x, W, B)  {tail}  d1 = Conv (x, W)  z = InstanceNormalization (d1, g, b) }}", weights
+    )
+    wrong = model(
+        f"{head} {{ c1 = Conv (x, W)  r1 = Relu (c1)  y = InstanceNormalization (r1, g, b)"
+        f"  d = Conv (x, W, B)  z = InstanceNormalization (d, g, b) }}",
+        weights,
+    )
+    return Rewrite(
+        "two Convs with bias, InstanceNormalization",
+        before,
+        right,
+        {"bias before the Relu dropped": wrong},
+        (("x",), ("y", "z")),
+    )
+
+
 def decomposed() -> Rewrite:
     """A BatchNormalization spelled out."""
     rng = numbers(16)
@@ -102,4 +157,4 @@ def decomposed() -> Rewrite:
 
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [two_norms(), instance_norm(), into_instance_norm(), decomposed()]
+    return [two_norms(), instance_norm(), into_instance_norm(), dead_bias(), dead_bias_that_counts(), decomposed()]

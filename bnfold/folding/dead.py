@@ -1,0 +1,163 @@
+"""Shifts that nobody can tell from none: a bias, or a constant that is added, on the way to an InstanceNormalization.
+
+``InstanceNormalization(x + t) = InstanceNormalization(x)`` for every ``t`` that is constant over the spatial axes: the
+mean takes it along. So what only leads there needs no bias, with or without a BatchNormalization about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding import facts, recognise
+from bnfold.folding.affine import Affine, make, on_axis
+from bnfold.folding.limits import Limits
+from bnfold.folding.operators import ARITHMETIC
+from bnfold.folding.ops import handler
+from bnfold.ir.tensor import TP
+from bnfold.reasons import Declined, Reason
+
+ENDS = ("InstanceNormalization",)
+BIASED = ("Conv", "ConvTranspose")
+ADDED = ("Add", "Sub")
+NOT_CROSSED = ("Gemm", "MatMul", "BatchNormalization", "Relu", "LeakyRelu", "PRelu", "Abs", *ENDS)
+"""What has a handler, but lets no shift through as it is."""
+MAX_NODES = 32
+"""Nodes between a shift and what makes it dead, over all branches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadShift:
+    """``node`` is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
+
+    ``moved`` are the values that will no longer have the shift in them, ``passed`` the nodes that these lead through.
+    """
+
+    node: ir.Node
+    slot: int | None
+    moved: tuple[ir.Value, ...]
+    passed: tuple[ir.Node, ...]
+
+
+def find(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
+    """One after the other, the nearest to its end first. Each has to be dealt with before the next is asked for."""
+    for end in [node for node in model.nodes() if node.is_op(*ENDS)]:
+        for node in _sources(end):
+            try:
+                yield _dead(node, limits)
+            except (Declined, ReferenceAttribute):
+                continue
+
+
+def _sources(end: ir.Node) -> list[ir.Node]:
+    """Nodes above that add a constant, as far up as a shift could come from."""
+    found: list[ir.Node] = []
+    waiting, seen = [end.input(0)], 0
+    while waiting and seen < MAX_NODES:
+        value, seen = waiting.pop(), seen + 1
+        node = value.producer if value is not None and value.graph is end.graph else None
+        if node is None or node.domain or node.op_type in NOT_CROSSED:
+            continue
+        if node.op_type in BIASED:
+            found += [node] if node.input(2) is not None and node not in found else []
+            continue
+        if node.op_type in ADDED and recognise.has_constant(node) and node not in found:
+            found.append(node)
+        waiting.extend(node.inputs)
+    return found
+
+
+def _dead(node: ir.Node, limits: Limits) -> DeadShift:
+    """The proof that what ``node`` adds changes nothing. Raises Declined where there is none."""
+    made = node.output(0)
+    if made is None:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    slot, shift = _bias(node, made) if node.op_type in BIASED else _constant(node)
+    if not shift.is_finite:
+        raise Declined(Reason.NON_FINITE, facts.where(node))
+    _decline_excluded(node, limits)
+    moved, passed = _follow(made, shift, limits)
+    if not any(reader.is_op(*ENDS) for reader in passed):
+        raise Declined(Reason.NO_GAIN, facts.where(node))
+    return DeadShift(node, slot, moved, passed)
+
+
+def _follow(made: ir.Value, shift: Affine, limits: Limits) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
+    """The values that have the shift in them, and the nodes that these lead through. Raises Declined unless all end."""
+    moved, passed, waiting = {made: shift}, dict[ir.Node, None](), [made]
+    while waiting:
+        value = waiting.pop()
+        if value.is_output or not value.uses or len(passed) > MAX_NODES:
+            raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}")
+        for reader, at in value.uses:
+            if reader.graph is not value.graph or reader in passed:
+                raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}")
+            passed[reader] = None
+            for output, standing in _behind(reader, at, moved[value], limits):
+                target = reader.output(output)
+                if target is not None and not standing.is_identity:
+                    moved[target] = standing
+                    waiting.append(target)
+    return tuple(moved), tuple(passed)
+
+
+def _decline_excluded(node: ir.Node, limits: Limits) -> None:
+    if node.op_type in limits.excluded or (limits.only and node.op_type not in limits.only):
+        raise Declined(Reason.EXCLUDED, node.op_type)
+
+
+def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
+    """A convolution makes the value without the shift itself, at no slot."""
+    bias, kernel = facts.weight(node, 2), ir.constant(node.input(1))
+    _decline_narrow(node, bias)
+    rank = len(kernel.dims) if kernel is not None else facts.rank(made)
+    return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
+
+
+def _constant(node: ir.Node) -> tuple[int, Affine]:
+    """At which slot the value without the shift comes in, and the shift."""
+    link = recognise.arithmetic(node)
+    _decline_narrow(node, ir.constant(node.inputs[1 - link.slot]))
+    if (link.affine.s != 1).any():
+        raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} subtracts the value")
+    return link.slot, link.affine
+
+
+def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
+    """In 16 bits a bias that centres what comes before it keeps bits that the mean could not bring back."""
+    if constant is None or constant.dtype in (TP.FLOAT16, TP.BFLOAT16):
+        raise Declined(Reason.RANGE, facts.where(node))
+
+
+def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tuple[int, Affine], ...]:
+    """What a shift before ``node`` is behind it, nothing where it is lost; the node itself must stay what it is."""
+    _decline_excluded(node, limits)
+    if not node.domain and node.op_type in ARITHMETIC and recognise.has_constant(node):
+        link = recognise.arithmetic(node)
+        return ((0, make(np.ones_like(shift.s), link.affine.s * shift.t)),)
+    step = handler(node, "down")(node, slot, shift)
+    if step.edits:
+        raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
+    return step.demands
+
+
+def remove(dead: DeadShift) -> list[str]:
+    """Edit the graph; the names of values that no longer mean what they did, or are gone."""
+    node, graph = dead.node, dead.node.graph
+    gone = [value.name for value in dead.moved]
+    if dead.slot is None:
+        node.set_inputs(node.inputs[:2])
+    else:
+        source, made = node.inputs[dead.slot], node.outputs[0]
+        assert source is not None, "it was read"
+        assert made is not None, "it was moved"
+        made.replace_uses(source)
+        graph.remove(node)
+    for value in dead.moved:
+        if value.producer is not None:
+            graph.rename(value, graph.model.fresh_name(f"{value.name}_unbiased"))
+    return gone

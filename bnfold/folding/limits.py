@@ -1,0 +1,40 @@
+"""What folding may cost and use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bnfold import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may cost and use.
+
+    Attributes:
+        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
+        only: Operators that may take part; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+    """
+
+    growth: int | Callable[[], int] = 0
+    only: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
+
+
+def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
+    """The bytes that copies of shared weights may add by default: what the parameters of ``nodes`` take, and 1 %.
+
+    Counted when it is called, because few models share weights; the parameters are remembered now.
+    """
+    parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
+    whole = {value: value.tensor_proto for value in parameters}
+
+    def count() -> int:
+        freed = sum(model.tensor(proto).nbytes for proto in whole.values() if proto is not None)
+        return freed + model.parameter_bytes() // 100
+
+    return count

@@ -1,0 +1,86 @@
+"""A shift before a Conv that pads with zeros: what it comes to behind the Conv, which is less near the border.
+
+An exact form beside an Add in front (`conv.down`): ``Conv(s·x + t) = Conv'(x) + Conv(t)``, where ``Conv(t)``, zeros put
+around it, is a constant of the output's size. It needs no division by ``s``, and may move on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, make, vector
+from bnfold.folding.ops import conv, weights
+from bnfold.folding.step import Residual, Step
+from bnfold.ir.tensor import Float64, Tensor
+from bnfold.reasons import Declined, Reason
+
+
+def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The shift's image stands on the output, for whatever reads that to deal with."""
+    if not _pads_a_shift(node, slot, affine):
+        return conv.down(node, slot, affine)
+    scaled, image = _parts(node, affine)
+    one = np.ones((1,) * image.ndim)
+    return weights.joined(scaled, Step(demands=((0, make(one, image)),)))
+
+
+def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """The shift's image is added behind the Conv."""
+    if not _pads_a_shift(node, slot, affine):
+        return conv.down(node, slot, affine)
+    scaled, image = _parts(node, affine)
+    return weights.joined(scaled, Step((Residual(node, 0, image, facts.float_type(node.output(0))),)))
+
+
+FORMS: dict[str, Callable[[ir.Node, int, Affine], Step]] = {"carried": carried, "behind": behind}
+
+
+def _pads_a_shift(node: ir.Node, slot: int, affine: Affine) -> bool:
+    return slot == 0 and not affine.is_scale_only and affine.varies_only_on(1) and conv.pads(node)
+
+
+def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
+    """The Conv that takes the scale, and the image of the shift."""
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
+    inputs = kernel.dims[1] * group
+    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    return conv.scale_inputs(node, kernel, s, group), _image(node, kernel, t, group)
+
+
+def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
+    """``Conv(t)`` of dims (1, Co, …), 1 on spatial axes without padding. Axis by axis: what is inside is a box."""
+    outputs, taps = kernel.dims[0], kernel.dims[2:]
+    by_group = kernel.float64().reshape(group, outputs // group, kernel.dims[1], *taps)
+    image: Float64 = np.einsum("goi...,gi->go...", by_group, t.reshape(group, -1)).reshape(outputs, *taps)
+    for axis, reach in enumerate(taps):
+        image = np.tensordot(image, _inside(node, axis, reach, len(taps)), axes=([1], [0]))
+    return image[None]
+
+
+def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
+    """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
+    stride, dilation = (int(node.attr(name, [1] * rank)[axis]) for name in ("strides", "dilations"))
+    mode = node.attr("auto_pad", "NOTSET")
+    first, last = 0, 0
+    if mode in ("NOTSET", "") and node.has_attr("pads"):
+        first, last = (int(node.attr("pads")[side * rank + axis]) for side in (0, 1))
+        if first == last == 0:
+            return np.ones((taps, 1))
+    x = node.input(0)
+    size = facts.dims(x)[2 + axis] if x is not None else None
+    if not isinstance(size, int) or min(first, last) < 0:
+        raise Declined(Reason.NOT_STATIC, f"the padded size of {facts.where(node)}")
+    reach = (taps - 1) * dilation + 1
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        total = max((-(-size // stride) - 1) * stride + reach - size, 0)
+        first = total // 2 if mode == "SAME_UPPER" else total - total // 2
+        last = total - first
+    count = (size + first + last - reach) // stride + 1
+    if count < 1:
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    at = np.arange(taps)[:, None] * dilation + np.arange(count) * stride - first
+    return ((at >= 0) & (at < size)).astype(np.float64)

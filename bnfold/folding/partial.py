@@ -1,0 +1,123 @@
+"""A BatchNormalization behind a Concat one of whose parts cannot absorb it: it goes where it is still needed.
+
+The other parts take their stretches, and a smaller BatchNormalization, on that part alone, stays: fewer elements to
+normalise, fewer parameters, nothing added. With two such parts there would be two of them, so it is left alone then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bnfold import ir
+from bnfold.folding import facts, recognise
+from bnfold.folding.affine import Affine
+from bnfold.folding.apply import apply, edit_all
+from bnfold.folding.growth import Budget
+from bnfold.folding.limits import Limits
+from bnfold.folding.ops import concat
+from bnfold.folding.plan import Plan
+from bnfold.folding.search import Search, absorb, finish
+from bnfold.folding.step import SetConstant
+from bnfold.ir.tensor import Exact
+from bnfold.reasons import Declined, Reason
+from bnfold.semantics import Policy
+
+PARAMETERS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shrink:
+    """``plan`` folds the whole chain, as if the part at ``slot`` of ``concat`` could: a smaller copy goes there."""
+
+    plan: Plan
+    concat: ir.Node
+    slot: int
+    channels: range
+    channels_before: int
+
+    @property
+    def node(self) -> ir.Node:
+        return self.plan.chain.links[0].node
+
+
+def is_candidate(node: ir.Node) -> bool:
+    """Whether a BatchNormalization stands behind a Concat of its own."""
+    x = node.input(0)
+    return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_reader is node
+
+
+def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrink:
+    """How to shrink a BatchNormalization that could not be folded. Raises Declined."""
+    chain = recognise.chain([recognise.batchnorm(node, policy)])
+    source, joined = chain.source, chain.source.producer
+    if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
+        raise Declined(Reason.NO_HANDLER, facts.where(node))
+    facts.only_output(node)
+    if limits.excluded & {"Concat"} or (limits.only and "Concat" not in limits.only):
+        raise Declined(Reason.EXCLUDED, "Concat")
+    if concat.axis_of(joined, chain.affine.rank) != 1:
+        raise Declined(Reason.AXIS, facts.where(joined))
+    wanted = dict(concat.concat_up(joined, 0, chain.affine).demands)
+    slot = _only_one(joined, wanted, limits, budget)
+    search = Search(limits, budget)
+    search.draft.forks = True
+    search.draft.relabelled[source] = chain.affine
+    search.draft.nodes[joined] = None
+    absorb(search, [_wish(joined, other, affine) for other, affine in wanted.items() if other != slot])
+    plan = finish(chain, "up", search)
+    if plan.residuals:
+        raise Declined(Reason.NO_GAIN, facts.where(node))
+    sizes = [concat.size_of(value, 1, joined) for value in joined.inputs]
+    start = sum(sizes[:slot])
+    found = Shrink(plan, joined, slot, range(start, start + sizes[slot]), sum(sizes))
+    budget.check([*plan.edits, *_parameters(node, found)])
+    return found
+
+
+def _only_one(joined: ir.Node, wanted: dict[int, Affine], limits: Limits, budget: Budget) -> int:
+    """The part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
+    refused: list[int] = []
+    for slot, affine in wanted.items():
+        search = Search(limits, budget)
+        search.draft.forks = True  # readers on the other arms are judged when all arms are planned together
+        try:
+            absorb(search, [_wish(joined, slot, affine)])
+        except Declined:
+            refused.append(slot)
+        if len(refused) > 1:
+            break
+    if len(refused) != 1:
+        raise Declined(Reason.NO_GAIN, f"{len(refused)} parts of {facts.where(joined)} would need one of their own")
+    return refused[0]
+
+
+def _wish(joined: ir.Node, slot: int, affine: Affine) -> tuple[ir.Value, Affine, tuple[ir.Node, int]]:
+    value = joined.inputs[slot]
+    if value is None:
+        raise Declined(Reason.UNREADABLE, facts.where(joined))
+    return value, affine, (joined, slot)
+
+
+def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:
+    """The parameters of the channels that are left, to the bit."""
+    window = slice(found.channels.start, found.channels.stop)
+    tensors = [(slot, facts.weight(node, slot)) for slot in PARAMETERS]
+    return [
+        SetConstant(node, slot, Exact(tensor.dtype, tensor.float64().reshape(-1)[window])) for slot, tensor in tensors
+    ]
+
+
+def carry_out(found: Shrink, budget: Budget) -> tuple[ir.Node, list[str]]:
+    """Edit the graph: the smaller BatchNormalization, and the names of values that are gone or changed."""
+    old, graph, part = found.node, found.node.graph, found.concat.inputs[found.slot]
+    assert part is not None, "it refused"
+    edits = _parameters(old, found)
+    inner = graph.fresh(f"{part.name}_normalised")
+    new = graph.insert("BatchNormalization", (part, *old.inputs[1:5]), (inner,), before=found.concat, name=old.name)
+    new.proto.attribute.extend(old.proto.attribute)
+    new.proto.metadata_props.extend(old.proto.metadata_props)
+    new.proto.doc_string, new.proto.domain = old.proto.doc_string, old.proto.domain
+    gone = apply(found.plan, budget)
+    found.concat.set_input(found.slot, inner)
+    edit_all([replace(edit, node=new) for edit in edits], budget)
+    return new, gone

@@ -1,0 +1,30 @@
+"""Readers of parts of a value, which wish something of that part only: several wishes for one value become one."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding.affine import Affine
+from bnfold.folding.ops import handler
+from bnfold.folding.step import Draft
+from bnfold.reasons import Declined
+
+PICKERS = ("Slice", "Gather", "Split")
+
+
+def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+    """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""
+    wishes = draft.picked.setdefault(value, {})
+    before = wishes.get(edge)
+    wishes[edge] = (wanted if before is None else wanted.after(before[0]), depth)
+
+
+def sees_alike(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine) -> bool:
+    """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
+    node, slot = edge
+    try:
+        solve = handler(node, "down")
+        ours, theirs = solve(node, slot, wanted).demands, solve(node, slot, whole).demands
+    except (Declined, ReferenceAttribute):
+        return False
+    return all(mine.same(other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))

@@ -1,0 +1,190 @@
+"""Fold one BatchNormalization after the other, as long as something changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding import dead, partial, rows
+from bnfold.folding.apply import apply
+from bnfold.folding.growth import Budget, TooLarge
+from bnfold.folding.limits import Limits
+from bnfold.folding.plan import Plan
+from bnfold.folding.recognise import Chain
+from bnfold.folding.region import cut_around, cut_of
+from bnfold.folding.search import search
+from bnfold.folding.statistics import Known, prefetch
+from bnfold.folding.step import SetConstant
+from bnfold.reasons import Declined
+from bnfold.report import BatchNormEvent, Report
+from bnfold.semantics import Policy
+
+MAX_ROUNDS = 8
+"""A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
+
+
+@dataclass(slots=True)
+class Fold:
+    """One run over what `direct` left; the arguments are those of `bnfold.folding.run`."""
+
+    model: ir.Model
+    events: dict[ir.Node, BatchNormEvent]
+    report: Report
+    policy: Policy
+    limits: Limits
+    original: frozenset[str]
+    budget: Budget = field(init=False)
+    known: dict[ir.Node, Known] = field(init=False)
+
+    def run(self, progress: Callable[[int, int], None]) -> None:
+        """Everything: the search, what remains behind a Concat, and shifts without effect."""
+        waiting = [node for node in self.events if _stands(node)]
+        self.budget, self.known = Budget(self.limits.growth), prefetch(waiting)
+        self.model.evaluated = {}
+        try:
+            self._search(waiting, progress)
+        finally:
+            self.model.evaluated = None
+
+    def _search(self, waiting: list[ir.Node], progress: Callable[[int, int], None]) -> None:
+        for _ in range(MAX_ROUNDS):
+            changed = _settle_all(self, waiting, progress)
+            changed |= self.limits.all_affines and _fold_arithmetic(self) > 0
+            waiting = [node for node in waiting if _stands(node)]
+            if not (changed and self.limits.all_affines) and not self.budget.grant():
+                break
+        for node in [node for node in self.events if _stands(node) and partial.is_candidate(node)]:
+            _shrink(self, node)
+        _drop_dead_shifts(self)
+
+
+def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
+    """Try each until none is left that was declined before the last fold; whether there was any."""
+    queue, declined, tries = deque(nodes), 0, MAX_ROUNDS * len(nodes)
+    changed = False
+    while declined < len(queue) and tries > 0:
+        node = queue.popleft()
+        tries -= 1
+        if not _stands(node):
+            continue
+        progress(len(nodes) - len(queue), len(nodes))
+        declined += 1
+        if _settle(fold, node):
+            changed, declined = True, 0
+        if _stands(node):
+            queue.append(node)
+    return changed
+
+
+def _stands(node: ir.Node) -> bool:
+    return not node.removed and node.is_op("BatchNormalization")
+
+
+def _settle(fold: Fold, node: ir.Node) -> bool:
+    """Try to fold one BatchNormalization; whether anything changed. The event learns what happened.
+
+    What stands beside it may be folded into it first, and open the way.
+    """
+    changed = False
+    while _stands(node):
+        try:
+            plan = _first_plan(fold, rows.around(node, fold.policy, fold.known.get(node)))
+        except Declined as refusal:
+            fold.events[node].decline(refusal)
+            return changed
+        _carry_out(fold, plan, fold.events[node])
+        changed = True
+    return changed
+
+
+def _first_plan(fold: Fold, candidates: Iterable[Chain]) -> Plan:
+    """A plan for the first candidate that has one. Raises Declined with the furthest refusal."""
+    furthest: Declined | None = None
+    for candidate in candidates:
+        try:
+            return search(candidate, fold.limits, fold.budget)
+        except Declined as refusal:
+            if isinstance(refusal, TooLarge):
+                fold.budget.want(refusal)
+            if furthest is None or refusal.depth > furthest.depth:
+                furthest = refusal
+    assert furthest is not None, "there is at least one candidate"
+    raise furthest
+
+
+def _carry_out(fold: Fold, plan: Plan, event: BatchNormEvent | None) -> None:
+    cut = cut_of(plan, fold.original)
+    into = tuple(absorber.label for absorber in plan.absorbers)
+    operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
+    gone = [link.node for link in plan.chain.links]
+    passed = tuple(node.label for node in plan.nodes)
+    fold.budget.charge(plan.edits, images=plan.images)
+    before = {value: value.name for value in plan.relabelled}
+    _note_names(fold, before, apply(plan, fold.budget), cut)
+    for edit in plan.edits:
+        if event is not None and isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
+            edit.tensor.maker = event.key
+    for removed in gone:
+        if removed in fold.events:
+            fold.events[removed].fold(plan.direction, into, operators, passed)
+
+
+def _note_names(fold: Fold, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
+    """After an edit: tell which values have another name now, ``before`` has the old ones, and which are gone."""
+    if fold.model.evaluated:
+        fold.model.evaluated.clear()  # the graph was edited
+    report = fold.report
+    report.retire(gone, cut)
+    renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
+    report.renamed.update((old, new) for old, new in renamed.items() if old != new)
+    report.removed_names.extend(name for name in gone if name not in report.renamed)
+
+
+def _shrink(fold: Fold, node: ir.Node) -> None:
+    """Let what stands behind a Concat keep only the part that nobody could absorb, and try that once more."""
+    while _stands(node) and partial.is_candidate(node):
+        try:
+            found = partial.find(node, fold.policy, fold.limits, fold.budget)
+        except (Declined, ReferenceAttribute):
+            return
+        cut = cut_of(found.plan, fold.original)
+        into = ", ".join(absorber.label for absorber in found.plan.absorbers)
+        less = f"{len(found.channels)} of {found.channels_before} channels"
+        before = {value: value.name for value in found.plan.relabelled}
+        fold.budget.charge(found.plan.edits)
+        small, gone = partial.carry_out(found, fold.budget)
+        _note_names(fold, before, gone, cut)
+        fold.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")
+        event = fold.events[small] = fold.events.pop(node)
+        for edit in found.plan.edits:
+            if isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
+                edit.tensor.maker = event.key
+        _settle(fold, small)
+        node = small
+
+
+def _drop_dead_shifts(fold: Fold) -> None:
+    """Last, as folding puts shifts into convolutions that an InstanceNormalization follows."""
+    for found in dead.find(fold.model, fold.limits):
+        cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", fold.original)
+        before = {value: value.name for value in found.moved}
+        _note_names(fold, before, dead.remove(found), cut)
+        fold.report.notes.append(f"shift that an InstanceNormalization takes out again removed: {found.node.label}")
+
+
+def _fold_arithmetic(fold: Fold) -> int:
+    """Rows of constant arithmetic that no BatchNormalization stands in; how many were folded."""
+    count = 0
+    for chain in rows.without_batchnorm(fold.model, fold.policy):
+        try:
+            plan = search(chain, fold.limits, fold.budget)
+        except (Declined, ReferenceAttribute):
+            continue
+        names = " ".join(link.node.label for link in chain.links)
+        _carry_out(fold, plan, None)
+        fold.report.notes.append(f"constant arithmetic folded: {names}")
+        count += 1
+    return count

@@ -1,0 +1,106 @@
+"""Real networks: which of them have BatchNormalizations to fold, and what a tool made of one."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.verification import verify
+from bnfold.verification.inputs import Feeds, input_shapes, random_feeds
+from bnfold.verification.shapes import Sizing
+
+CLOSE = 1e-3
+"""Of an output's largest value: more than this float32 does not explain, so the referee is asked."""
+
+_WORKER = Path(__file__).with_name("worker.py")
+_KINDS = ("net", "net-noweights")
+_FROM_OUTSIDE = ("graph-input", "fn-input")
+
+
+def listed(corpus: Path) -> list[Path]:
+    """The networks of a folder's INDEX.tsv that have BatchNormalizations with constant parameters."""
+    with (corpus / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+        rows = list(csv.DictReader(index, delimiter="\t"))
+    return [
+        corpus / row["path"]
+        for row in rows
+        if row["kind"] in _KINDS and int(row["bn"]) and not any(word in row["bn_params"] for word in _FROM_OUTSIDE)
+    ]
+
+
+def batchnorms(path: Path) -> int:
+    """How many BatchNormalizations a file has, subgraphs and functions included."""
+    model = onnx.load(path, load_external_data=False)
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    return sum(node.op_type == "BatchNormalization" for body in bodies for node in _nodes(body))
+
+
+def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in body:
+        yield node
+        for attribute in node.attribute:
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _nodes(graph.node)
+
+
+def outcome(tool: str, source: Path, work: Path, timeout: float, budget: float) -> str:
+    """How many BatchNormalizations are left, and a mark where the numbers differ or cannot be told; or no result."""
+    (work / tool).mkdir(parents=True)
+    (work / "model.onnx").symlink_to(source.resolve())
+    try:
+        subprocess.run([sys.executable, _WORKER, tool, work], capture_output=True, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return "*too slow*"
+    out, note = work / tool / "model.onnx", work / tool / "model.note"
+    if not note.is_file() or note.read_text(encoding="utf-8") or not out.is_file():
+        return "*crash*"
+    return f"{batchnorms(out)}{_numbers(source, out, budget)}"
+
+
+def _numbers(source: Path, out: Path, budget: float) -> str:
+    """Both run in onnxruntime, unoptimised; where that cannot, or they differ, the referee decides in float64."""
+    if _same_in_onnxruntime(source, out):
+        return ""
+    try:
+        status = verify(source, out, depth="full", witness="none", budget_seconds=budget).status
+    except BnfoldError:
+        return " **invalid**"
+    return {"verified": "", "failed": " **wrong**", "unverified": " ?"}[status]
+
+
+def _same_in_onnxruntime(source: Path, out: Path) -> bool:
+    model = ir.load(source)
+    try:
+        feeds = random_feeds(model, input_shapes(model, Sizing(1, (64, 96), (3, 5)), {}), 0, 0)
+        expected, found = _run(source, feeds), _run(out, feeds)
+    except Exception:  # noqa: BLE001 - onnxruntime's own error types; it cannot run one of them
+        return False
+    return all(
+        one.shape == other.shape
+        and float(np.abs(one - other).max(initial=0.0)) <= CLOSE * float(np.abs(one).max(initial=0.0))
+        for one, other in zip(expected, found, strict=True)
+    )
+
+
+def _run(path: Path, feeds: Feeds) -> list[npt.NDArray[Any]]:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    outputs: list[npt.NDArray[Any]] = session.run(
+        None, {name: array for name, array in feeds.items() if name in wanted}
+    )
+    return outputs
