@@ -186,7 +186,7 @@ def test_weights_that_others_read_stay(tmp_path: Path) -> None:
 def test_several_readers_keep_what_they_read(tmp_path: Path) -> None:
     x = v5.parameter([2, 4, 9, 7], np.float32, name="x")
     made = convolution(x)
-    path = save(tmp_path / "m.xml", [v5.relu(norm(made, 6)), v5.relu(made)], [x])
+    path = save(tmp_path / "m.xml", [norm(made, 6), v5.relu(made)], [x])
     outcome, target = refold(path)
     assert outcome.report.batchnorms[0].reason == Reason.SHARED_VALUE
     check(path, target, draw(2, 4, 9, 7, seed=5))
