@@ -49,6 +49,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("bnfold")
     if name not in __all__:
         raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
     return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

@@ -28,18 +28,54 @@ def optimize(
 ) -> Outcome:
     """Upgrade, fold, decompose where asked, verify, and write.
 
+    Args:
+        source: A path, the bytes of a model, or an ``onnx.ModelProto``, which stays as it is. Inputs and weights of any
+            shape; float32, float64, float16 and bfloat16 weights are folded in float64 and rounded once.
+        output: The file to write, with its external data beside it; None to keep the result in memory.
+        options: What to do; None for `Options` as they are by default.
+        checks: How to verify; None for `Checks` as they are by default, ``Checks(depth="none")`` not to.
+
+    Returns:
+        The rewritten model, the report on every BatchNormalization, and the verdict. Names, shapes and types of the
+        model's inputs and outputs are unchanged.
+
     Raises:
-        BadInput: The model cannot be read.
+        BadInput: The model cannot be read, or recorded data does not fit it.
         Unsupported: It cannot be processed, `UpgradeBlocked` where nodes have no equivalent at the target opset.
-        OutputError: The result cannot be written.
+        OutputError: The result cannot be written, or would overwrite the input.
         VerificationFailed: The result does not compute what the model did; nothing was written.
+
+    Example:
+        >>> import bnfold
+        >>> outcome = bnfold.optimize("model.onnx", "out.onnx")
+        >>> outcome.verdict.status, outcome.report.opset_before, outcome.report.opset_after
+        ('verified', 6, 15)
+        >>> {event.verdict for event in outcome.report.batchnorms}
+        {'folded'}
     """
     return process(source, _delivery(output), options or Options(), checks or Checks())
 
 
 def fold(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
-    """Fold and keep the opset; ``options`` are the fields of `Options`. Raises as `optimize`."""
-    return process(source, _delivery(output), Options(target_opset="keep", **options), checks or Checks())
+    """Fold and keep the opset: `optimize` with ``target_opset="keep"``.
+
+    Args:
+        source: As for `optimize`.
+        output: As for `optimize`.
+        checks: As for `optimize`.
+        **options: The fields of `Options`.
+
+    Raises:
+        TypeError: `Options` has no field of that name.
+        BnfoldError: As `optimize`.
+
+    Example:
+        >>> import bnfold, onnx
+        >>> proto = bnfold.fold(onnx.load("model.onnx")).to_proto()
+        >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
+        (6, False)
+    """
+    return process(source, _delivery(output), Options(**{"target_opset": "keep", **options}), checks or Checks())
 
 
 def upgrade(
@@ -50,27 +86,94 @@ def upgrade(
     checks: Checks | None = None,
     **options: Any,
 ) -> Outcome:
-    """Change the opset and nothing else; ``options`` are the fields of `Options`. Raises as `optimize`."""
-    return process(
-        source, _delivery(output), Options(target_opset=target_opset, fold=False, **options), checks or Checks()
-    )
+    """Change the opset and nothing else.
+
+    Args:
+        source: As for `optimize`.
+        output: As for `optimize`.
+        target_opset: The opset of the default domain to reach; None for 15, unless the model is newer.
+        checks: As for `optimize`.
+        **options: The fields of `Options`, of which ``policy`` matters here.
+
+    Raises:
+        TypeError: `Options` has no field of that name.
+        UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
+        BnfoldError: As `optimize`.
+
+    Example:
+        >>> import bnfold
+        >>> report = bnfold.upgrade("model.onnx", target_opset=17).report
+        >>> report.opset_before, report.opset_after, report.count("upgraded")
+        (6, 17, 9)
+    """
+    settings: dict[str, Any] = {"target_opset": target_opset, "fold": False, **options}
+    return process(source, _delivery(output), Options(**settings), checks or Checks())
 
 
 def decompose(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
-    """Spell every BatchNormalization out as primitive operators, folding nothing. Raises as `optimize`."""
+    """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
+
+    Args:
+        source: As for `optimize`.
+        output: As for `optimize`.
+        checks: As for `optimize`.
+        **options: The fields of `Options`, above all ``decompose_form`` and ``decompose_ops``. Before opset 7
+            nothing can be spelled out: operators did not broadcast then, so ask for a newer ``target_opset``.
+
+    Raises:
+        TypeError: `Options` has no field of that name.
+        BnfoldError: As `optimize`.
+
+    Example:
+        >>> import bnfold
+        >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
+        9
+    """
     settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **options}
     return process(source, _delivery(output), Options(**settings), checks or Checks())
 
 
 def inspect(source: Source, *, options: Options | None = None) -> Outcome:
-    """What `optimize` would do, without writing or verifying anything. Raises as `optimize`."""
+    """What `optimize` would do, without writing or verifying anything.
+
+    Args:
+        source: As for `optimize`.
+        options: As for `optimize`.
+
+    Returns:
+        As `optimize`, without a verdict; ``outcome.to_json()`` has the versions, modes and ranges that
+        ``bnfold inspect`` shows.
+
+    Raises:
+        BnfoldError: As `optimize`.
+
+    Example:
+        >>> import bnfold
+        >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
+        [(6, 'inference', ('node1',))]
+    """
     return process(source, None, options or Options(), Checks(depth="none"))
 
 
 def verify(before: str | os.PathLike[str], after: str | os.PathLike[str], *, checks: Checks | None = None) -> Verdict:
     """Compare two model files, whoever made them.
 
+    Args:
+        before: The model that is right by definition.
+        after: The model that should compute the same, for the same inputs.
+        checks: What to compare on; ``depth="none"`` is read as ``auto``.
+
+    Returns:
+        A verdict, also where the models differ; errors are relative to each output's largest magnitude, computed in
+        float64.
+
     Raises:
         BadInput: A file cannot be read, or recorded data does not fit.
+
+    Example:
+        >>> import bnfold
+        >>> verdict = bnfold.verify("model.onnx", "out.onnx", checks=bnfold.Checks(samples=2))
+        >>> verdict.verified, verdict.outputs[0].relative < 1e-6
+        (True, True)
     """
     return formats.verify_files(Path(before), Path(after), checks or Checks())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from bnfold import places
@@ -23,15 +24,20 @@ def find(source: str, output: str) -> list[Task]:
     One file may go to a file: ``output`` that ends in .onnx is one.
 
     Raises:
-        BadInput: There are none, ``output`` is a file, or a URL cannot be used.
+        BadInput: There are none, ``output`` is or looks like a file, or is the folder that they are in, or a URL cannot
+            be used.
     """
     root, found = places.below(source)
     target = places.place(output)
+    if target.holds(root) and root.holds(target):
+        raise BadInput(f"{target}: is the folder of the models; choose another one for the results")
     models = [path for path in found if not target.holds(root.child(path))]
     if not models:
         raise BadInput(f"{source}: no .onnx files there but in {target}, where results go")
     if output.endswith(".onnx") and str(root.child(models[0])) == str(places.place(source)):
         return [Task(root.child(models[0]), target)]
+    if output.lower().endswith(".onnx") and not Path(output).is_dir():
+        raise BadInput(f"{target}: {source} is many models, so OUT is a folder: leave out .onnx")
     if target.is_file():
         raise BadInput(f"{target}: is a file, but {len(models)} models need a folder")
     return [Task(root.child(path), target.child(path)) for path in models]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from bnfold import parsed
 from bnfold.errors import BnfoldError
+from bnfold.group import Main
 from bnfold.options import (
     checks_options,
     decompose_options,
@@ -19,6 +19,7 @@ from bnfold.options import (
     paths,
     policy_options,
     report_options,
+    source_argument,
     stack,
     target_option,
 )
@@ -27,19 +28,6 @@ from bnfold.startup import defer_onnx
 if TYPE_CHECKING:
     from bnfold.job import Checks, Outcome
     from bnfold.pipeline import Options
-
-
-class Main(click.Group):
-    """The command group. Users of other simplifiers write ``bnfold model.onnx out.onnx``: that means ``optimize``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and not args[0].startswith("-") and _names_model(args[0]):
-            args = ["optimize", *args]
-        return super().parse_args(ctx, args)
-
-
-def _names_model(argument: str) -> bool:
-    return argument.endswith(".onnx") or os.path.isfile(argument)  # noqa: PTH113 - pathlib would slow --help
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -55,13 +43,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions and exit."
 )
 def main() -> None:
-    r"""Upgrade, fold, decompose and verify BatchNormalization in ONNX models.
-
-    \b
-    bnfold optimize model.onnx out.onnx          upgrade to opset 15, fold, verify
-    bnfold fold model.onnx out.onnx              fold only, the opset stays
-    bnfold inspect model.onnx                    what would happen, and why
-    """
+    """Upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
 
 
 @main.command()
@@ -69,7 +51,10 @@ def main() -> None:
 @target_option
 @stack(decompose_options, fold_options, policy_options, checks_options, output_options)
 def optimize(**arguments: Any) -> None:
-    """Upgrade the model at IN, fold its BatchNormalizations, verify the result and write it to OUT."""
+    """Upgrade, fold and verify the model at IN, and write it to OUT.
+
+    IN may be a folder or a pattern, then OUT is a folder; - is standard input or output.
+    """
     _run(arguments)
 
 
@@ -77,7 +62,7 @@ def optimize(**arguments: Any) -> None:
 @paths
 @stack(decompose_options, fold_options, policy_options, checks_options, output_options)
 def fold(**arguments: Any) -> None:
-    """Fold the BatchNormalizations of the model at IN and keep its opset."""
+    """Fold the model at IN and keep its opset."""
     _run({**arguments, "target_opset": "keep"})
 
 
@@ -86,19 +71,19 @@ def fold(**arguments: Any) -> None:
 @target_option
 @stack(policy_options, checks_options, output_options)
 def upgrade(**arguments: Any) -> None:
-    """Bring the model at IN to a newer opset, and do nothing else."""
+    """Change the opset of the model at IN, and nothing else."""
     _run({**arguments, "fold": False})
 
 
 @main.command()
-@click.argument("source", metavar="IN")
+@source_argument
 @target_option
 @stack(decompose_options, fold_options, policy_options)
 @report_options
 def inspect(**arguments: Any) -> None:
-    """Say what each BatchNormalization of the model at IN is, what would become of it, and why. Nothing is written.
+    """Say what would become of each BatchNormalization, and why.
 
-    IN may be a folder of models, or a pattern.
+    Nothing is written. IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
         from bnfold import publish, terminal
@@ -117,8 +102,8 @@ def inspect(**arguments: Any) -> None:
 
 
 @main.command()
-@click.argument("before")
-@click.argument("after")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
 @checks_options
 @click.option("--depth", type=click.Choice(["auto", "full", "local"]), default="auto", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
@@ -176,6 +161,7 @@ def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
         _check_report(arguments)
+        parsed.unwanted(arguments)  # a misspelt name is told before any work is done
         options, checks = parsed.options(arguments), parsed.checks(arguments)
         if parsed.names_many(arguments):
             from bnfold import many
@@ -231,7 +217,7 @@ def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
 def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     if arguments["require_verified"] and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    unwanted = frozenset(parsed.names(arguments.get("assert_none", "")))
+    unwanted = parsed.unwanted(arguments)
     if not unwanted:
         return 0
     from bnfold import formats, terminal

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 Source = Path | bytes | onnx.ModelProto | str | os.PathLike[str]
 MAX_REPLANS = 8
+ONNXRUNTIMES = (
+    "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-qnn",
+    "onnxruntime-training", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-silicon", "ort-nightly",
+)  # fmt: skip
+"""The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,13 @@ class Checks:
     Attributes:
         depth: ``full`` compares whole models, ``local`` every rewrite on its own, ``auto`` both within the time
             budget, ``none`` nothing.
-        inputs: Shapes for inputs, by name, where the model leaves dims open.
-        data: Recorded inputs: an .npz archive or a folder of ``input_*.pb``.
+        inputs: Shapes for inputs, by name, where the model leaves dims open; types are the model's.
+        data: Recorded inputs: an .npz archive whose arrays have the names of inputs, or a folder of ``input_*.pb`` (and
+            ``output_*.pb``) as in ONNX's test data.
         samples: How many random inputs.
         seed: Of the random inputs.
-        witness: The runtime that computes in storage precision.
+        witness: The runtime that computes in storage precision; any variant of onnxruntime serves, and where it is not
+            installed bnfold's own kernels do.
     """
 
     depth: Literal["auto", "full", "local", "none"] = "auto"
@@ -73,9 +80,12 @@ class Outcome:
     Attributes:
         model: The rewritten model.
         report: What was done, and why not.
-        verdict: What verification found; None where none was asked for.
+        options: What was asked for, with ``banned`` as it turned out.
+        checks: How it was to be verified.
+        source: Where the model came from.
         output: Where the model was written; None if it was not.
-        seconds: Time by phase.
+        verdict: What verification found; None where none was asked for.
+        seconds: Time by phase: load, rewrite, write, verify.
     """
 
     model: ir.Model
@@ -236,7 +246,7 @@ def versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}
-    for package in ("bnfold", "onnx", "numpy", "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "openvino"):
+    for package in ("bnfold", "onnx", "numpy", *ONNXRUNTIMES, "openvino"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -188,7 +188,8 @@ output_options = stack(
     ),
 )
 
-paths = stack(click.argument("source", metavar="IN"), click.argument("output", metavar="OUT"))
+source_argument = click.argument("source", metavar="IN", type=click.Path())
+paths = stack(source_argument, click.argument("output", metavar="OUT", type=click.Path()))
 target_option = click.option(
     "--target-opset", type=TargetOpset(), default=None, help="Opset to reach.  [default: 15, unless the model is newer]"
 )

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bnfold.errors import BadInput
+
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from bnfold.job import Checks, Delivery, Source
     from bnfold.pipeline import Options
 
@@ -94,6 +98,34 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def operators(given: Iterable[str], option: str, known: Collection[str] = ()) -> frozenset[str]:
+    """Names of operators, each one of ``known``, or else of onnx's default domain: a misspelt one would match nothing.
+
+    Raises:
+        BadInput: There is no such operator.
+    """
+    wanted = frozenset(given)
+    if not wanted:
+        return wanted
+    if not known:
+        import onnx
+
+        known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    for name in sorted(wanted.difference(known)):
+        from difflib import get_close_matches
+
+        folded = {operator.lower(): operator for operator in known}
+        close = get_close_matches(name.lower(), folded, n=1)
+        hint = f"; did you mean {folded[close[0]]}?" if close else ""
+        raise BadInput(f"{option}: there is no operator {name!r}{hint}")
+    return wanted
+
+
+def unwanted(arguments: dict[str, Any]) -> frozenset[str]:
+    """What --assert-none names; raises as `operators`."""
+    return operators(names(arguments.get("assert_none", "")), "--assert-none")
+
+
 def options(arguments: dict[str, Any]) -> Options:
     """What to do with the model."""
     from bnfold.pipeline import Options
@@ -114,19 +146,26 @@ def options(arguments: dict[str, Any]) -> Options:
     }
     return Options(
         policy=Policy(arguments["legacy_mode"], arguments["force_inference"], arguments["saved_var"]),
-        only=frozenset(arguments.get("only", ())),
-        excluded=frozenset(arguments.get("excluded", ())),
-        decompose_ops=frozenset(names(arguments.get("decompose_ops", "BatchNormalization"))),
+        only=operators(arguments.get("only", ()), "--only"),
+        excluded=operators(arguments.get("excluded", ()), "--except"),
+        decompose_ops=operators(
+            names(arguments.get("decompose_ops", "BatchNormalization")),
+            "--decompose-ops",
+            ("BatchNormalization", "InstanceNormalization"),
+        ),
         **given,
     )
 
 
 def checks(arguments: dict[str, Any]) -> Checks:
-    """How to verify the result."""
+    """How to verify the result. Raises BadInput for a witness that was asked for and is not installed."""
+    from importlib.util import find_spec
     from pathlib import Path
 
     from bnfold.job import Checks
 
+    if arguments["witness"] == "openvino" and find_spec("openvino") is None:
+        raise BadInput("--witness openvino: it is not installed: pip install 'bnfold[openvino]'")
     return Checks(
         depth="none" if arguments.get("no_verify") else arguments["depth"],
         inputs=dict(arguments["inputs"]),

@@ -15,11 +15,20 @@ from bnfold.parsed import is_url
 
 
 def require(path: str | None) -> None:
-    """Raise BadInput for a place or a kind of report that cannot be written; None asks for nothing."""
-    if path is not None and is_url(path):
+    """Complain about what would stop the report only when all work is done; None asks for nothing.
+
+    Raises:
+        BadInput: It is a URL, or what writes this kind of report is not installed.
+        OutputError: There is no such folder.
+    """
+    if path is None:
+        return
+    if is_url(path):
         raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
-    if path is not None and path.endswith(".html") and find_spec("jinja2") is None:
-        raise BadInput(f"{path}: an HTML report needs jinja2: pip install bnfold[report]")
+    if path.endswith(".html") and find_spec("jinja2") is None:
+        raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+    if not Path(path).absolute().parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {Path(path).absolute().parent}")
 
 
 def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> None:

@@ -83,7 +83,20 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Report:
-    """Everything that happened in one run, in the order in which it did."""
+    """Everything that happened in one run, in the order in which it did.
+
+    Attributes:
+        batchnorms: One event for each BatchNormalization: name, graph, version, mode, what became of it, and why not.
+        repairs: Decisions about what the file left open, or said wrongly.
+        notes: Anything else that a user should know.
+        opset_before: Version of the default domain in the file.
+        opset_after: The same in the result.
+        ir_before: IR version of the file.
+        ir_after: IR version of the result.
+        removed_names: Values that are gone.
+        renamed: Values that have a new name, by the old one.
+        makers: Whose fold a computed weight belongs to, for bnfold itself.
+    """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)

@@ -148,5 +148,5 @@ def test_outputs_are_not_written_over_inputs(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*.onnx")}
     result = run("fold", folder, folder)
     assert result.exit_code == 1
-    assert "where results go" in result.stderr
+    assert "is the folder of the models" in result.stderr
     assert {path: path.read_bytes() for path in folder.rglob("*.onnx")} == before

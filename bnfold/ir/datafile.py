@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
-import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,6 +111,8 @@ def settle(written: Path, wanted: Path) -> tuple[Path, bool]:
 
 def _names(written: Path, wanted: Path) -> Iterator[Path]:
     yield wanted
+    import hashlib  # as OpenSSL comes with it, and names are rarely taken
+
     with written.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     for length in range(8, len(digest) + 1):
@@ -120,6 +120,8 @@ def _names(written: Path, wanted: Path) -> Iterator[Path]:
 
 
 def _same_content(written: Path, other: Path) -> bool:
+    import filecmp
+
     return other.is_file() and not other.is_symlink() and filecmp.cmp(written, other, shallow=False)
 
 

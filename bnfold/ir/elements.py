@@ -81,5 +81,5 @@ def round_once(values: Float64, dtype: int) -> Array:
         bits = near.view(np.int32)
         inexact = np.isfinite(near) & (near != values)
         overshot = inexact & (np.abs(near) > np.abs(values))
-        odd = np.where(inexact, (bits - overshot) | 1, bits).view(np.float32)
+        odd = np.where(inexact, (bits - overshot) | np.int32(1), bits).view(np.float32)
         return odd.astype(ml_dtypes.bfloat16)

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
 from bnfold.ir.external import ExternalFiles
+from bnfold.ir.foreign import describe
 from bnfold.ir.lift import lift
 from bnfold.ir.model import Model
 from bnfold.ir.pause import no_garbage_collection
@@ -66,13 +67,18 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
             del skeleton
             model = Model(proto, payloads, path)
     except DecodeError as error:
-        raise MalformedModel(f"{label}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
+        raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
     except MalformedModel as error:
-        raise MalformedModel(f"{label}: not an ONNX model, or a damaged one ({error})") from error
+        raise MalformedModel(_not_a_model(label, source, str(error))) from error
     except ExternalDataError as error:
         raise ExternalDataError(f"{label}: {error}") from error
     model.has_external_data = has_external
     return model
+
+
+def _not_a_model(label: Path | str, source: Source, fault: str) -> str:
+    kind = describe(source)
+    return f"{label}: not an ONNX model: {kind}" if kind else f"{label}: not an ONNX model, or a damaged one ({fault})"
 
 
 def _check_holds_graph(proto: onnx.ModelProto) -> None:

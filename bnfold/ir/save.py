@@ -7,7 +7,6 @@ new one, a power failure may not, and waiting for the disk would cost more than 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -157,7 +156,7 @@ def _cannot_write(target: Path, error: Exception) -> OutputError:
 
 
 def _temporary(target: Path) -> Path:
-    return target.with_name(f".bnfold-{secrets.token_hex(6)}.tmp")
+    return target.with_name(f".bnfold-{os.urandom(6).hex()}.tmp")
 
 
 def _length(segments: Iterable[Segment]) -> int:

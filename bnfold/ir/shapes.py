@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import onnx
@@ -15,11 +17,37 @@ if TYPE_CHECKING:
 def infer(model: Model) -> None:
     """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
     model.sync()
+    if _recursive(model.proto):
+        return  # illegal, and up to onnx 1.21 inference would follow the calls until the process dies
     try:
         inferred = onnx.shape_inference.infer_shapes(model.proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     _learn(model.graph, inferred.graph)
+
+
+def _recursive(proto: onnx.ModelProto) -> bool:
+    """Whether functions of the model call each other in a circle."""
+    calls = {
+        (function.domain, function.name, function.overload): [
+            (node.domain, node.op_type, node.overload) for node in _nodes(function)
+        ]
+        for function in proto.functions
+    }
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _nodes(function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    stack: list[onnx.FunctionProto | onnx.GraphProto] = [function]
+    while stack:
+        for node in stack.pop().node:
+            yield node
+            for attribute in node.attribute:
+                stack += [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:

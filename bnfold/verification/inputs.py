@@ -49,9 +49,12 @@ def _input_shape(value: ir.Value, sizing: Sizing, given: Mapping[str, Sequence[i
     if value.type is not None and not value.type.HasField("tensor_type"):
         kind = value.type.WhichOneof("value") or "value without a type"
         raise CannotFeed(f"input {value.name!r} is a {kind.removesuffix('_type')}; give recorded inputs with --data")
-    if value.name in given:
-        return tuple(given[value.name])
     known = known_shape(value)
+    if value.name in given:
+        shape = tuple(given[value.name])
+        if known is not None and len(known) != len(shape):
+            raise BadInput(f"input {value.name!r} has {len(known)} dimensions, but {shape} has {len(shape)}")
+        return shape
     if known is None:
         raise CannotFeed(
             f"nothing tells the rank of input {value.name!r}; give its shape with --input {value.name}=N,…"

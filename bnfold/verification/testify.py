@@ -168,6 +168,8 @@ def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping
 
 
 def _failures(before: Testimony, after: Testimony) -> list[str]:
+    if before.error and before.error == after.error:
+        return [f"cannot run either model: {before.error}"]
     sides = (("original", before), ("rewritten model", after))
     return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
 

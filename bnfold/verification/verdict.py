@@ -77,6 +77,19 @@ class Verdict:
     cannot be run whole, with every changed part compared and all else proven unchanged, is ``verified``. ``decided_by``
     names the test: ``interface``, ``float64`` (whole models against the referee), ``storage precision`` (a runtime's
     error against float64 grew), ``local`` (each changed part on its own) or ``nothing``.
+
+    Attributes:
+        status: ``verified``, ``unverified`` or ``failed``.
+        reason: One sentence that says why.
+        decided_by: The test that decided.
+        outputs: A row for each output of the whole model; empty where it was not run whole.
+        witnesses: What runtimes, and recorded outputs, say of the original.
+        local: A row for each rewrite that was checked on its own.
+        samples: How many inputs were compared.
+        seed: Of the random inputs.
+        localised: The first value that differs, and the rewrite that made it.
+        notes: What else a reader should know.
+        seconds: Time by phase.
     """
 
     status: Status

@@ -103,6 +103,11 @@ def main() -> None:
     try:
         version, results = RUNTIMES[head["runtime"]](head["model"], samples)
         message = pack({"version": version, "error": ""}, results)
+    except ModuleNotFoundError as error:
+        # Said here and not before: an interpreter of its own may have what the caller's has not.
+        absent = error.name == head["runtime"]
+        text = f"{head['runtime']} is not installed" if absent else f"ModuleNotFoundError: {error}"
+        message = pack({"version": head["runtime"], "error": text}, [])
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything, and what it says is the result
         message = pack({"version": head["runtime"], "error": f"{type(error).__name__}: {error}"}, [])
     answer.write(message)

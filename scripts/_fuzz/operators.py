@@ -193,6 +193,17 @@ def merge(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(op, [parts[index] for index in order])
 
 
+def broadcast_sum(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A sum one of whose operands has one channel for all, then a BatchNormalization."""
+    if not 3 <= x.rank <= 4:
+        return None
+    ones = [1] * (x.rank - 2)
+    wide, narrow = (b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *ones]))]) for size in (3, 1))
+    operands = [wide[0].name, narrow[0].name]
+    total = b.node(b.pick(["Add", "Sub", "Sum", "Mean"]), operands if b.chance(0.5) else operands[::-1])
+    return batchnorm(b, total[0])
+
+
 def _broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
     return len(small) <= len(large) and all(a in (1, c) for a, c in zip(small[::-1], large[::-1], strict=False))
 
@@ -270,6 +281,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (concat, 1.5),
     (concat_one_left, 0.5),
     (merge, 1.5),
+    (broadcast_sum, 0.3),
     (split, 1.0),
     (rejoin, 0.8),
     (pick, 1.2),

@@ -16,7 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification import verify
-from bnfold.verification.inputs import Feeds, input_shapes, random_feeds
+from bnfold.verification.inputs import Feeds, input_shapes, random_feeds, required
 from bnfold.verification.shapes import Sizing
 
 CLOSE = 1e-3
@@ -72,6 +72,8 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
     if _same_in_onnxruntime(source, out):
         return ""
     try:
+        if {value.name for value in required(ir.load(out))} - {value.name for value in required(ir.load(source))}:
+            return " **new inputs**"
         status = verify(source, out, depth="full", witness="none", budget_seconds=budget).status
     except BnfoldError:
         return " **invalid**"

@@ -163,7 +163,7 @@ def test_where_no_runtime_has_a_kernel_our_own_give_the_errors() -> None:
     verdict = verify(ir.load(proto), ir.load(proto))
     assert verdict.status == "verified"
     assert not verdict.witnesses[0].ran_before
-    assert "cannot run the original" in verdict.witnesses[0].notes[0]
+    assert "cannot run either model" in verdict.witnesses[0].notes[0]
     assert verdict.outputs[0].error_before is not None
     assert any("our own kernels" in note for note in verdict.notes)
 

@@ -1,0 +1,111 @@
+"""The ways to int8 that are compared."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+import bnfold
+from _quantize.network import run
+from bnfold import Checks
+
+Array = npt.NDArray[Any]
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not type-checked here
+    """Hands out one array, item by item."""
+
+    def __init__(self, data: Array) -> None:
+        self._items = iter([{"x": data[index : index + 1]} for index in range(len(data))])
+
+    def get_next(self) -> dict[str, Array] | None:
+        return next(self._items, None)
+
+
+def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool) -> onnx.ModelProto:
+    """The model in QDQ form: weights int8, activations uint8, calibrated on ``data``."""
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
+        onnx.save(model, source)
+        quantize_static(
+            source, target, Reader(data), quant_format=QuantFormat.QDQ, per_channel=per_channel,
+            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        )  # fmt: skip
+        return onnx.load(target)
+
+
+def folded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model as bnfold folds it."""
+    return bnfold.fold(model, checks=Checks(depth="none")).to_proto()
+
+
+def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Cross-layer equalisation of a folded chain of Conv → Relu → Conv (Nagel et al. 2019, arXiv:1906.04721).
+
+    A channel's scale may move through Relu, from one convolution to the next: both sides get the same range.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    held = {tensor.name: tensor for tensor in copy.graph.initializer}
+    arrays = {name: numpy_helper.to_array(tensor).astype(np.float64) for name, tensor in held.items()}
+    convolutions = [node for node in copy.graph.node if node.op_type == "Conv"]
+    for _ in range(40):
+        for first, second in itertools.pairwise(convolutions):
+            ours, theirs = arrays[first.input[1]], arrays[second.input[1]]
+            depthwise = theirs.shape[1] == 1
+            before = np.abs(ours).max((1, 2, 3))
+            after = np.abs(theirs).max((1, 2, 3) if depthwise else (0, 2, 3))
+            factor = np.sqrt(before * after) / before
+            arrays[first.input[1]] = ours * factor[:, None, None, None]
+            arrays[first.input[2]] = arrays[first.input[2]] * factor
+            arrays[second.input[1]] = theirs / (
+                factor[:, None, None, None] if depthwise else factor[None, :, None, None]
+            )
+    for name, array in arrays.items():
+        held[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
+    return copy
+
+
+def spread(model: onnx.ModelProto) -> float:
+    """Largest over smallest channel range of a Conv's weights, the widest in the model."""
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    ranges = [np.abs(held[node.input[1]]).max((1, 2, 3)) for node in model.graph.node if node.op_type == "Conv"]
+    return float(max(found.max() / found.min() for found in ranges))
+
+
+def weights_only(model: onnx.ModelProto, *, per_channel: bool) -> onnx.ModelProto:
+    """The model with each convolution's weight rounded to int8 and back, and everything else in float32."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    held = {tensor.name: tensor for tensor in copy.graph.initializer}
+    for node in copy.graph.node:
+        if node.op_type == "Conv":
+            weight = numpy_helper.to_array(held[node.input[1]]).astype(np.float64)
+            step = np.abs(weight).max((1, 2, 3) if per_channel else None, keepdims=True) / 127
+            rounded = (np.round(weight / step) * step).astype(np.float32)
+            held[node.input[1]].CopyFrom(numpy_helper.from_array(rounded, node.input[1]))
+    return copy
+
+
+def ways(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, bool]]:
+    """Name, the float model, and whether its weights get a scale for each channel, for every way."""
+    plain = folded(model)
+    forms = {"not folded": model, "folded": plain, "folded, equalised": equalised(plain)}
+    for name, form in forms.items():
+        yield f"{name}, per tensor", form, False
+        yield f"{name}, per channel", form, True
+
+
+def decibels(model: onnx.ModelProto, reference: Array, data: Array) -> float:
+    """Signal over quantisation noise at the output."""
+    noise = run(model, data)[0].astype(np.float64) - reference
+    return float(10 * np.log10((reference**2).sum() / (noise**2).sum()))

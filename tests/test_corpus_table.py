@@ -1,0 +1,73 @@
+"""The table of real networks: what it counts, and what it says of a tool that is wrong, crashes or does not end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from _patterns import networks
+
+from tests.conftest import MODELS
+
+
+def save(path: Path, body: str) -> Path:
+    """A model of one BatchNormalization behind a Conv, or of whatever the body says."""
+    text = f"""<ir_version: 8, opset_import: ["" : 15]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+        <float[2,2,1,1] w = {{1,2,3,4}}, float[2] s = {{2,3}}, float[2] b = {{1,2}}, float[2] v = {{1,2}}>
+        {{ {body} }}"""
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+CONV_NORM = "c = Conv (x, w)  y = BatchNormalization (c, s, b, b, v)"
+
+
+@pytest.mark.parametrize(
+    ("tool", "cell"), [("bnfold optimize", "0"), ("onnxruntime basic", "0"), ("onnxoptimizer", "0")]
+)
+def test_what_is_left(tool: str, cell: str, tmp_path: Path) -> None:
+    pytest.importorskip({"onnxoptimizer": "onnxoptimizer"}.get(tool, "onnxruntime"))
+    source = save(tmp_path / "model.onnx", CONV_NORM)
+    assert networks.outcome(tool, source, tmp_path / "work", 120, 10) == cell
+
+
+def test_a_tool_that_does_not_end(tmp_path: Path) -> None:
+    source = save(tmp_path / "model.onnx", CONV_NORM)
+    assert networks.outcome("bnfold optimize", source, tmp_path / "work", 0.01, 10) == "*too slow*"
+
+
+def test_a_tool_that_fails(tmp_path: Path) -> None:
+    source = tmp_path / "model.onnx"
+    source.write_bytes(b"no model")
+    assert networks.outcome("bnfold optimize", source, tmp_path / "work", 120, 10) == "*crash*"
+
+
+def test_wrong_numbers_and_operators_that_nobody_knows(tmp_path: Path) -> None:
+    source = save(tmp_path / "a.onnx", CONV_NORM)
+    assert networks._numbers(source, save(tmp_path / "b.onnx", CONV_NORM), 10) == ""
+    assert networks._numbers(source, save(tmp_path / "c.onnx", CONV_NORM.replace("b, b", "b, s")), 10) == " **wrong**"
+    plugin = save(tmp_path / "d.onnx", "c = Plugin (x)  y = BatchNormalization (c, s, b, b, v)")
+    assert networks._numbers(plugin, save(tmp_path / "e.onnx", "c = Plugin (x)  y = Relu (c)"), 10) == " ?"
+
+
+def test_inputs_that_nobody_fed_before(tmp_path: Path) -> None:
+    source, out = save(tmp_path / "a.onnx", CONV_NORM), save(tmp_path / "b.onnx", CONV_NORM)
+    model = onnx.load(out)
+    model.graph.input.add().CopyFrom(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [2, 2, 1, 1]))
+    del model.graph.initializer[0]
+    onnx.save(model, out)
+    assert networks._numbers(source, out, 10) == " **new inputs**"
+
+
+def test_norms_in_functions_and_subgraphs_count() -> None:
+    found = {path.name: networks.batchnorms(path) for path in MODELS.glob("*.onnx")}
+    assert found["dense.onnx"] == 8
+    assert sum(count > 0 for count in found.values()) > 5
+
+
+def test_only_networks_with_constant_parameters_are_listed(tmp_path: Path) -> None:
+    rows = ["path\tbn\tkind\tbn_params", "a\t3\tnet\tinit:12", "b\t0\tnet\t-", "c\t3\tfixture\tinit:12"]
+    rows += ["d\t3\tnet-noweights\tcomputed:ConstantOfShape:12", "e\t3\tnet-noweights\tgraph-input:12"]
+    (tmp_path / "INDEX.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert [path.name for path in networks.listed(tmp_path)] == ["a", "d"]

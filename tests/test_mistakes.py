@@ -1,0 +1,156 @@
+"""The mistakes of a first day: each is answered by one line that says what was meant, and nothing is written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bnfold.cli import main
+from bnfold.group import COUNTERPARTS, EXAMPLES
+from tests.conftest import MODELS
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a model, a folder of models, an empty folder and a text."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(MODELS / "bn9.onnx", "model.onnx")
+    for name in ("many", "empty"):
+        Path(name).mkdir()
+    shutil.copy(MODELS / "bn9.onnx", "many")
+    Path("notes.txt").write_text("hello\n", encoding="utf-8")
+    return tmp_path
+
+
+def run(line: str) -> Result:
+    return CliRunner().invoke(main, line.split())
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        # paths
+        ("modle.onnx out.onnx", 1, "modle.onnx: cannot be read: No such file or directory"),
+        ("optimize out.onnx model.onnx", 1, "out.onnx: cannot be read"),
+        ("model.onnx empty", 1, "empty: is a directory"),
+        ("model.onnx nowhere/out.onnx", 1, "nowhere/out.onnx: there is no directory"),
+        ("model.onnx model.onnx", 1, "--in-place"),
+        ("empty out", 1, "empty: no .onnx files there"),
+        ("no*.onnx out", 1, "no*.onnx: no .onnx files there"),
+        ("many many", 1, "many: is the folder of the models; choose another one"),
+        ("many out.onnx", 1, "OUT is a folder: leave out .onnx"),
+        ("many notes.txt", 1, "notes.txt: is a file, but 1 models need a folder"),
+        ("notes.txt out.onnx", 1, "notes.txt: not an ONNX model: a text file"),
+        ("inspect notes.txt", 1, "not an ONNX model: a text file"),
+        ("verify model.onnx many", 1, "many: is a directory"),
+        # too few and too many words
+        ("model.onnx", 2, "as in `bnfold optimize model.onnx out.onnx`"),
+        ("fold many", 2, "as in `bnfold fold model.onnx out.onnx`"),
+        ("verify model.onnx", 2, "Missing argument 'AFTER'"),
+        ("inspect model.onnx out.onnx", 2, "unexpected extra argument (out.onnx)"),
+        ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
+        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify) nor a model"),
+        ("convert", 2, "neither a command"),
+        ("model.onnx out.onnx 3", 2, "say --samples N"),
+        ("a.onnx b.onnx c.onnx out", 2, "by a pattern in quotes"),
+        # options of other tools
+        ("model.onnx out.onnx --overwrite-input-shape x:1,3,8,8", 2, "make_dynamic_shape_fixed"),
+        ("--input-shape x:1,3,8,8 model.onnx out.onnx", 2, "--input NAME=1,3,224,224"),
+        ("model.onnx out.onnx --model-check", 2, "bnfold verifies without being asked"),
+        ("model.onnx out.onnx --save-as-external-data", 2, "--external-data NAME.data"),
+        ("model.onnx out.onnx --dtype fp16", 2, "run bnfold first"),
+        ("model.onnx out.onnx --opset 17", 2, "say --target-opset N"),
+        ("model.onnx -o out.onnx", 2, "the output is the second argument"),
+        ("model.onnx out.onnx --skip-fuse-bn", 2, "`bnfold upgrade` folds nothing"),
+        ("model.onnx out.onnx --inplace", 2, "--in-place"),
+        ("-V", 2, "say --version"),
+        # values
+        ("model.onnx out.onnx --target-opset 99", 1, "opset 99 does not exist"),
+        ("model.onnx out.onnx --input x:1,3", 2, "is not of the form NAME=2,3,224,224"),
+        ("model.onnx out.onnx --input nothere=1,3,8,8", 1, "the model has no inputs ['nothere']; it has ["),
+        ("model.onnx out.onnx --input x=1,3", 1, "has 4 dimensions, but (1, 3) has 2"),
+        ("model.onnx out.onnx --data nowhere.npz", 2, "'nowhere.npz' does not exist"),
+        ("model.onnx out.onnx --data notes.txt", 1, "not an .npz archive"),
+        ("model.onnx out.onnx --report why.txt", 2, "ends neither in .json nor in .html"),
+        ("model.onnx out.onnx --report nowhere/why.json", 1, "nowhere/why.json: there is no directory"),
+        ("model.onnx out.onnx --assert-none Batchnorm", 1, "did you mean BatchNormalization?"),
+        ("model.onnx out.onnx --only conv", 1, "--only: there is no operator 'conv'; did you mean Conv?"),
+        ("model.onnx out.onnx --except Foo", 1, "--except: there is no operator 'Foo'"),
+        ("model.onnx out.onnx --decompose-ops BN", 1, "--decompose-ops: there is no operator 'BN'"),
+        ("model.onnx out.onnx --external-data ../w.data", 1, "cannot name the data file"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_written(line: str, code: int, told: str, folder: Path) -> None:
+    before = files(folder)
+    result = run(line)
+    assert result.exit_code == code, result.output
+    assert told in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+    assert len([text for text in result.stderr.splitlines() if text.startswith(("bnfold: ", "Error: "))]) == 1
+    assert files(folder) == before
+
+
+def test_html_without_jinja2_is_told_before_any_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnfold.publish.find_spec", lambda _: None)
+    before = files(folder)
+    result = run("model.onnx out.onnx --report why.html")
+    assert result.exit_code == 1
+    assert "pip install 'bnfold[report]'" in result.stderr
+    assert files(folder) == before
+
+
+def test_openvino_that_is_not_installed_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    before = files(folder)
+    result = run("model.onnx out.onnx --witness openvino")
+    assert result.exit_code == 1
+    assert "pip install 'bnfold[openvino]'" in result.stderr
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("line", ["-q model.onnx out.onnx", "--target-opset 18 model.onnx out.onnx"])
+def test_options_may_come_before_the_model_without_a_command(line: str, folder: Path) -> None:
+    assert run(line).exit_code == 0
+    assert (folder / "out.onnx").exists()
+
+
+def test_a_folder_without_a_command_is_optimized(folder: Path) -> None:
+    assert run("many out").exit_code == 0
+    assert (folder / "out" / "bn9.onnx").exists()
+
+
+@pytest.mark.parametrize("option", COUNTERPARTS)
+def test_no_counterpart_hides_an_option_of_our_own(option: str) -> None:
+    result = run(f"model.onnx out.onnx {option}")
+    assert result.exit_code == 2
+    assert COUNTERPARTS[option] in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "verify"])
+def test_help_ends_with_examples_that_fit_a_line(command: str) -> None:
+    shown = run(f"{command} --help").stdout
+    _, _, examples = shown.partition("Examples:\n")
+    assert [line.split("  ")[1] for line in examples.splitlines()] == [text for text, _ in EXAMPLES[command or "main"]]
+    assert max(map(len, examples.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("line", sorted({line for rows in EXAMPLES.values() for line, _ in rows}))
+def test_examples_of_the_help_work(line: str) -> None:
+    for name in ("in.onnx", "a.onnx", "before.onnx"):
+        shutil.copy("model.onnx", name)
+    assert run("model.onnx after.onnx").exit_code == 0
+    shutil.copytree("many", "models")
+    if "inputs.npz" in line:
+        import numpy as np
+
+        np.savez("inputs.npz", x=np.zeros((2, 3, 8, 8), np.float32))
+    words = line.replace("x=1,3,224,224", "x=1,3,8,8").removeprefix("bnfold ")
+    result = run(words)
+    assert result.exit_code == 0, result.output
