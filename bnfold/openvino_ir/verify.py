@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bnfold.job import Checks
 
 RUNTIME = "openvino"
-HINT = "openvino, which runs these models, is not installed: pip install bnfold[openvino]"
+HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
 
 Feeds = dict[str, Array]
 Progress = Callable[[str, int, int], None]

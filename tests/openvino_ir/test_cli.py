@@ -102,6 +102,7 @@ REFUSED = [
     (("optimize", "m.xml", "out.xml", "--target-opset", "15"), 1, "leave out --target-opset"),
     (("optimize", "m.xml", "out.xml", "--legacy-mode", "error"), 1, "are about ONNX"),
     (("optimize", "m.xml", "out.xml", "--external-data", "none"), 1, "in its .bin"),
+    (("optimize", "m.xml", "out.xml", "--assert-none", "BatchNormInferense"), 1, "did you mean BatchNormInference"),
     (("optimize", "missing.xml", "out.xml"), 1, "cannot be read"),
     (("verify", "m.xml", "m.onnx"), 1, "cannot be compared"),
 ]
