@@ -47,7 +47,7 @@ class Emitter:
     _edges: list[ET.Element] = field(default_factory=list)
     _last: int = -1
 
-    def layer(
+    def layer(  # noqa: PLR0913 - the parts of a layer
         self,
         kind: str,
         attributes: dict[str, str],
@@ -57,9 +57,10 @@ class Emitter:
         *,
         before: Layer | None = None,
         behind: Layer | None = None,
+        opset: int = 1,
     ) -> Layer:
-        """A layer of opset 1 with one output, beside another one; ``hint`` is the name it would like."""
-        element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": "opset1"})
+        """A layer with one output, beside another one; ``hint`` is the name it would like."""
+        element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": f"opset{opset}"})
         if attributes:
             ET.SubElement(element, "data", attributes)
         if inputs:

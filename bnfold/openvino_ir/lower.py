@@ -92,7 +92,7 @@ class _Lowering:
     def _place_new(self, node: ir.Node) -> None:
         output = node.output(0)
         assert output is not None, "what bnfold adds has an output"
-        inputs = [self._kind(value, node) for value in node.inputs[:BIAS] if value is not None]
+        inputs = [self._kind(value, node) for value in _own(node) if value is not None]
         spelling = spelled(node, inputs)
         if spelling is None:
             raise Unsupported(
@@ -100,12 +100,13 @@ class _Lowering:
                 "not known: leave out --decompose"
             )
         layer = self.emitter.layer(
-            spelling.type, spelling.attributes, inputs, spelling.output, node.label, before=self._anchor(node)
-        )
+            spelling.type, spelling.attributes, inputs, spelling.output, node.label,
+            before=self._anchor(node), opset=spelling.opset,
+        )  # fmt: skip
         self._new[node] = layer
         self.kinds[output] = spelling.output
         self.made[output] = (layer.id, str(len(inputs)))
-        if node.input(BIAS) is not None:
+        if len(_own(node)) < len(node.inputs):
             self._add_bias(node, layer, output)
 
     def _add_bias(self, node: ir.Node, layer: Layer, output: ir.Value) -> None:
@@ -151,7 +152,7 @@ class _Lowering:
             return
         layer = self._new[node]
         view: View = "grouped" if node.is_op("Conv") else ""
-        for slot, value in enumerate(node.inputs[:BIAS]):
+        for slot, value in enumerate(_own(node)):
             if value is not None:
                 self.emitter.connect(self._source(value, node, view if slot else "", layer), (layer.id, str(slot)))
 
@@ -246,6 +247,11 @@ class _Lowering:
         for element, hint in self.emitter.wanted:
             element.set("name", fresh(hint, taken))
         self.naming.name_results(self.made, taken)
+
+
+def _own(node: ir.Node) -> list[ir.Value | None]:
+    """The inputs of a new node that its layer has too: all but a bias."""
+    return node.inputs if node.is_op("BatchNormalization") else node.inputs[:BIAS]
 
 
 def _kind(port: ET.Element) -> Kind:

@@ -18,6 +18,7 @@ class Spelling:
     type: str
     output: Kind
     attributes: dict[str, str] = field(default_factory=dict)
+    opset: int = 1
 
 
 def spelled(node: ir.Node, inputs: Sequence[Kind]) -> Spelling | None:
@@ -31,6 +32,8 @@ def spelled(node: ir.Node, inputs: Sequence[Kind]) -> Spelling | None:
         return Spelling("Convert", Kind(target, first.dims), {"destination_type": ELEMENT_NAMES[target]})
     if node.is_op("Unsqueeze"):
         return _unsqueeze(node, first)
+    if node.is_op("BatchNormalization"):
+        return Spelling("BatchNormInference", first, {"epsilon": repr(float(node.attr("epsilon")))}, opset=5)
     if node.is_op("Conv"):
         return Spelling("GroupConvolution", first, _pointwise(len(node.attr("kernel_shape"))))
     return Spelling("Sqrt", first) if node.is_op("Sqrt") else None
