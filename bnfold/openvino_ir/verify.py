@@ -205,7 +205,7 @@ def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], 
 def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> None:
     """Raise _Undecided where OpenVINO does not compute the *original* as the float64 referee does.
 
-    It has errors of its own (in 2026.4, a ReduceMean that drops its axes with a Multiply for each channel behind it), and
+    It has errors of its own (in 2026.4, a ReduceMean that drops axes, with a Multiply for each channel behind it), and
     what a runtime gets wrong in two ways is no evidence. Where the referee lacks an operator, there is no such doubt.
     """
     dtypes = {item.name: item.dtype for item in found}
