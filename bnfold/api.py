@@ -1,7 +1,8 @@
 """The functions of the public interface: one call for each command, keyword options of the same names.
 
-``source`` is a path, encoded bytes or an ``onnx.ModelProto``. ``output`` is a path, or None to keep the result in
-memory (`Outcome.model`, `Outcome.to_proto`). All of them raise `BnfoldError` and its children for what a user can mend.
+``source`` is a path (of an ONNX file, or of an OpenVINO IR, .xml), encoded bytes or an ``onnx.ModelProto``. ``output``
+is a path, or None to keep the result in memory (`Outcome.model`, `Outcome.to_proto`). All of them raise `BnfoldError`
+and its children for what a user can mend.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bnfold import formats
 from bnfold.job import Checks, Delivery, Outcome, Source, process
 from bnfold.pipeline import Options
 from bnfold.verification import Verdict
-from bnfold.verification import verify as _verify
 
 Output = str | os.PathLike[str] | None
 
@@ -175,9 +176,4 @@ def verify(before: str | os.PathLike[str], after: str | os.PathLike[str], *, che
         >>> verdict.verified, verdict.outputs[0].relative < 1e-6
         (True, True)
     """
-    asked = checks or Checks()
-    depth = "auto" if asked.depth == "none" else asked.depth
-    return _verify(
-        Path(before), Path(after), depth=depth, inputs=asked.inputs, data=asked.data, samples=asked.samples,
-        seed=asked.seed, witness=asked.witness,
-    )  # fmt: skip
+    return formats.verify_files(Path(before), Path(after), checks or Checks())

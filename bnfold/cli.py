@@ -111,14 +111,13 @@ def inspect(**arguments: Any) -> None:
 def verify(before: str, after: str, depth: str, as_json: bool, require_verified: bool, **arguments: Any) -> None:
     """Compare two models numerically, whoever made them."""
     with _UserErrors(before):
-        from bnfold import publish, terminal, verification
+        from pathlib import Path
+
+        from bnfold import formats, publish, terminal
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:
-            verdict = verification.verify(
-                before, after, depth=depth, inputs=checks.inputs, data=checks.data, samples=checks.samples,  # type: ignore[arg-type]
-                seed=checks.seed, witness=checks.witness, progress=progress,
-            )  # fmt: skip
+            verdict = formats.verify_files(Path(before), Path(after), checks, progress)
         if as_json:
             publish.to_stdout(verdict.to_json())
         else:
@@ -222,9 +221,9 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     unwanted = parsed.unwanted(arguments)
     if not unwanted:
         return 0
-    from bnfold import decomposing, terminal
+    from bnfold import formats, terminal
 
-    left = decomposing.left(outcome.model, unwanted, outcome.options.policy)
+    left = formats.left(outcome, unwanted)
     if left:
         terminal.still_there(outcome, left)
     return 4 if left else 0

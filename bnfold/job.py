@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
-from bnfold import ir, log, pipeline
+from bnfold import formats, ir, log
 from bnfold.errors import BadInput, OutputError, VerificationFailed
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
@@ -98,7 +98,8 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def to_proto(self) -> onnx.ModelProto:
-        """The rewritten model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
+        """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
+        formats.require_onnx(self.model)
         proto = onnx.ModelProto()
         proto.ParseFromString(ir.encode(self.model))
         return proto
@@ -108,7 +109,7 @@ class Outcome:
         from bnfold.explain import explain
 
         document = self.report.to_json()
-        before = _opened(self.source)
+        before = formats.load(self.source)
         before.freeze_overridable = self.options.freeze_overridable
         facts = explain(before, self.model, self.report, self.options.policy)
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
@@ -164,6 +165,7 @@ def process(
 
 def _check_target(source: Source, delivery: Delivery) -> None:
     target = delivery.path
+    formats.check_target(source, delivery)
     if not delivery.in_place and isinstance(source, Path) and _same_file(source, target):
         raise OutputError(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
     if delivery.keep_failed is not None:
@@ -179,16 +181,11 @@ def _check_target(source: Source, delivery: Delivery) -> None:
 
 def _rewrite(source: Source, options: Options, checks: Checks, progress: Progress) -> Outcome:
     started = time.perf_counter()
-    model = _opened(source)
+    model = formats.load(source)
     loaded = time.perf_counter()
-    report = pipeline.rewrite(model, options, progress)
+    report = formats.rewrite(model, options, progress)
     seconds = {"load": loaded - started, "rewrite": time.perf_counter() - loaded}
     return Outcome(model, report, options, checks, source=source, seconds=seconds)
-
-
-def _opened(source: Source) -> ir.Model:
-    """The model as it came; one that is open already stays as it is."""
-    return source.clone() if isinstance(source, ir.Model) else ir.load(source)
 
 
 def _deliver(
@@ -210,13 +207,7 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    with ir.stage(
-        outcome.model,
-        delivery.path,
-        external_data=delivery.external_data,
-        size_threshold=delivery.size_threshold,
-        progress=wrote,
-    ) as staged:
+    with formats.stage(outcome.model, delivery, wrote) as staged:
         outcome.seconds["write"] = time.perf_counter() - started
         _verify(outcome, staged.path, progress)
         _raise_if_failed(outcome, delivery)
@@ -229,32 +220,17 @@ def _raise_if_failed(outcome: Outcome, delivery: Delivery | None) -> None:
     if outcome.verdict is None or outcome.verdict.status != "failed":
         return
     if delivery is not None and delivery.keep_failed is not None:
-        ir.save(outcome.model, delivery.keep_failed, external_data=delivery.external_data)
+        formats.save(outcome.model, delivery, delivery.keep_failed)
     label = delivery.path if delivery is not None else "the result"
     raise VerificationFailed(f"{label}: not written: {outcome.verdict.reason}", outcome)
 
 
 def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> None:
     """Compare the result, staged or in memory, with the model as it came."""
-    checks, source = outcome.checks, outcome.source
-    if checks.depth == "none":
+    if outcome.checks.depth == "none":
         return
-    from bnfold import referee, verification
-
     started = time.perf_counter()
-    outcome.verdict = verification.verify(
-        source if isinstance(source, Path) else _opened(source),
-        result,
-        cuts=outcome.report.cuts,
-        depth=checks.depth,
-        inputs=checks.inputs,
-        data=checks.data,
-        samples=checks.samples,
-        seed=checks.seed,
-        witness=checks.witness,
-        policy=referee.policy(outcome.options.policy),
-        progress=progress,
-    )
+    outcome.verdict = formats.verify_result(outcome, result, progress)
     outcome.seconds["verify"] = time.perf_counter() - started
     tell = log.info if outcome.verdict.verified else log.warning
     tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)

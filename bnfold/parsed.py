@@ -83,6 +83,8 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
     if arguments["output"] == STREAM:
         if sys.stdout is None:
             raise click.UsageError("standard output is closed")
+        if _is_openvino(arguments):
+            raise click.UsageError("an OpenVINO IR is two files, which standard output cannot take; name OUT.xml")
         if arguments["as_json"]:
             raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
         return None
@@ -100,8 +102,12 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def operators(given: Iterable[str], option: str, known: Collection[str] = ()) -> frozenset[str]:
+def operators(
+    given: Iterable[str], option: str, known: Collection[str] = (), *, is_openvino: bool = False
+) -> frozenset[str]:
     """Names of operators, each one of ``known``, or else of onnx's default domain: a misspelt one would match nothing.
+
+    With ``is_openvino`` the names of OpenVINO's operators are known as well.
 
     Raises:
         BadInput: There is no such operator.
@@ -113,6 +119,10 @@ def operators(given: Iterable[str], option: str, known: Collection[str] = ()) ->
         import onnx
 
         known = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    if is_openvino:
+        from bnfold.openvino_ir.operators import KNOWN, NORM
+
+        known = {*known, *(KNOWN if len(known) > 2 else (NORM,))}
     for name in sorted(wanted.difference(known)):
         from difflib import get_close_matches
 
@@ -125,7 +135,12 @@ def operators(given: Iterable[str], option: str, known: Collection[str] = ()) ->
 
 def unwanted(arguments: dict[str, Any]) -> frozenset[str]:
     """What --assert-none names; raises as `operators`."""
-    return operators(names(arguments.get("assert_none", "")), "--assert-none")
+    given = names(arguments.get("assert_none", ""))
+    return operators(given, "--assert-none", is_openvino=_is_openvino(arguments))
+
+
+def _is_openvino(arguments: dict[str, Any]) -> bool:
+    return bool(arguments["source"].lower().endswith(".xml"))
 
 
 def options(arguments: dict[str, Any]) -> Options:
@@ -148,12 +163,13 @@ def options(arguments: dict[str, Any]) -> Options:
     }
     return Options(
         policy=Policy(arguments["legacy_mode"], arguments["force_inference"], arguments["saved_var"]),
-        only=operators(arguments.get("only", ()), "--only"),
-        excluded=operators(arguments.get("excluded", ()), "--except"),
+        only=operators(arguments.get("only", ()), "--only", is_openvino=_is_openvino(arguments)),
+        excluded=operators(arguments.get("excluded", ()), "--except", is_openvino=_is_openvino(arguments)),
         decompose_ops=operators(
             names(arguments.get("decompose_ops", "BatchNormalization")),
             "--decompose-ops",
             ("BatchNormalization", "InstanceNormalization"),
+            is_openvino=_is_openvino(arguments),
         ),
         **given,
     )

@@ -16,7 +16,12 @@ Seen = list[Any] | None
 
 
 def seen(source: Place) -> Seen:
-    """What the input is like, to be asked before it is read: if it changes meanwhile, it is done again."""
+    """What the input is like, to be asked before it is read: if it changes meanwhile, it is done again.
+
+    Of an OpenVINO IR nothing is remembered: its .xml may stay the same while the constants beside it change.
+    """
+    if source.name.lower().endswith(".xml"):
+        return None
     try:
         return source.signature()
     except (BnfoldError, OSError):

@@ -129,10 +129,9 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
 def _left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
     if not unwanted:
         return []
-    from bnfold import decomposing
+    from bnfold import formats
 
-    found = decomposing.left(outcome.model, unwanted, outcome.options.policy)
-    return [f"{graph}: {label}" if graph else label for label, graph, _ in found]
+    return [f"{graph}: {label}" if graph else label for label, graph, _ in formats.left(outcome, unwanted)]
 
 
 def report(outcome: Outcome, *, full: bool) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Draws:
         key = (path, name)
         if key not in self._known:
             tensor = self._stored.get(key)
-            self._known[key] = tensor is not None and not same(self._old.get(key), tensor) and not _is_short(tensor)
+            self._known[key] = tensor is not None and not same(self._old.get(key), tensor) and not is_short(tensor)
         return self._known[key]
 
     @cached_property
@@ -145,7 +145,7 @@ def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:
                 yield (graph.path, name), tensor
 
 
-def _is_short(tensor: ir.Tensor) -> bool:
+def is_short(tensor: ir.Tensor) -> bool:
     """Whether every element has at most half the significant bits its type offers."""
     if tensor.size > 64:
         return False

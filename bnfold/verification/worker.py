@@ -79,10 +79,16 @@ def run_openvino(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample
     core.set_property({"ENABLE_MMAP": False})
     compiled = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     results = []
+    # A port may be without a tensor name: an input then goes by its node's, an output by its place.
+    inputs = [port.names or {port.node.get_friendly_name()} for port in compiled.inputs]
+    outputs = [port.names or {f"output {index}"} for index, port in enumerate(compiled.outputs)]
     for sample in samples:
-        feeds = {name: sample[name] for port in compiled.inputs for name in port.names if name in sample}
+        # Copies: OpenVINO takes no array that it may not write to, and these lie in the message.
+        feeds = {
+            index: np.array(sample[name]) for index, names in enumerate(inputs) for name in names if name in sample
+        }
         answer = compiled(feeds)
-        results.append({name: np.array(answer[port]) for port in compiled.outputs for name in port.names})
+        results.append({name: np.array(answer[index]) for index, names in enumerate(outputs) for name in names})
     return f"openvino {openvino.__version__.split('-')[0]}", results
 
 

@@ -1,0 +1,168 @@
+"""The two kinds of model files, told apart by suffix: ONNX, and OpenVINO IR (.xml), imported when one is met."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bnfold import ir, pipeline
+from bnfold.errors import BadInput, OutputError, Unsupported
+from bnfold.ir.payloads import THRESHOLD
+
+if TYPE_CHECKING:
+    from bnfold.job import Checks, Delivery, Outcome, Source
+    from bnfold.openvino_ir import IrModel
+    from bnfold.openvino_ir import Staged as StagedIr
+    from bnfold.pipeline import Options
+    from bnfold.report import Report
+    from bnfold.verification import Verdict
+
+Progress = Callable[[str, int, int], None]
+SUFFIX = ".xml"
+
+
+def is_openvino(source: object) -> bool:
+    """Whether a path names an OpenVINO IR."""
+    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)
+
+
+def load(source: Source) -> ir.Model:
+    """The model at ``source``, without its weights; one that is open already stays as it is.
+
+    Raises:
+        BadInput, Unsupported: It cannot be read.
+    """
+    if isinstance(source, ir.Model):
+        return source.clone()
+    if isinstance(source, Path) and is_openvino(source):
+        from bnfold import openvino_ir
+
+        return openvino_ir.load(source)
+    return ir.load(source)
+
+
+def check_target(source: Source, delivery: Delivery) -> None:
+    """Raise OutputError where the output would be of the other kind, BadInput for options that its kind lacks."""
+    source_is, target_is = is_openvino(source), is_openvino(delivery.path)
+    if source_is != target_is:
+        raise OutputError(f"{delivery.path}: bnfold does not convert between ONNX and OpenVINO IR ({SUFFIX})")
+    if target_is and (delivery.external_data != "auto" or delivery.size_threshold != THRESHOLD):
+        raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+
+
+def rewrite(model: ir.Model, options: Options, progress: Progress) -> Report:
+    """All passes over ``model``, in place. Raises as `pipeline.rewrite`."""
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.rewrite(lifted, options, progress)
+    return pipeline.rewrite(model, options, progress)
+
+
+def stage(model: ir.Model, delivery: Delivery, wrote: Callable[[int], None]) -> ir.Staged | StagedIr:
+    """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.stage(lifted, delivery.path, progress=wrote)
+    return ir.stage(
+        model,
+        delivery.path,
+        external_data=delivery.external_data,
+        size_threshold=delivery.size_threshold,
+        progress=wrote,
+    )
+
+
+def save(model: ir.Model, delivery: Delivery, path: Path) -> None:
+    """Write the model at another place than ``delivery`` names."""
+    if (lifted := _lifted(model)) is not None:
+        from bnfold import openvino_ir
+
+        with openvino_ir.stage(lifted, path.with_suffix(SUFFIX)) as staged:
+            staged.commit()
+    else:
+        ir.save(model, path, external_data=delivery.external_data)
+
+
+def left(outcome: Outcome, operators: frozenset[str]) -> list[tuple[str, str, str]]:
+    """As `decomposing.left`, over a model of either kind."""
+    from bnfold import decomposing
+
+    policy = outcome.options.policy
+    if (lifted := _lifted(outcome.model)) is not None:
+        from bnfold import openvino_ir
+
+        return openvino_ir.left(lifted, operators, policy)
+    return decomposing.left(outcome.model, operators, policy)
+
+
+def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
+    """Compare the result, staged or in memory, with the model as it came."""
+    checks, source = outcome.checks, outcome.source
+    if (lifted := _lifted(outcome.model)) is not None:
+        return _verify_ir(lifted, outcome, result, progress)
+    from bnfold import referee, verification
+
+    return verification.verify(
+        source if isinstance(source, Path) else load(source),
+        result,
+        cuts=outcome.report.cuts,
+        depth="auto" if checks.depth == "none" else checks.depth,
+        inputs=checks.inputs,
+        data=checks.data,
+        samples=checks.samples,
+        seed=checks.seed,
+        witness=checks.witness,
+        policy=referee.policy(outcome.options.policy),
+        progress=progress,
+    )
+
+
+def _verify_ir(lifted: IrModel, outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
+    """What stays in memory is written to a folder that is gone afterwards: only OpenVINO runs these models."""
+    import tempfile
+
+    from bnfold import openvino_ir
+
+    source = outcome.source
+    assert isinstance(source, Path), "an IR comes from a file"
+    if isinstance(result, Path):
+        return verify_files(source, result, outcome.checks, progress)
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        target = Path(folder) / "model.xml"
+        with openvino_ir.stage(lifted, target) as staged:
+            staged.commit()
+        return verify_files(source, target, outcome.checks, progress)
+
+
+def verify_files(before: Path, after: Path, checks: Checks, progress: Progress | None = None) -> Verdict:
+    """Compare two model files of one kind. Raises BadInput."""
+    if is_openvino(before) != is_openvino(after):
+        raise BadInput(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")
+    if is_openvino(before):
+        from bnfold import openvino_ir
+
+        return openvino_ir.verify(before, after, checks, progress=progress)
+    from bnfold import verification
+
+    depth = "auto" if checks.depth == "none" else checks.depth
+    return verification.verify(
+        before, after, depth=depth, inputs=checks.inputs, data=checks.data, samples=checks.samples, seed=checks.seed,
+        witness=checks.witness, progress=progress,
+    )  # fmt: skip
+
+
+def require_onnx(model: ir.Model) -> None:
+    """Raise Unsupported for a model that only files can hold."""
+    if _lifted(model) is not None:
+        raise Unsupported("an OpenVINO IR is no ONNX model: it is written to a file, OUT.xml")
+
+
+def _lifted(model: ir.Model) -> IrModel | None:
+    """The model, if it came from an IR. Imports nothing: a model that did has brought its room along."""
+    room = sys.modules.get("bnfold.openvino_ir")
+    return model if room is not None and isinstance(model, room.IrModel) else None
