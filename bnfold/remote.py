@@ -137,7 +137,7 @@ class Remote:
                 self._fetch(target.parent)
         taken = target.with_name(data.name)
         if not taken.exists() and data.is_file():
-            taken.touch()
+            taken.write_bytes(b"taken")  # not empty: an empty file counts as left by a killed run
 
 
 def place(url: str) -> Place:

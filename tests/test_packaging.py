@@ -18,8 +18,8 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_dependency_has_a_lower_and_an_upper_bound(group: str) -> None:
-    """A release that breaks or that somebody has taken over does not arrive unasked."""
+def test_every_dependency_has_a_lower_bound(group: str) -> None:
+    """Which `scripts/test_versions` tries; an upper one would need a known breakage."""
     for requirement in GROUPS[group]:
         if not requirement.startswith("bnfold["):
-            assert re.fullmatch(r"[A-Za-z0-9_-]+>=[0-9.]+,<[0-9.]+", requirement), requirement
+            assert re.fullmatch(r"[A-Za-z0-9_-]+>=[0-9.]+(; .*)?", requirement), requirement

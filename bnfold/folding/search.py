@@ -25,6 +25,9 @@ from bnfold.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
+MISFIT: tuple[type[Exception], ...] = (ValueError,)
+"""What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
+legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
 MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
@@ -248,7 +251,7 @@ def _ask(
         return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
     except ReferenceAttribute as error:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
-    except ValueError as error:  # arrays that cannot be computed with: no runtime could run such a node either
+    except MISFIT as error:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}: {error}", depth) from error
     except Declined as refusal:
         refusal.depth, refusal.at = depth, node.label

@@ -70,7 +70,7 @@ class Bench:
             if isinstance(found, Difference) and not acquits:
                 continue
             feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
-            latest = self._attempt(cut, (old.model, new.model), feeds, guessed=has_guesses(inputs))
+            latest = self._attempt(cut, (old.model, new.model), feeds, guessed=has_guesses(inputs, shapes))
             if isinstance(latest, Difference) and latest.excess <= 1:
                 return latest
             found = latest if isinstance(found, Skip) else found
@@ -101,12 +101,14 @@ class Bench:
         try:
             actual = self._run(new, cut, feeds)
         except reference.Misfit as error:
-            if guessed:  # the rewrite may rely on a shape that the model has and nobody knows
+            if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
                 return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}")
             fault = f"is not computed, the region does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
+        if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in cut.outputs):
+            return Skip("the rewritten region makes another shape on inputs of guessed shapes")
         rounds: list[list[Results]] = []
         while True:
             disturbed = self._draws.of_region(new, GROUPS, len(rounds))
@@ -134,6 +136,11 @@ class Bench:
     def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         return reference.evaluate(region, own, cut.outputs, policy=self._policy)
+
+
+def _shape(value: object) -> object:
+    """The shape of an array; None for a sequence or nothing."""
+    return getattr(value, "shape", None)
 
 
 def check_cuts(bench: Bench, cuts: Sequence[ir.Cut]) -> Iterator[LocalRow]:

@@ -43,9 +43,14 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
                 yield shapes, acquits
 
 
-def has_guesses(inputs: Mapping[str, ir.Value]) -> bool:
-    """Whether the rank of an input is told by nothing."""
-    return any(known_shape(value, guess=False) is None for value in inputs.values())
+def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
+    """Whether the rank of an input is told by nothing, or a size is not the declared one."""
+    return any(
+        known is None
+        or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
+        for name, value in inputs.items()
+        for known in [known_shape(value, guess=False)]
+    )
 
 
 def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from bnfold import ir
 from bnfold.verification.floats import FLOAT_TYPES, float_type
@@ -119,9 +120,8 @@ def stored(value: ir.Value) -> ir.Tensor | None:
     if value.tensor is not None:
         return value.tensor
     node = value.producer
-    if node is None or not node.is_op("Constant") or not node.has_attr("value"):
-        return None
-    return value.graph.model.tensor(node.attr("value"))
+    held = node.attr("value") if node is not None and node.is_op("Constant") else None
+    return value.graph.model.tensor(held) if isinstance(held, onnx.TensorProto) else None
 
 
 def same(old: ir.Tensor | None, new: ir.Tensor) -> bool:

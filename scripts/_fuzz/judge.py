@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from _fuzz.builder import Array
 from _fuzz.case import Outcome
 from bnfold import ir, pipeline, reference
 from bnfold.errors import UpgradeBlocked
+from bnfold.folding import search
 from bnfold.report import Report
 
 Feeds = Mapping[str, Array]
@@ -43,7 +45,8 @@ def judge(
         return Outcome("")
     model = ir.load(proto)
     try:
-        report = pipeline.rewrite(model, settings)
+        with _unforgiving():
+            report = pipeline.rewrite(model, settings)
         found = reference.evaluate(_saved(model, keep), feeds)
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
@@ -51,6 +54,16 @@ def judge(
         return Outcome(watch.crash(crash))
     error = _left(model, report, settings) or _difference(expected, found, _tolerance(proto))
     return Outcome(error, _behaviour(report), len(report.batchnorms), _gone(report), compared=True)
+
+
+@contextmanager
+def _unforgiving() -> Iterator[None]:
+    """The models are legal: what a handler raises is its own fault, not theirs."""
+    forgiven, search.MISFIT = search.MISFIT, ()
+    try:
+        yield
+    finally:
+        search.MISFIT = forgiven
 
 
 def _behaviour(report: Report) -> str:
