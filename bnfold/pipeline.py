@@ -119,6 +119,8 @@ def raise_opset(run: Run) -> None:
         for operator, count in done.passed.items()
     )
     run.report.notes.extend([done.advice] if done.advice else [])
+    if done.before == done.after and not done.changes:
+        return
     _follow_replaced(run)
     alive = set(run.live().values())
     for event in run.events.values():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -70,7 +69,7 @@ class Claim:
 def temporary(folder: Path) -> Claim:
     """A new, empty file in ``folder`` for what is being written. Raises OSError."""
     while True:
-        claim = take(folder / f".bnfold-{secrets.token_hex(6)}.tmp")
+        claim = take(folder / f".bnfold-{os.urandom(6).hex()}.tmp")
         if claim is not None:
             return claim
 

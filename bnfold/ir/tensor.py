@@ -205,7 +205,10 @@ class Scaled(Tensor):
         return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))
 
     def float64(self) -> Float64:
-        return self.base.float64() * self._factor(tuple(slice(None) for _ in self.dims))
+        factor: Float64 | float = 1.0
+        for axis, vector in self.factors:
+            factor = vector.reshape(-1, *(1,) * (len(self.dims) - axis - 1)) * factor
+        return self.base.float64() * factor
 
     def blocks(self) -> Iterator[Array]:
         base = self.base

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from onnx import defs, helper
+import onnx
+from onnx import defs
 
 from bnfold.upgrading.versions import schema_of
 
@@ -43,7 +44,7 @@ def objection(op_type: str, old: int, new: int) -> str | None:
 def default_of(attribute: defs.OpSchema.Attribute) -> object:
     """The attribute's default as a Python value, or None if it has none."""
     proto = attribute.default_value
-    return helper.get_attribute_value(proto) if proto.name else None
+    return onnx.helper.get_attribute_value(proto) if proto.name else None
 
 
 def _attributes(before: defs.OpSchema, after: defs.OpSchema) -> str | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnx import TypeProto, helper
+import onnx
+from onnx import TypeProto
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ def type_by_weights(node: ir.Node) -> TypeProto | None:
     dtype = next((value.dtype for value in node.inputs[:2] if value is not None and value.dtype is not None), None)
     if node.op_type == "Reshape":
         dtype = None if (data := node.input(0)) is None else data.dtype
-    kind: TypeProto = helper.make_tensor_type_proto(dtype or 0, dims)
+    kind: TypeProto = onnx.helper.make_tensor_type_proto(dtype or 0, dims)
     return kind
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
-from onnx import defs, helper, shape_inference
+from onnx import defs
 
 from bnfold import ir
 from bnfold.upgrading.ranks import type_by_weights
@@ -43,7 +43,7 @@ class Types:
 
     def __init__(self, target: int) -> None:
         self._target = target
-        self._imports = [helper.make_opsetid("", target)]
+        self._imports = [onnx.OperatorSetIdProto(domain="", version=target)]
         self._done: set[ir.Value] = set()
 
     def dtype(self, value: ir.Value) -> int | None:
@@ -106,10 +106,10 @@ class Types:
         types = {value.name: kind for value in inputs if (kind := _type_of(value)) is not None}
         constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
         try:
-            inferred = shape_inference.infer_node_outputs(
+            inferred = onnx.shape_inference.infer_node_outputs(
                 schema, node.proto, types, constants, opset_imports=self._imports, ir_version=8
             )
-        except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
             return  # what onnx cannot infer stays unknown; whoever needs it says so
         for value in outputs:
             if value.name in inferred:
@@ -152,7 +152,7 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
 @cache
 def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
     """Shared between the weights of one type and shape: nobody edits it."""
-    return helper.make_tensor_type_proto(dtype, dims)
+    return onnx.helper.make_tensor_type_proto(dtype, dims)
 
 
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
@@ -174,6 +174,6 @@ def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:
         ):
             return
         merged = [dim.dim_value if dim.HasField("dim_value") else old for dim, old in zip(fresh, known, strict=True)]
-        value.graph.types[value.name] = helper.make_tensor_type_proto(value.dtype, merged)
+        value.graph.types[value.name] = onnx.helper.make_tensor_type_proto(value.dtype, merged)
         return
     value.graph.types[value.name] = inferred
