@@ -225,6 +225,20 @@ class Graph:
         if not value.is_input:
             self.orphan(value)
 
+    def remove_initializers(self, values: list[Value]) -> list[str]:
+        """As `remove_initializer`, for many that are no inputs; their names."""
+        names = [value.name for value in values]
+        self.dropped_tensors += [value.tensor_proto for value in values if value.tensor_proto is not None]
+        self.dropped_names.update(self.renamed.get(value, value.name) for value in values if value.name in self.types)
+        self.model.note_names(names)
+        own, touched = self.values, self.touched_tensors
+        for value in values:
+            value.forget_tensor()
+            touched.pop(value, None)
+            if own.get(value.name) is value:
+                del own[value.name]
+        return names
+
     def subgraphs(self) -> Iterator[Graph]:
         """This graph and every graph nested in it."""
         stack = [self]

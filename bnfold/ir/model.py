@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -68,6 +68,10 @@ class Model:
         """A value of this name came into being, or goes: nothing else will be called so."""
         if self._original is None or name not in self._original:
             self._added.add(name)
+
+    def note_names(self, names: Iterable[str]) -> None:
+        """As `note_name`, for many."""
+        self._added.update(names if self._original is None else (name for name in names if name not in self._original))
 
     @property
     def label(self) -> str:
@@ -155,7 +159,8 @@ class Model:
         Only values that lost a reader since the file was read are looked at; what was unused before stays. Returns the
         names that are gone.
         """
-        gone = []
+        gone: list[str] = []
+        unread: dict[Graph, list[Value]] = {}
         while self.released:
             value, _ = self.released.popitem()
             if not value.is_unread:
@@ -166,8 +171,9 @@ class Model:
                     gone += [output.name for output in node.outputs if output is not None]
                     node.graph.remove(node)
             elif value.tensor_proto is not None and not value.is_input:
-                gone.append(value.name)
-                value.graph.remove_initializer(value)
+                unread.setdefault(value.graph, []).append(value)
+        for graph, values in unread.items():
+            gone += graph.remove_initializers(values)
         return gone
 
     def infer_shapes(self) -> None:

@@ -9,7 +9,7 @@ from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA
 
 CHUNK = 1 << 20
 _LONGEST = 10
-"""Bytes of a 64-bit varint, the last of which has one bit left."""
+"""Bytes of a 64-bit varint. Protobuf ignores bits beyond the 64th."""
 
 
 def is_whole(source: Source, offset: int, length: int, field: int) -> bool:
@@ -21,7 +21,7 @@ def is_whole(source: Source, offset: int, length: int, field: int) -> bool:
         data = np.frombuffer(source.read(start, min(CHUNK, offset + length - start)), np.uint8)
         ends = np.flatnonzero(data < 0x80) + start
         sizes = np.diff(ends, prepend=last)
-        if (sizes > _LONGEST).any() or (data[ends[sizes == _LONGEST] - start] > 1).any():
+        if (sizes > _LONGEST).any():
             return False
         last = int(ends[-1]) if ends.size else last
         if start + data.size - 1 - last > _LONGEST:

@@ -124,7 +124,10 @@ def _keep(messages: Any, wanted: list[Any]) -> None:
 
 def _drop(messages: Any, unwanted: Collection[Any]) -> None:
     gone = {id(message) for message in unwanted}
-    _keep(messages, [message for message in messages[:] if id(message) not in gone])
+    if gone:
+        kept = sum(id(message) not in gone for message in messages[:])
+        messages.sort(key=lambda message: id(message) in gone)  # stable: the others keep their order
+        del messages[kept:]
 
 
 def _write_types(graph: Graph) -> None:

@@ -30,7 +30,7 @@ def parses(data: bytes, field: int) -> bool:
 runs = st.lists(
     st.one_of(
         st.integers(0, 2**64 - 1).map(wire.varint),
-        st.integers(1, 12).map(lambda length: b"\x80" * length + b"\x01"),
+        st.builds(lambda length, last: b"\x80" * length + bytes([last]), st.integers(1, 12), st.integers(0, 127)),
         st.binary(max_size=4),
     ),
     max_size=8,
