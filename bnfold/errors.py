@@ -53,6 +53,10 @@ class ReferenceAttribute(Unsupported):
     """An attribute refers to an attribute of the enclosing function; its value depends on the caller."""
 
 
+class MistypedAttribute(ReferenceAttribute):
+    """An attribute is of another type than any version of its operator knows: likewise, nobody can tell its value."""
+
+
 class ExportedInTraining(Unsupported):
     """The model computes with each batch's own statistics, or drops at random; ``nodes`` has one line for each node."""
 

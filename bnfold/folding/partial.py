@@ -113,11 +113,18 @@ def carry_out(found: Shrink, budget: Budget) -> tuple[ir.Node, list[str]]:
     assert part is not None, "it refused"
     edits = _parameters(old, found)
     inner = graph.fresh(f"{part.name}_normalised")
-    new = graph.insert("BatchNormalization", (part, *old.inputs[1:5]), (inner,), before=found.concat, name=old.name)
+    old_parameters = [value for value in old.inputs[1:5] if value is not None]
+    # A parameter that a node makes, perhaps behind the Concat, is not there yet.
+    stored = [value if value.producer is None else None for value in old_parameters]
+    new = graph.insert("BatchNormalization", (part, *stored), (inner,), before=found.concat, name=old.name)
     new.proto.attribute.extend(old.proto.attribute)
     new.proto.metadata_props.extend(old.proto.metadata_props)
     new.proto.doc_string, new.proto.domain = old.proto.doc_string, old.proto.domain
     gone = apply(found.plan, budget)
     found.concat.set_input(found.slot, inner)
-    edit_all([replace(edit, node=new) for edit in edits], budget)
+    for edit, value, former in zip(edits, stored, old_parameters, strict=True):
+        if value is None:
+            new.set_input(edit.slot, graph.add_constant(former.name, edit.tensor))
+        else:
+            edit_all([replace(edit, node=new)], budget)
     return new, gone

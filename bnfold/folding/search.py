@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from bnfold import ir
-from bnfold.errors import ReferenceAttribute
+from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import guard, images, picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.growth import Budget
@@ -250,7 +250,8 @@ def _ask(
         _decline_excluded(node, search.limits)
         return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
     except ReferenceAttribute as error:
-        raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
+        mistyped = isinstance(error, MistypedAttribute)
+        raise Declined(Reason.UNREADABLE if mistyped else Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
     except MISFIT as error:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}: {error}", depth) from error
     except Declined as refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,9 @@ from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The result for one node, and what it was computed from: a fold may have replaced that since."""
+    """The result for one node, and the tensors that it was computed from: a fold may have replaced them since."""
 
-    values: tuple[ir.Value, ...]
-    given: tuple[ir.Tensor | None, ...]
+    tensors: tuple[ir.Tensor | None, ...]
     epsilon: float
     s: Float64
     t: Float64
@@ -28,7 +27,9 @@ class Known:
     def holds_for(self, norm: BatchNorm) -> bool:
         """Whether the node still is what it was."""
         values = (norm.scale, norm.bias, norm.mean, norm.var)
-        return self.epsilon == norm.epsilon and values == self.values and _given(values) == self.given
+        return self.epsilon == norm.epsilon and all(
+            value.pending_tensor is tensor for value, tensor in zip(values, self.tensors, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,14 +90,9 @@ def prefetch(nodes: Iterable[ir.Node]) -> dict[ir.Node, Known]:
     found = {}
     for node, epsilon, s, t, sound in rows:
         if sound:
-            values = tuple(value for value in node.inputs[1:5] if value is not None)
-            found[node] = Known(values, _given(values), epsilon, s, t)
+            tensors = tuple(value.tensor for value in node.inputs[1:5] if value is not None)
+            found[node] = Known(tensors, epsilon, s, t)
     return found
-
-
-def _given(values: Sequence[ir.Value]) -> tuple[ir.Tensor | None, ...]:
-    """The tensors that values were given since the model was read."""
-    return tuple(value.pending_tensor if value in value.graph.touched_tensors else None for value in values)
 
 
 def _parameters(node: ir.Node) -> list[ir.Value] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bnfold.errors import MalformedModel, ReferenceAttribute
+from bnfold.errors import MalformedModel, MistypedAttribute, ReferenceAttribute
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -103,8 +104,20 @@ class Node:
                         f"node {self.label!r} ({self.op_type}): attribute {name!r} is a reference to the function's "
                         f"attribute {attribute.ref_attr_name!r}, whose value depends on the caller"
                     )
+                self._check_type(attribute)
                 return attribute_value(attribute)
         return default
+
+    def _check_type(self, attribute: onnx.AttributeProto) -> None:
+        expected = None if self.domain else _attribute_types(self._op_type).get(attribute.name)
+        if expected is None:
+            return
+        kind: int = attribute.type or _kind_by_field(attribute)
+        if _ALIKE.get(kind, kind) not in expected:
+            found = AP.AttributeType.Name(kind) if kind in AP.AttributeType.values() else "unknown"
+            raise MistypedAttribute(
+                f"node {self.label!r} ({self.op_type}): attribute {attribute.name!r} is of type {found}"
+            )
 
     def has_attr(self, name: str) -> bool:
         return any(attribute.name == name for attribute in self.proto.attribute[:])
@@ -183,6 +196,24 @@ class Node:
             self.set_output(index, None)
         del self.outputs[count:]
         del self.proto.output[count:]
+
+
+_ALIKE: dict[int, int] = {AP.INT: AP.FLOAT, AP.INTS: AP.FLOATS}
+"""Exporters write one for the other, and nothing is lost by it."""
+
+
+@cache
+def _attribute_types(op_type: str) -> Mapping[str, frozenset[int]]:
+    """The types that an operator's attributes have in any of its versions, numbers of both kinds as one."""
+    found: dict[str, frozenset[int]] = {}
+    version = onnx.defs.onnx_opset_version()
+    while version > 0 and onnx.defs.has(op_type, version, ""):
+        schema = onnx.defs.get_schema(op_type, version, "")
+        for name, attribute in schema.attributes.items():
+            kind = AP.AttributeType.Value(str(attribute.type).removeprefix("AttrType."))
+            found[name] = found.get(name, frozenset()) | {_ALIKE.get(kind, kind)}
+        version = schema.since_version - 1
+    return found
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:

@@ -110,14 +110,13 @@ def check_rank(name: str, dims: Sequence[int]) -> None:
 
 
 class Inline(Tensor):
-    """A tensor whose payload is in its TensorProto. Raises MalformedModel for more axes than an array can have."""
+    """A tensor whose payload is in its TensorProto."""
 
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
         super().__init__(proto.data_type, proto.dims)
         self.proto = proto
-        check_rank(proto.name, self.dims)
 
     @property
     def _misfit(self) -> str:
@@ -130,6 +129,7 @@ class Inline(Tensor):
         return Inline(proto)
 
     def numpy(self) -> Array:
+        check_rank(self.proto.name, self.dims)
         raw = self.proto.raw_data
         if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours

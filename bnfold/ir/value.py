@@ -164,7 +164,7 @@ class Value:
         """The dims as far as they are known; None for an unknown rank."""
         if self.tensor_proto is not None:
             tensor = self.tensor
-            return tensor.dims if tensor else None
+            return tensor.dims if tensor and len(tensor.dims) <= MAX_RANK else None
         return shape_of(self.type)
 
     @property

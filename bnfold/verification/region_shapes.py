@@ -114,10 +114,11 @@ def _reach(nodes: Sequence[ir.Node]) -> int:
     """How many elements the windows of a region span beyond one, one after the other."""
     reach, stride = 0, 1
     for node in nodes:
-        window = _window(node)
+        if not (window := _window(node)):
+            continue
         dilations = node.attr("dilations") or [1] * len(window)
         reach += stride * max(((size - 1) * step for size, step in zip(window, dilations, strict=False)), default=0)
-        stride *= max(node.attr("strides") or [1]) if window else 1
+        stride *= max(node.attr("strides") or [1])
     return reach
 
 

@@ -47,12 +47,14 @@ def judge(case: Case, folder: Path) -> Outcome:
     """Rewrite, break where asked, and see what verification says of it."""
     settings, before = dict(case.settings), case.lay_out(folder)
     rewrite = options(settings["rewrite"])
-    model = ir.load(before)
     try:
+        model = ir.load(before)
         report = pipeline.rewrite(model, replace(rewrite, all_affines=rewrite.fold))
         after = onnx.ModelProto.FromString(ir.encode(model))
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
+    except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+        return Outcome(watch.crash(crash))
     if settings["fault"] is not None:
         rng = np.random.default_rng(settings["fault"])
         FAULTS[int(rng.integers(len(FAULTS)))](after, rng)
@@ -107,7 +109,7 @@ def _truth(before: Path, after: Path, feeds: Any) -> str:
     except Exception:  # noqa: BLE001 - a broken model may break the referee's kernels: not what is asked here
         return "unclear"
     errors = [_error(array, found[name]) for name, array in expected.items()]
-    if not all(np.isfinite(errors)):
+    if not errors or not all(np.isfinite(errors)):
         return "unclear"
     return "different" if max(errors) > DIFFERENT else "same" if max(errors) < 1e-4 else "unclear"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
 from bnfold.pipeline import Options, rewrite
-from tests.folding.nets import Folded, Net, declined, fold_only, folded
+from tests.folding.nets import Folded, Net, compare, declined, fold_only, folded
 
 
 def conv(net: Net, channels: int) -> str:
@@ -134,3 +135,19 @@ def test_what_comes_after_folding_still_finds_it() -> None:
     report = rewrite(model, Options(decompose="residual"))
     assert [event.verdict for event in report.batchnorms] == ["decomposed"]
     assert "BatchNormalization" not in [node.op_type for node in model.graph.nodes]
+
+
+def test_parameters_that_nodes_make_behind_the_concat() -> None:
+    net = Net()
+    y = net.batchnorm(net.node("Concat", conv(net, 4), net.input(2, 2, 4, 6), axis=1), 6)
+    model = net.model(y)
+    norm = next(node for node in model.graph.node if node.op_type == "BatchNormalization")
+    for name in norm.input[2:4]:
+        tensor = next(one for one in model.graph.initializer if one.name == name)
+        held = onnx.helper.make_node("Constant", [], [name], value=tensor)
+        model.graph.initializer.remove(tensor)
+        model.graph.node.insert(len(model.graph.node) - 1, held)
+    result = fold_only(model)
+    onnx.checker.check_model(result.proto)
+    assert result.ops == ["Conv", "BatchNormalization", "Concat"]
+    compare(model, result.proto, net.feeds)

@@ -144,4 +144,6 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     elif call.version <= 6:
         slope = slope.reshape((1,) * x.ndim)
+    elif np.broadcast_shapes(slope.shape, x.shape) != x.shape:
+        raise Mismatch(f"a slope of shape {slope.shape} would stretch the value of shape {x.shape}")
     return np.where(x < 0, slope * x, x)
