@@ -75,7 +75,10 @@ def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int
         return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
     if dtype == _T.BOOL:
         return rng.integers(0, 2, size=shape).astype(bool)
-    target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
+    try:
+        target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
+    except KeyError as error:
+        raise CannotFeed(f"input {value.name!r} is of an element type that nobody knows: {dtype}") from error
     if is_float(dtype):
         largest = float_type(dtype).largest
         return np.clip(_floats(value, shape, rng, sample), -largest, largest).astype(target)
