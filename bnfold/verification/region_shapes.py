@@ -43,6 +43,11 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
                 yield shapes, acquits
 
 
+def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether the rank of an input is told by nothing."""
+    return any(known_shape(value, guess=False) is None for value in inputs.values())
+
+
 def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
     """Whether the rank of an input is told by nothing, or a size is not the declared one."""
     return any(
