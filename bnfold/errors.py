@@ -6,6 +6,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
 │   ├── ReferenceAttribute   an attribute of a function body whose value only a caller knows
+│   │   └── MistypedAttribute    an attribute of a type that its operator never had
 │   ├── ExportedInTraining   a model that PyTorch exported in training mode
 │   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go

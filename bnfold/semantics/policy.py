@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bnfold.errors import Unsupported
+from bnfold.errors import MistypedAttribute, Unsupported
 
 if TYPE_CHECKING:
     from bnfold import ir
@@ -72,7 +72,10 @@ def literal(node: ir.Node, name: str) -> int | float | None:
         return None
     if attribute.ref_attr_name:
         raise Unreadable(node, f"attribute {name} is the function's parameter {attribute.ref_attr_name}: value unknown")
-    value = node.attr(name)
+    try:
+        value = node.attr(name)
+    except MistypedAttribute as error:
+        raise Unreadable(node, f"attribute {name} is no number") from error
     if not isinstance(value, int | float):
         raise Unreadable(node, f"attribute {name} is no number")
     return value

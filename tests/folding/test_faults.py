@@ -35,6 +35,7 @@ from bnfold.folding.ops import (
 )
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64
+from tests.folding.nets import Net, folded
 
 SEEDS = 2000
 FOUND = re.compile(r"v\d+: |ValueError|IndexError")
@@ -90,7 +91,6 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an axis that is resized": (border, "_resized_axes", lambda *_: []),
     "a permutation the wrong way round": (transpose, "_permutation", lambda _, rank: list(range(rank))),
     "a reshape that is none": (reshape, "carry", mixed_up),
-    "the value of a dead channel": (activation, "_value", lambda _, x: np.zeros_like(x)),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
     "readers that see another value": (search, "_untouched", yes),
     "a border read as the inside": (padded, "_inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
@@ -117,3 +117,14 @@ def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setitem(ops.HANDLERS, "InstanceNormalization", ops.Handler(down=faulty))
     assert any(FOUND.match(judge(*draw(seed)).error) for seed in range(SEEDS))
+
+
+def test_the_value_of_a_dead_channel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too rare to be drawn: a scale of zero in front of a Relu, whose value then is the same everywhere."""
+    net = Net()
+    y = net.batchnorm(net.input(2, 3, 4, 5), 3, scale=[0.0, 1.5, 2.0], shift=[2.0, 0.3, -0.4])
+    y = net.node("Conv", net.node("Relu", y), net.const(4, 3, 1, 1))
+    assert "BatchNormalization" not in folded(net, y).ops
+    monkeypatch.setattr(activation, "_value", lambda _, x: np.zeros_like(x))
+    with pytest.raises(AssertionError):
+        folded(net, y)
