@@ -62,7 +62,8 @@ def test_a_program_is_folded_in_place_and_computes_what_the_module_does(family: 
     assert count(program.model, "InstanceNormalization") == (2 if family is Stylist else 0)
     check_verdicts(outcome)
     check_reasons(outcome, family)
-    assert (program.model is before) == (not outcome.report.count("folded"))
+    if outcome.report.count("folded"):  # a smaller BatchNormalization is a change, too, and no fold
+        assert program.model is not before
     assert len({tuple(row.shapes.items()) for row in outcome.module.rows}) >= 2  # type: ignore[union-attr]
     expected = module(x)
     for found, right in zip(program(x), expected if isinstance(expected, tuple) else (expected,), strict=True):
