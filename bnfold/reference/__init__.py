@@ -5,7 +5,7 @@ right, and for what real networks spend their time in; onnx's reference implemen
 operators on a list that was checked. An operator version on neither is refused (`Unsupported`), never guessed.
 """
 
-from bnfold.reference.evaluate import OutOfTime, evaluate
+from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.registry import Misfit, Policy, Random, Unsupported
 
-__all__ = ["Misfit", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]
+__all__ = ["Misfit", "Observer", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]

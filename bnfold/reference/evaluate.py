@@ -16,7 +16,7 @@ from bnfold.reference.precision import Datum, Precision, as_declared, widen
 from bnfold.reference.registry import Array, Policy
 from bnfold.reference.schedule import Schedule, schedule
 
-Observer = Callable[[str, Array], None]
+Observer = Callable[[str, Datum], None]
 Environment = dict[ir.Value, Datum]
 
 

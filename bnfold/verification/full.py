@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
-from bnfold.verification.floats import float_type, is_float
+from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.interface import type_name
 from bnfold.verification.jumps import jumps, substitute
 from bnfold.verification.rounding import Array, Draws
 from bnfold.verification.verdict import OutputRow
 
-Evaluate = Callable[[ir.Model, Feeds, Sequence[str]], dict[str, Array]]
+
+class Evaluate(Protocol):
+    """`evaluator`: the named values of a model; an observer is told every value of its main graph."""
+
+    def __call__(
+        self, model: ir.Model, feeds: Feeds, outputs: Sequence[str], observer: reference.Observer | None = None
+    ) -> dict[str, Array]: ...
+
 
 FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
@@ -62,6 +69,7 @@ class Pair:
         self.watched, self.uncut = jumps(before, after)
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
         self.holds: list[str] = []
+        self.has_empty = False
         self._sources = draws
         self._rounds: list[list[ir.Model]] = []
 
@@ -81,10 +89,16 @@ class Pair:
         return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
-        """What the original computes: outputs and watched values; `holds` then names those watched that are floats."""
-        expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched])
+        """What the original computes: outputs and watched values.
+
+        `holds` then names those watched that are floats, and `has_empty` says whether a value had no elements.
+        """
+        expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched], self._look)
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected
+
+    def _look(self, _: str, value: Any) -> None:
+        self.has_empty = self.has_empty or getattr(value, "size", 1) == 0
 
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
@@ -133,7 +147,8 @@ def compare_values(
         return _compare_lists(expected, actual, dtype)
     expected, actual = np.asarray(expected), np.asarray(actual)
     kind = float_type(dtype)
-    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f" and (dtype is None or is_float(dtype))
+    # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
+    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f"
     if not floats or expected.shape != actual.shape:
         return difference(expected, actual, kind, None)
     usable = [[draw for draw in draws if np.shape(draw) == actual.shape] for draws in rounds]
@@ -186,7 +201,9 @@ def _row(item: Compared) -> OutputRow:
 def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
     """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
-    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str]) -> dict[str, Array]:
-        return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy)
+    def evaluate(
+        model: ir.Model, feeds: Feeds, outputs: Sequence[str], observer: reference.Observer | None = None
+    ) -> dict[str, Array]:
+        return reference.evaluate(model, feeds, outputs, observer=observer, limit_seconds=seconds_left(), policy=policy)
 
     return evaluate

@@ -46,7 +46,7 @@ def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRo
     if request.depth == "full" or (not request.cuts and decided):
         return ()
     with request.clock.phase("local"):
-        bench = Bench(request.before, request.after, draws, request.policy, request.seed)
+        bench = Bench(request.before, request.after, draws, request.policy, request.seed, request.clock)
         rows = []
         for row in check_cuts(bench, request.cuts):
             rows.append(row)

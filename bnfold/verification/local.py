@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
 from bnfold.verification.full import compare_values
@@ -24,6 +25,9 @@ Results = dict[str, Array]
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
 
+REGION_SECONDS = 5.0
+"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -35,10 +39,12 @@ class Skip:
 class Bench:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
 
-    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int) -> None:
+    def __init__(
+        self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int, clock: Clock
+    ) -> None:
         before.infer_shapes()
         after.infer_shapes()
-        self._policy, self._seed = policy, seed
+        self._policy, self._seed, self._clock = policy, seed, clock
         self._draws = draws
         self._graphs = [_by_path(before), _by_path(after)]
 
@@ -142,7 +148,8 @@ class Bench:
 
     def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
-        return reference.evaluate(region, own, cut.outputs, policy=self._policy)
+        limit = max(self._clock.left, REGION_SECONDS)
+        return reference.evaluate(region, own, cut.outputs, limit_seconds=limit, policy=self._policy)
 
 
 def _shape(value: object) -> object:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.full import Compared, Pair, evaluator, output_rows, too_large
+from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
-from bnfold.verification.samples import Impossible, Sample, choose_samples
+from bnfold.verification.samples import Impossible, Sample, Samples, choose_samples
 from bnfold.verification.storage import Errors
 from bnfold.verification.testify import asking, gather, recorded
 from bnfold.verification.verdict import OutputRow, WitnessRow
@@ -71,7 +71,7 @@ def _examine(request: Request, draws: Draws) -> Whole:
         rows=evidence.fill(output_rows(compared)),
         fault=_sentence(fault) if fault is not None else evidence.fault,
         test="float64" if fault is not None else "storage precision",
-        doubt=_doubt(compared, evidence.errors_before),
+        doubt=_blank(pair, drawn) or _doubt(compared, evidence.errors_before),
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         samples=len(seen),
@@ -97,6 +97,16 @@ def _sentence(item: Compared) -> str:
     found = item.difference
     size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
     return f"{'output' if item.is_output else 'value'} {item.name!r}: {found.fault}{size}"
+
+
+def _blank(pair: Pair, drawn: Samples) -> str:
+    """Whether the sizes that were guessed leave nothing of the inputs in any output, only padding and biases."""
+    if not pair.has_empty or drawn.another is None or not drawn.chosen[0].feeds:
+        return ""
+    first, second = drawn.chosen[0].expected, drawn.another(len(drawn.chosen)).expected
+    if all(compare_values(first[name], second[name], (), None, by_channel=False).excess == 0 for name in pair.outputs):
+        return "no output depends on the inputs at the sizes that were tried"
+    return ""
 
 
 def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:

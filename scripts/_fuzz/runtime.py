@@ -11,6 +11,8 @@ import onnx
 
 from _fuzz import parts
 from _fuzz.builder import Array
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
 
 TOLERANCE = 2e-2
 """Relative to the largest magnitude of an output; below it, storage precision is an explanation."""
@@ -33,7 +35,7 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     first = _session(before)
     feeds = _feeds(first) if first is not None else None
     expected = _run(first, feeds) if feeds is not None else None
-    if expected is None:
+    if feeds is None or expected is None:
         return "", False
     second = _session(after)
     if second is None:
@@ -41,7 +43,25 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     found = _run(second, feeds)
     if found is None:
         return "runtime: the result does not run where the original did", True
-    return _difference(expected, found), True
+    error = _difference(expected, found)
+    if error and _errs(before, feeds, expected):
+        return "", False
+    return error, True
+
+
+def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
+    """Whether onnxruntime computes the original otherwise than the referee does.
+
+    Training statistics where mean and variance are one value come out wrong there, for it writes to them in place.
+    """
+    try:
+        truth = reference.evaluate(ir.load(before), feeds, list(results))
+    except BnfoldError:
+        return False
+    return any(
+        isinstance(value, np.ndarray) and bool(_difference({name: value}, {name: results[name].astype(value.dtype)}))
+        for name, value in truth.items()
+    )
 
 
 def _is_disputed(path: Path) -> bool:

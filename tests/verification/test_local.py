@@ -8,6 +8,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.verification import verify
+from bnfold.verification.clock import Clock
 from bnfold.verification.local import Bench
 from bnfold.verification.rounding import Draws
 from bnfold.verification.verdict import LocalRow
@@ -18,7 +19,7 @@ BN = "BatchNormalization"
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
     old, new = ir.load(before), ir.load(after)
-    bench = Bench(old, new, Draws(old, new), reference.Policy(), 0)
+    bench = Bench(old, new, Draws(old, new), reference.Policy(), 0, Clock(60.0))
     return [bench.check(cut) for cut in cuts]
 
 

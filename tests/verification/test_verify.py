@@ -258,3 +258,43 @@ def test_a_model_that_takes_very_few_numbers_is_compared_on_more_than_one_sample
     after = model("(float[2] x) => (float[2] y) { t = Tanh (x)  y = Relu (t) }", {})
     verdict = verify(ir.load(before), ir.load(after), witness="none", seed=seed)
     assert (verdict.status, verdict.samples) == ("failed", 5)
+
+
+@pytest.mark.parametrize("declared", ["int64", "complex128", "float4e2m1", "string"])
+def test_what_is_computed_counts_not_the_type_that_an_output_declares(declared: str) -> None:
+    before, after, cuts = pair()
+    _, wrong, _ = pair(1e-3)
+    for side in (before, after, wrong):
+        side.proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DataType.Value(declared.upper())
+    before, after, wrong = (ir.load(ir.encode(side)) for side in (before, after, wrong))
+    assert verify(before, after, cuts=cuts, witness="none").status == "verified"
+    assert verify(before, wrong, cuts=cuts, witness="none").status == "failed"
+
+
+def test_sizes_that_leave_nothing_of_the_input_acquit_nobody() -> None:
+    """Of all sizes tried, only those fit the Reshape whose first Conv has no elements: then padding is all there is."""
+    rng = numbers(11)
+    weights = {"W": single(rng.normal(size=(4, 3, 2))), "V": single(rng.normal(size=(4, 4, 1)))}
+    constants = {**weights, "b": single(rng.normal(size=4)), "shape": np.array([1, 4])}
+    plain = "(float[1,3,L] x) => (float[1,4] y) { c = Conv (x, W) TAIL y = Reshape (p, shape) }"
+    before, after = (
+        ir.load(model(plain.replace("TAIL", tail), constants))
+        for tail in ("p = Conv <pads = [1, 0]> (c, V, b)", "r = Relu (c)  p = Conv <pads = [1, 0]> (r, V, b)")
+    )
+    verdict = verify(before, after, depth="full", witness="none")
+    assert (verdict.status, verdict.reason.split(" at ")[0]) == ("unverified", "no output depends on the inputs")
+    assert verify(before, after, witness="none").status == "failed"
+    assert verify(before, before, witness="none").status == "verified"
+
+
+def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnfold.verification.local.REGION_SECONDS", 0.2)
+    head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
+    body = "body = step (int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going) NODES }"
+    before, after = (
+        ir.load(model(f"{head} {{ y = Loop <{body.replace('NODES', nodes)}> (trips, on, x) }}", {}))
+        for nodes in ("b = Abs (a)", "n = Neg (a)  b = Max (n, a)")
+    )
+    verdict = verify(before, after, cuts=[ir.Cut("", ("x",), ("y",), "rewrite")], witness="none", budget_seconds=0.3)
+    assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
+    assert "ran out of time" in verdict.reason
