@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from _fuzz import seeds, watch
-from _fuzz.campaign import SCRIPTS, Campaign
-from _fuzz.worker import HANG_SECONDS
+from _fuzz.campaign import SCRIPTS, WALL_SECONDS, Campaign
 
 MEMORY_MIB = 2048
 LARGEST = 1 << 16
@@ -33,10 +32,15 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
         for path in seeds.small():
             (corpus / path.name).write_bytes(path.read_bytes())
         known: set[str] = set()
+        slow = folder / "slow"
+        slow.mkdir()
         while count > 0 and (left := ends - time.monotonic()) > 1:
             executed, artifact = _once(folder, corpus, known, min(left, 1e6), count, seed + len(known))
             campaign.totals.executions += executed
             count -= max(executed, 1)
+            for path in sorted(slow.iterdir()):  # a finding only where it is slow without instrumentation too
+                campaign.take(path)
+                path.unlink()
             if artifact is None:
                 break
             found = campaign.take(artifact) or f"{artifact.name.split('-')[0]}: seen under atheris only"
@@ -56,7 +60,8 @@ def _once(
     artifacts.mkdir(exist_ok=True)
     options = {
         "max_total_time": int(seconds) or 1, "runs": min(count, 2**31 - 1), "seed": seed % 2**31 + 1,
-        "max_len": LARGEST, "timeout": int(HANG_SECONDS), "rss_limit_mb": MEMORY_MIB, "malloc_limit_mb": MEMORY_MIB,
+        "max_len": LARGEST, "timeout": int(WALL_SECONDS), "report_slow_units": 1 << 30,
+        "rss_limit_mb": MEMORY_MIB, "malloc_limit_mb": MEMORY_MIB,
         "print_final_stats": 1, "artifact_prefix": f"{artifacts}/",
     }  # fmt: skip
     command = [
@@ -66,7 +71,7 @@ def _once(
         str(corpus),
         *(f"-{key}={value}" for key, value in options.items()),
     ]
-    environment = watch.environment() | {"FUZZ_KNOWN": str(folder / "known")}
+    environment = watch.environment() | {"FUZZ_KNOWN": str(folder / "known"), "FUZZ_SLOW": str(folder / "slow")}
     done = subprocess.run(
         command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, errors="replace", check=False
     )

@@ -1,14 +1,17 @@
 """Mode ``bytes`` under atheris, which keeps the inputs that reach new code: `python -m _fuzz.guided` is a libFuzzer.
 
-Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over.
+Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over. Inputs that
+take long go to the folder that FUZZ_SLOW names: instrumented code is slow, so others have to judge them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import pkgutil
 import sys
+import time
 from pathlib import Path
 
 import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -25,11 +28,16 @@ def main() -> None:
                 importlib.import_module(module.name)
     from _fuzz import bytes_, watch
     from _fuzz.scramble import mutate
+    from _fuzz.worker import HANG_SECONDS
 
     known = set(Path(os.environ["FUZZ_KNOWN"]).read_text(encoding="utf-8").splitlines())
+    slow = Path(os.environ["FUZZ_SLOW"])
 
     def one(data: bytes) -> None:
+        begin = time.process_time()
         error = bytes_.examine(data).error
+        if time.process_time() - begin > HANG_SECONDS:
+            (slow / hashlib.sha256(data).hexdigest()[:10]).write_bytes(data)
         if error and watch.kind(error) not in known:
             raise AssertionError(error)
 
