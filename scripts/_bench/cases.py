@@ -46,6 +46,7 @@ START = Case("start", "start")
 STANDARD = [
     START,
     Case("shufflenet", recipe=("full", "shufflenet")),
+    Case("mobilenet_v2", recipe=("mobilenet",)),
     Case("densenet121", recipe=("full", "densenet121")),
     Case("inception_v2", recipe=("full", "inception_v2")),
     Case("resnet50", recipe=("full", "resnet50")),

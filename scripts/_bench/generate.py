@@ -1,6 +1,7 @@
 """Script: write one model of the benchmark.
 
-`generate.py OUT full NAME [OPSET]` or `generate.py OUT chain LENGTH CHANNELS KERNEL [external]`.
+`generate.py OUT full NAME [OPSET]`, `generate.py OUT mobilenet` or
+`generate.py OUT chain LENGTH CHANNELS KERNEL [external]`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -52,6 +54,32 @@ def chain(length: int, channels: int, kernel: int) -> Net:
     return net
 
 
+# Expansion, channels, repetitions and stride of each stage (Sandler et al. 2018, table 2).
+_STAGES = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+
+
+def mobilenet() -> Net:
+    """MobileNetV2, 14 MB, at opset 12: 52 times Conv → BatchNormalization, a third of them depthwise."""
+    net = Net("mobilenet_v2", 12)
+    y = net.input(["N", 3, 224, 224])
+    bounds = [net.constant("low", np.zeros((), np.float32)), net.constant("high", np.full((), 6.0, np.float32))]
+
+    def layer(x: str, channels: int, kernel: int, stride: int = 1, group: int = 1) -> str:
+        return net.op("Clip", net.bn(net.conv(x, channels, kernel, stride=stride, group=group)), *bounds)
+
+    y = layer(y, 32, 3, 2)
+    for expansion, channels, repetitions, stride in _STAGES:
+        for repetition in range(repetitions):
+            x, wide = y, net.channels[y] * expansion
+            y = layer(y, wide, 1) if expansion > 1 else y
+            y = layer(y, wide, 3, stride if repetition == 0 else 1, wide)
+            y = net.bn(net.conv(y, channels, 1))
+            y = net.op("Add", x, y) if repetition else y
+    y = net.op("Flatten", net.op("GlobalAveragePool", layer(y, 1280, 1)))
+    net.output(net.dense(y, 1000), ["N", 1000])
+    return net
+
+
 def save_external(net: Net, path: Path) -> None:
     """Write the network with its weights beside it, never holding them more than once."""
     weights = fill(net.nodes, net.shapes, net.draw)
@@ -75,6 +103,9 @@ def main(out: str, kind: str, *recipe: str) -> None:
     if kind == "full":
         model = network(recipe[0], *(int(opset) for opset in recipe[1:]))
         path.write_bytes(model.SerializeToString())
+        return
+    if kind == "mobilenet":
+        path.write_bytes(mobilenet().model().SerializeToString())
         return
     length, channels, kernel = (int(number) for number in recipe[:3])
     net = chain(length, channels, kernel)
