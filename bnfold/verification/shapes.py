@@ -145,9 +145,10 @@ def demand(node: ir.Node, slot: int, rank: int | None) -> Known | None:
 
 
 def _conv(node: ir.Node, slot: int, weight: list[int], _: int | None) -> Known | None:
-    if slot != 0 or len(weight) < 3:
+    group = int(node.attr("group", 1))
+    if slot != 0 or len(weight) < 3 or group < 1:
         return None
-    channels = weight[0] if node.is_op("ConvTranspose") else weight[1] * int(node.attr("group", 1))
+    channels = weight[0] if node.is_op("ConvTranspose") else weight[1] * group
     return [None, channels, *[None] * (len(weight) - 2)]
 
 

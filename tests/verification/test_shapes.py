@@ -31,11 +31,12 @@ DEMANDS = [
     ("y = BatchNormalization (x, W, W, W, W)", (9,), [None, 9, None, None]),
     ("y = InstanceNormalization (x, W, W)", (9,), [None, 9, None, None]),
     ("r = Relu (x)  y = Gemm (r, W)", (5, 7), [None, 5]),
+    ("y = Conv <group = -3> (x, W)", (6, 4, 3, 3), None),
 ]
 
 
 @pytest.mark.parametrize(("nodes", "weight", "wanted"), DEMANDS)
-def test_readers_tell_ranks_and_channels(nodes: str, weight: tuple[int, ...], wanted: list[int | None]) -> None:
+def test_readers_tell_ranks_and_channels(nodes: str, weight: tuple[int, ...], wanted: list[int | None] | None) -> None:
     found = value(f"{FREE} {{ {nodes} }}", {"W": np.ones(weight)}, rank_known=False)
     assert known_shape(found) == wanted
 
