@@ -27,7 +27,8 @@ class Bodies:
         if function is None or function not in self._calls.order:
             return [None] * len(node.outputs)
         arguments = self._calls.arguments(node)
-        given = [*given, *[None] * (len(function.inputs) - len(given))]
+        count = len(function.inputs)  # a damaged call may give more
+        given = [*given[:count], *[None] * (count - len(given))]
         key = (
             function,
             tuple(b"" if part is None else part.SerializeToString() for part in (*given, *arguments.values())),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnfold.errors import MistypedAttribute
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 
@@ -95,5 +96,8 @@ def _constant_node(node: Node) -> Tensor | None:
         return node.graph.model.tensor(attributes["value"].t)
     for name, dtype in _LITERALS.items():
         if name in attributes:
-            return InMemory(dtype, np.array(node.attr(name), dtype=numpy_type(dtype)))
+            try:
+                return InMemory(dtype, np.array(node.attr(name), dtype=numpy_type(dtype)))
+            except MistypedAttribute:
+                return None
     return None

@@ -68,6 +68,10 @@ def _python(attribute: onnx.AttributeProto) -> Attribute:
     return value.decode() if isinstance(value, bytes) else value
 
 
+_TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement"})
+"""Operators to which an empty optional, which is None here, is a value like any other."""
+
+
 def apply(
     node: ir.Node, inputs: Sequence[Datum], attrs: Mapping[str, Attribute], precision: Precision, policy: Policy
 ) -> Sequence[Datum]:
@@ -81,7 +85,7 @@ def apply(
         function = fallback.find(node.domain, node.op_type, known.version)
     if function is None:
         raise refused(node, known.version or opset, "no proven implementation of this version")
-    _check_inputs(node, known)
+    _check_inputs(node, known, inputs)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
     call = Call(node.op_type, known.version, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
@@ -96,10 +100,15 @@ def refused(node: ir.Node, version: int, reason: str, kind: type[Unsupported] = 
     return kind(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, version, node.label, reason)
 
 
-def _check_inputs(node: ir.Node, known: Definition) -> None:
+def _check_inputs(node: ir.Node, known: Definition, inputs: Sequence[Datum]) -> None:
+    """In a function, an input that is named may still be one that the call left out."""
     if len(node.inputs) > known.most:
         raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
-    if any(need and node.input(index) is None for index, need in enumerate(known.required)):
+    takes_nothing = node.op_type in _TAKE_NOTHING
+    if any(
+        need and (node.input(index) is None or (inputs[index] is None and not takes_nothing))
+        for index, need in enumerate(known.required)
+    ):
         raise refused(node, known.version, "a required input is missing")
 
 

@@ -31,9 +31,10 @@ REGION_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A region that cannot be compared, and why."""
+    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
 
     reason: str
+    only_after: bool = False
 
 
 class Bench:
@@ -73,7 +74,7 @@ class Bench:
         inputs = {**new.inputs, **old.inputs}
         found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
         equal: Difference | None = None
-        unranked = lacks_rank(inputs)
+        unranked, differs = lacks_rank(inputs), False
         for shapes, acquits in region_shapes(inputs, old.nodes):
             if isinstance(found, Difference) and not acquits:
                 continue
@@ -83,9 +84,11 @@ class Bench:
                 if not unranked or max(map(len, shapes.values())) > 2:
                     return latest
                 equal = latest  # with nothing beside channels, operators coincide that are not the same
-            elif isinstance(found, Skip):
+                continue
+            differs = differs or isinstance(latest, Difference) or latest.only_after
+            if isinstance(found, Skip):
                 found = latest
-        if equal is not None and isinstance(found, Difference):
+        if equal is not None and differs:
             return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
         return equal or found
 
@@ -115,13 +118,13 @@ class Bench:
             actual = self._run(new, cut, feeds)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
-                return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}")
+                return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
             fault = f"is not computed, the region does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in cut.outputs):
-            return Skip("the rewritten region makes another shape on inputs of guessed shapes")
+            return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
         rounds: list[list[Results]] = []
         while True:
             disturbed = self._draws.of_region(new, GROUPS, len(rounds))

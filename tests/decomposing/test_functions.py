@@ -108,6 +108,12 @@ def test_constants_in_a_body() -> None:
     same(source, done)
 
 
+def test_a_call_with_more_inputs_than_the_function_has_says_nothing_with_them() -> None:
+    source = model([function([*held(), node()])], [{}], [IMAGE])
+    source.graph.node[0].input.append(source.graph.node[0].input[0])
+    assert body(decomposed(source)) == [*CONSTANTS, "Mul", "Add"]
+
+
 def test_ranks_that_differ_between_calls_are_found_out_at_run_time() -> None:
     source = model([function([*held(), node()])], [{}, {}], [IMAGE, (FLOAT, (4, 3))])
     done = decomposed(source)

@@ -50,6 +50,12 @@ def test_strings_and_sparse_values_are_left_alone() -> None:
     assert value_of([helper.make_node("Constant", [], ["y"], sparse_value=sparse)]) is None
 
 
+def test_a_literal_of_another_type_is_no_constant() -> None:
+    node = helper.make_node("Constant", [], ["y"], value_ints=[1, 2])
+    node.attribute[0].type = onnx.AttributeProto.TENSOR
+    assert value_of([node]) is None
+
+
 def test_nothing_is_no_constant() -> None:
     assert ir.constant(None) is None
 

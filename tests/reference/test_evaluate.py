@@ -167,6 +167,17 @@ def test_a_function_without_its_optional_input_and_with_fewer_outputs() -> None:
     np.testing.assert_array_equal(reference.evaluate(model, {"x": X})["y"], X)
 
 
+def test_a_required_input_that_the_call_leaves_out_is_refused() -> None:
+    model = parse("""
+        <ir_version: 8, opset_import: ["": 17, "my": 1]>
+        g (float[2,3] x) => (float[2,3] y, bool there) { y, there = my.f (x) }
+        <opset_import: ["": 17], domain: "my">
+        f (p, slope) => (q, r) { q = PRelu (p, slope)  n = Identity (slope)  r = OptionalHasElement (n) }
+    """)
+    with pytest.raises(reference.Unsupported, match=r"PRelu.*a required input is missing"):
+        reference.evaluate(model, {"x": X}, ["y"])
+
+
 def test_attributes_that_the_caller_leaves_out_fall_back_to_the_schema() -> None:
     text = """
         <ir_version: 8, opset_import: ["": 17, "my": 1]>

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import bnfold
 from bnfold import errors, reference
 from bnfold.semantics import Policy
 
@@ -243,3 +244,12 @@ def test_parameters_that_others_read_keep_their_dims(upgraded: Upgraded) -> None
     outcome = upgraded(proto)
     assert outcome.model.graph.values["scale"].shape == (3, 1, 1)
     assert outcome.results["copy"].shape == (3, 1, 1)
+
+
+def test_parameters_of_more_elements_than_can_be_counted_are_flattened_without_a_count() -> None:
+    source = model(6, dynamic=True, params=(3, 4), is_test=1)
+    source.graph.input[4].type.tensor_type.shape.dim[1].dim_value = 2**62
+    upgraded = bnfold.upgrade(source).to_proto()
+    shapes = [numpy_helper.to_array(tensor).tolist() for tensor in upgraded.graph.initializer]
+    assert [12] in shapes
+    assert [-1] in shapes
