@@ -129,20 +129,21 @@ def tolerance(
     floor = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
     if not any(rounds):
         return np.broadcast_to(floor, expected.shape)
-    actual = np.asarray(actual, np.float64)
-    square = np.max([_square(actual, draws) for draws in rounds], axis=0)
+    moves = [[_moves(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
+    # In units of the largest move: one beyond 1e154 has no square.
+    unit = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0) or 1.0
+    squares = [np.square(np.stack(group) / unit).sum(axis=0) for group in moves if group]
+    square = np.max(squares, axis=0) * _STEP**2
     pooled = square.mean(axis=axes, keepdims=True) if square.size else square
-    total: F64 = ROUNDING_FACTOR * np.sqrt(np.maximum(square, pooled)) + floor
+    total: F64 = ROUNDING_FACTOR * unit * np.sqrt(np.maximum(square, pooled)) + floor
     return total
 
 
-def _square(actual: F64, draws: Sequence[npt.NDArray[Any]]) -> F64:
-    """Squares of draw - actual, added up; an element that is not finite on a side has no noise to speak of."""
-    total = np.zeros(actual.shape)
-    for draw in draws:
-        usable = np.isfinite(actual) & np.isfinite(draw)
-        total += np.square(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
-    return total * _STEP**2
+def _moves(actual: F64, draw: npt.NDArray[Any]) -> F64:
+    """How far each element moved; one that is not finite on a side has no noise to speak of."""
+    usable = np.isfinite(actual) & np.isfinite(draw)
+    moved: F64 = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
+    return moved
 
 
 def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:

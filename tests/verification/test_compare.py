@@ -119,6 +119,14 @@ def test_noise_that_is_not_finite_explains_nothing() -> None:
     assert allowed.max() < 1e-6
 
 
+def test_noise_whose_square_no_number_holds_is_still_noise() -> None:
+    actual = np.array([[1e200, 3e200], [1.0, 2.0]])
+    allowed = tolerance(actual, actual, [[actual * (1 + 2.0**-23)]], SINGLE, by_channel=False)
+    assert np.isfinite(allowed).all()
+    modest = tolerance(actual / 1e200, actual / 1e200, [[actual / 1e200 * (1 + 2.0**-23)]], SINGLE, by_channel=False)
+    np.testing.assert_allclose(allowed, modest * 1e200, rtol=1e-6)
+
+
 def test_half_precision_is_allowed_what_it_can_show() -> None:
     half = float_type(onnx.TensorProto.FLOAT16)
     values = np.ones((1, 2))
