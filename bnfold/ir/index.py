@@ -115,20 +115,27 @@ def _may_hold_graphs(op_type: str, domain: str) -> bool:
 
 def _index_subgraphs(node: Node) -> None:
     found = {}
-    for attribute in node.proto.attribute:
-        if attribute.type not in _HOLDS_GRAPH:
-            continue
-        protos = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-        if not protos:
-            continue
+    for name, protos in graphs_of(node.proto).items():
         graph = node.graph
-        base = f"{graph.path}/{_unique_label(node)}.{attribute.name}".lstrip("/")
-        found[attribute.name] = [
+        base = f"{graph.path}/{_unique_label(node)}.{name}".lstrip("/")
+        found[name] = [
             index_graph(graph.model, proto, node, base if len(protos) == 1 else f"{base}[{position}]")
             for position, proto in enumerate(protos)
         ]
     if found:
         node.subgraphs = found
+
+
+def graphs_of(node: onnx.NodeProto) -> dict[str, list[onnx.GraphProto]]:
+    """The graphs that a node holds, by attribute; of several attributes of one name the last counts."""
+    found = {}
+    for attribute in node.attribute:
+        if attribute.type not in _HOLDS_GRAPH:
+            continue
+        protos = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        if protos:
+            found[attribute.name] = protos
+    return found
 
 
 def _unique_label(node: Node) -> str:

@@ -8,6 +8,7 @@ import onnx
 
 from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph
+from bnfold.ir.index import graphs_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
@@ -37,10 +38,11 @@ def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:
                     target.types[info.name] = onnx.TypeProto()
                     target.types[info.name].CopyFrom(info.type)
         for node, message in zip(target.nodes, source.node, strict=True):
+            if not node.subgraphs:
+                continue
+            held = graphs_of(message)
             for name, children in node.subgraphs.items():
-                attribute = next(attribute for attribute in message.attribute if attribute.name == name)
-                protos = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-                stack.extend(zip(children, protos, strict=True))
+                stack.extend(zip(children, held[name], strict=True))
 
 
 def _says_less(known: onnx.TypeProto, inferred: onnx.TypeProto) -> bool:

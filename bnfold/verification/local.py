@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.clock import Clock
@@ -49,10 +51,10 @@ class Bench:
         self._draws = draws
         self._graphs = [_by_path(before), _by_path(after)]
 
-    def check(self, cut: ir.Cut) -> LocalRow:
-        """Compare the two regions of a cut."""
+    def check(self, cut: ir.Cut, *, must_react: bool = False) -> LocalRow:
+        """Compare the two regions of a cut; with ``must_react``, equality counts only where new weights show in it."""
         try:
-            found = self._compare(cut)
+            found = self._compare(cut, must_react=must_react)
         except (Unsupported, CannotFeed) as error:
             found = Skip(str(error))
         if isinstance(found, Skip):
@@ -67,7 +69,7 @@ class Bench:
             found.fault,
         )
 
-    def _compare(self, cut: ir.Cut) -> Difference | Skip:
+    def _compare(self, cut: ir.Cut, *, must_react: bool) -> Difference | Skip:
         old, new = (self._region(graphs, cut) for graphs in self._graphs)
         if isinstance(old, Skip) or isinstance(new, Skip):
             return next(side for side in (old, new) if isinstance(side, Skip))
@@ -79,7 +81,8 @@ class Bench:
             if isinstance(found, Difference) and not acquits:
                 continue
             feeds = {name: random_value(value, shapes[name], self._seed, 0) for name, value in inputs.items()}
-            latest = self._attempt(cut, (old.model, new.model), feeds, guessed=has_guesses(inputs, shapes))
+            guessed = has_guesses(inputs, shapes)
+            latest = self._attempt(cut, (old.model, new.model), feeds, guessed=guessed, must_react=must_react)
             if isinstance(latest, Difference) and latest.excess <= 1:
                 if not unranked or max(map(len, shapes.values())) > 2:
                     return latest
@@ -107,7 +110,7 @@ class Bench:
         return extract([graph.values[name] for name in cut.outputs], stops)
 
     def _attempt(
-        self, cut: ir.Cut, sides: tuple[ir.Model, ir.Model], feeds: Feeds, *, guessed: bool
+        self, cut: ir.Cut, sides: tuple[ir.Model, ir.Model], feeds: Feeds, *, guessed: bool, must_react: bool
     ) -> Difference | Skip:
         old, new = sides
         try:
@@ -125,10 +128,19 @@ class Bench:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in cut.outputs):
             return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
+        return self._measured(cut, new, feeds, (expected, actual), must_react=must_react)
+
+    def _measured(
+        self, cut: ir.Cut, new: ir.Model, feeds: Feeds, results: tuple[Results, Results], *, must_react: bool
+    ) -> Difference | Skip:
+        """How the results differ, beside what disturbing the new weights does to them."""
+        expected, actual = results
         rounds: list[list[Results]] = []
         while True:
             disturbed = self._draws.of_region(new, GROUPS, len(rounds))
             rounds.append([self._run(model, cut, feeds) for model in disturbed])
+            if must_react and not all(_differ(actual, draw) for draw in rounds[0]):
+                return Skip("a new weight does not show in it", only_after=True)
             found = self._worst(cut, expected, actual, rounds)
             if len(rounds) == ROUNDS or not found.is_in_doubt:
                 return found
@@ -155,16 +167,20 @@ class Bench:
         return reference.evaluate(region, own, cut.outputs, limit_seconds=limit, policy=self._policy)
 
 
+def _differ(one: Results, other: Results) -> bool:
+    return any(not np.array_equal(one[name], other[name]) for name in one)
+
+
 def _shape(value: object) -> object:
     """The shape of an array; None for a sequence or nothing."""
     return getattr(value, "shape", None)
 
 
-def check_cuts(bench: Bench, cuts: Sequence[ir.Cut]) -> Iterator[LocalRow]:
-    """One row a cut, in order."""
+def check_cuts(bench: Bench, cuts: Sequence[ir.Cut], *, must_react: bool = False) -> Iterator[LocalRow]:
+    """One row a cut, in order; as `Bench.check`."""
     for cut in cuts:
         try:
-            yield bench.check(cut)
+            yield bench.check(cut, must_react=must_react)
         except BnfoldError as error:
             yield LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=str(error))
 

@@ -24,15 +24,17 @@ Array = npt.NDArray[Any]
 class Disturbed(ir.Tensor):
     """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
 
-    Zeros stay, and so does what would leave the finite numbers: neither was rounded. Subnormal numbers stay, because
-    rounding to them loses more than the type's precision, and that is a fault to be seen, not noise.
+    Zeros stay, and so do what would leave the finite numbers and what ``old``, the original's weight of the same name,
+    has in the same place: none was rounded. Subnormal numbers stay, because rounding to them loses more than the type's
+    precision, and that is a fault to be seen, not noise.
     """
 
-    __slots__ = ("base", "seed")
+    __slots__ = ("base", "old", "seed")
 
-    def __init__(self, base: ir.Tensor, seed: int) -> None:
+    def __init__(self, base: ir.Tensor, seed: int, old: ir.Tensor | None = None) -> None:
         super().__init__(base.dtype, base.dims)
         self.base, self.seed = base, seed
+        self.old = old if old is not None and (old.dtype, old.dims) == (base.dtype, base.dims) else None
 
     def numpy(self) -> Array:
         """Neighbouring floats have neighbouring bit patterns, whatever their width."""
@@ -43,6 +45,8 @@ class Disturbed(ir.Tensor):
         moved = (bits + steps).view(values.dtype)
         normal = np.abs(values.astype(np.float64)) >= 2.0 ** float_type(self.dtype).min_exponent
         usable = normal & np.isfinite(values) & np.isfinite(moved)
+        if self.old is not None:
+            usable &= bits != np.ascontiguousarray(self.old.numpy()).reshape(-1).view(bits.dtype)
         return np.where(usable, moved, values).reshape(self.dims)
 
 
@@ -86,33 +90,41 @@ class Draws:
 
         Another round disturbs the same shares in other directions.
         """
-        return _copies(model, groups, self.is_new, round_number)
+        return self._copies(model, groups, lambda path, _: path, round_number)
 
     def of_region(self, region: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
         """The same for a region, whose main graph holds weights that came from any graph of the model."""
-        return _copies(
-            region, groups, lambda path, name: self.is_new(path or self._paths.get(name, ""), name), round_number
-        )
+        return self._copies(region, groups, self._home, round_number)
 
+    def _home(self, path: str, name: str) -> str:
+        """The graph of the model that a weight of a region came from."""
+        return path or self._paths.get(name, "")
 
-def _copies(model: ir.Model, groups: int, is_new: Callable[[str, str], bool], round_number: int) -> list[ir.Model]:
-    found = [
-        (graph.path, name) for graph in model.graphs() for name in sorted(graph.values) if is_new(graph.path, name)
-    ]
-    shares = [found[share::groups] for share in range(groups)]
-    return [_disturbed(model, share, round_number) for share in shares if share]
+    def _copies(
+        self, model: ir.Model, groups: int, home: Callable[[str, str], str], round_number: int
+    ) -> list[ir.Model]:
+        found = [
+            (graph.path, name)
+            for graph in model.graphs()
+            for name in sorted(graph.values)
+            if self.is_new(home(graph.path, name), name)
+        ]
+        shares = [found[share::groups] for share in range(groups)]
+        return [self._disturbed(model, share, home, round_number) for share in shares if share]
 
-
-def _disturbed(model: ir.Model, weights: Sequence[Key], seed: int) -> ir.Model:
-    """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
-    copy = model.clone()
-    graphs = {graph.path: graph for graph in copy.graphs()}
-    for path, name in weights:
-        value = graphs[path].values[name]
-        tensor = stored(value)
-        if tensor is not None:
-            value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed))
-    return copy
+    def _disturbed(
+        self, model: ir.Model, weights: Sequence[Key], home: Callable[[str, str], str], seed: int
+    ) -> ir.Model:
+        """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
+        copy = model.clone()
+        graphs = {graph.path: graph for graph in copy.graphs()}
+        for path, name in weights:
+            value = graphs[path].values[name]
+            tensor = stored(value)
+            if tensor is not None:
+                old = self._old.get((home(path, name), name))
+                value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed), old)
+        return copy
 
 
 def stored(value: ir.Value) -> ir.Tensor | None:

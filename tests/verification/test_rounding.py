@@ -43,6 +43,16 @@ def test_zeros_subnormals_and_the_edge_of_the_range_stay() -> None:
     assert np.isnan(Disturbed(tensor(np.array([np.nan], np.float32)), 5).numpy()).all()
 
 
+def test_what_the_original_has_in_the_same_place_stays() -> None:
+    values = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+    old = values.copy()
+    old[1] *= 2
+    moved = Disturbed(tensor(values), 3, tensor(old)).numpy()
+    assert np.array_equal((moved != values).all(axis=1), [False, True, False, False])
+    assert np.array_equal(np.delete(moved, 1, 0), np.delete(values, 1, 0))
+    assert (Disturbed(tensor(values), 3, tensor(old.reshape(5, 4))).numpy() != values).all()
+
+
 def test_a_scalar_keeps_its_shape() -> None:
     assert Disturbed(tensor(np.array(0.3, np.float32)), 1).numpy().shape == ()
 

@@ -298,3 +298,17 @@ def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
     verdict = verify(before, after, cuts=[ir.Cut("", ("x",), ("y",), "rewrite")], witness="none", budget_seconds=0.3)
     assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
     assert "ran out of time" in verdict.reason
+
+
+def test_a_weight_of_which_no_output_shows_the_changed_element_proves_nothing() -> None:
+    """The largest of seven rows: what happens to another one is not seen, though the others' biases are."""
+    bias = np.array([[0.5], [9.0], [0.3], [-0.7], [1.1], [-0.2], [-1.3]], np.float32)
+    body = "(float[7,5] x) => (float[1,3] y) { v = Gemm (x, W, b)  y = ReduceMax <axes = [0]> (v) }"
+    weight = single(numbers(13).normal(size=(5, 3)) * 0.1)
+    before, after = (
+        model(body, {"W": weight, "b": bias}),
+        model(body, {"W": weight, "b": bias - bias * (bias < -1) / 3}),
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    assert (verdict.status, verdict.reason.split(" on ")[0]) == ("unverified", "no output reacts to the new weights")
+    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
