@@ -8,11 +8,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx
 
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]  # what numpy.typing has as NDArray, without its import
+Float64 = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+Bools = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 TP = onnx.TensorProto
 
 FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
