@@ -65,6 +65,8 @@ def defer_onnx() -> None:
         if not name.startswith("_") and hasattr(messages, name):
             setattr(package, name, getattr(messages, name))  # found without asking the next time
             return getattr(messages, name)
+        if name == "load_from_string":  # which shape inference ends with
+            return messages.ModelProto.FromString
         if not name.startswith("__") and importlib.util.find_spec(f"onnx.{name}") is not None:
             return importlib.import_module(f"onnx.{name}")
         del package.__getattr__
