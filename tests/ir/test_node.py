@@ -138,21 +138,10 @@ def test_a_node_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        3,
-        2.5,
-        1e300,
-        float("-inf"),
-        "mode",
-        b"raw",
-        True,
-        np.int64(4),
-        np.float32(0.5),
-        (1, 2),
-        [1],
-        [1, 2.5],
-        ["a", "b"],
-    ]
-    + [[True], [np.int64(1)], onnx.TensorProto(dims=[2]), onnx.TypeProto(), onnx.GraphProto(name="g")],
+        *(3, 2.5, 1e300, float("-inf"), "mode", b"raw", True, np.int64(4), np.float32(0.5)),
+        *((1, 2), [1], [1, 2.5], ["a", "b"], [np.int64(1)]),
+        *(onnx.TensorProto(dims=[2]), onnx.TypeProto(), onnx.GraphProto(name="g")),
+    ],
     ids=repr,
 )
 def test_an_attribute_is_the_one_that_onnx_makes(value: Any) -> None:
