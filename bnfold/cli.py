@@ -23,7 +23,7 @@ from bnfold.options import (
     stack,
     target_option,
 )
-from bnfold.startup import defer_onnx
+from bnfold.startup import defer_onnx, prepare
 
 if TYPE_CHECKING:
     from bnfold.job import Checks, Outcome
@@ -86,6 +86,7 @@ def inspect(**arguments: Any) -> None:
     Nothing is written. IN may be a folder of models, or a pattern.
     """
     with _UserErrors(arguments["source"]):
+        prepare(many_threads=False)
         from bnfold import publish, terminal
         from bnfold.job import Checks, process
 
@@ -161,6 +162,7 @@ class _UserErrors:
 def _run(arguments: dict[str, Any]) -> None:
     """Process one model, or many, and report on it."""
     with _UserErrors(arguments["source"]):
+        prepare(many_threads=not arguments.get("no_verify"))
         _check_report(arguments)
         parsed.unwanted(arguments)  # a misspelt name is told before any work is done
         options, checks = parsed.options(arguments), parsed.checks(arguments)

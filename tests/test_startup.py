@@ -50,3 +50,47 @@ def test_a_fold_needs_no_more_than_parts(tmp_path: Path) -> None:
     )
     assert run(code) == "0 False"
     assert out.exists()
+
+
+PREPARED = "import os, sys; from bnfold.startup import defer_onnx, prepare; defer_onnx(); prepare(many_threads=False)\n"
+
+
+def test_parts_that_stood_in_are_there_for_whoever_asks() -> None:
+    code = PREPARED + (
+        "skipped = {'numpy._core._add_newdocs', 'numpy._typing', 'google.protobuf.internal.python_message'}\n"
+        "print(sorted(skipped & set(sys.modules)), 'OPENBLAS_NUM_THREADS' in os.environ)\n"
+        "import numpy as np, numpy.typing as npt; from google.protobuf.internal import python_message\n"
+        "print(npt.NDArray[np.float64], hasattr(python_message, 'GeneratedProtocolMessageType'))"
+    )
+    skipped, there = run(code).splitlines()
+    assert skipped == "[] False"
+    assert there == "numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.float64]] True"
+
+
+def test_a_stand_in_becomes_the_module_while_it_stands() -> None:
+    code = (
+        "import sys; from bnfold.startup import _stand_ins\n"
+        "with _stand_ins({'colorsys': {'ONE_THIRD': 3}}):\n"
+        "    import colorsys as c; print(c.ONE_THIRD, c.rgb_to_hsv(0, 0, 1), sys.modules['colorsys'] is c)\n"
+        "import colorsys; print(colorsys.ONE_THIRD < 1)"
+    )
+    assert run(code).splitlines() == ["3 (0.6666666666666666, 1.0, 1) False", "True"]
+
+
+def test_the_users_number_of_blas_threads_holds() -> None:
+    code = (
+        "import os; os.environ['OPENBLAS_NUM_THREADS'] = '2'\n"
+        "from bnfold.startup import prepare; prepare(many_threads=False); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    assert run(code) == "2"
+
+
+def test_shape_inference_needs_no_more_than_parts() -> None:
+    code = PREPARED + (
+        "import onnx; model = onnx.ModelProto(ir_version=8); model.graph.name = 'g'\n"
+        "model.opset_import.add(version=15); model.graph.node.add(op_type='Relu', input=['x'], output=['y'])\n"
+        "info = model.graph.input.add(name='x'); info.type.tensor_type.elem_type = 1\n"
+        "info.type.tensor_type.shape.dim.add(dim_value=5)\n"
+        "print(onnx.shape_inference.infer_shapes(model).graph.value_info[0].name, 'onnx.compose' in sys.modules)"
+    )
+    assert run(code) == "y False"

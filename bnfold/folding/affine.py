@@ -80,7 +80,7 @@ def _repeat(block: Float64, axis: int, size: int) -> Float64:
 def squeeze_constant(block: Float64) -> Float64:
     """Cut every axis to size 1 along which the block does not vary."""
     for axis, size in enumerate(block.shape):
-        if size > 1:
+        if size > 1 and not (size == block.size and block.item(0) != block.item(-1)):  # a vector that plainly varies
             head = block[(slice(None),) * axis + (slice(0, 1),)]
             if (block == head).all():
                 block = head

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -111,6 +110,8 @@ def added(edits: Iterable[Edit]) -> int:
 
 def fingerprint(tensor: ir.Tensor) -> Print:
     """Equal for folds of one weight that give the same bits."""
+    import hashlib  # it loads OpenSSL, and few models share weights
+
     digest = hashlib.blake2b(repr((tensor.dtype, tensor.dims)).encode(), digest_size=16)
     if isinstance(tensor, Scaled):
         for axis, vector in tensor.factors:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.ir.tensor import Float64
+from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.semantics import BatchNorm
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
@@ -45,13 +43,13 @@ class Table:
 
     nodes: tuple[ir.Node, ...]
     epsilons: tuple[float, ...]
-    starts: npt.NDArray[Any]
+    starts: Array
     sizes: tuple[int, ...]
     s: Float64
     t: Float64
-    sound: npt.NDArray[np.bool_]
+    sound: Bools
 
-    def every(self, elements: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def every(self, elements: Bools) -> Bools:
         """For each node whether all of its elements are true."""
         return np.logical_and.reduceat(elements, self.starts)
 

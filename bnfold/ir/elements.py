@@ -8,11 +8,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx
 
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]  # what numpy.typing has as NDArray, without its import
+Float64 = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+Bools = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 TP = onnx.TensorProto
 
 FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
@@ -41,6 +41,7 @@ RAW_TYPES: dict[int, np.dtype[Any]] = {
     TP.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
     TP.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
+_BY_NUMPY_TYPE = {kind: dtype for dtype, kind in RAW_TYPES.items()}
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
 _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
@@ -78,6 +79,14 @@ def to_raw(values: Array, dtype: int) -> bytes | memoryview:
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":
         values = values.view("u2").byteswap()
     return values.reshape(-1).view(np.uint8).data if values.size else b""
+
+
+def tensor_message(array: Array, name: str = "") -> onnx.TensorProto:
+    """As `onnx.numpy_helper.from_array`, which is imported for rare types alone: it brings half of onnx along."""
+    dtype = _BY_NUMPY_TYPE.get(array.dtype)
+    if dtype is None:
+        return onnx.numpy_helper.from_array(array, name or None)
+    return TP(name=name or None, data_type=dtype, dims=array.shape, raw_data=bytes(to_raw(array, dtype)))
 
 
 def round_once(values: Float64, dtype: int) -> Array:

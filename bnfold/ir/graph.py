@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from bnfold.errors import MalformedModel
+from bnfold.ir.elements import tensor_message
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
 from bnfold.ir.value import Value
@@ -202,7 +203,7 @@ class Graph:
 
     def add_constant(self, hint: str, content: Tensor | np.ndarray[Any, Any]) -> Value:
         """A new initializer under a fresh name, or a Constant node at the head of a function body."""
-        tensor = content if isinstance(content, Tensor) else self.model.tensor(onnx.numpy_helper.from_array(content))
+        tensor = content if isinstance(content, Tensor) else self.model.tensor(tensor_message(content))
         value = self.fresh(hint)
         if isinstance(self.proto, onnx.FunctionProto):
             nodes = self.nodes

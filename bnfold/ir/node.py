@@ -130,7 +130,7 @@ class Node:
     def set_attr(self, name: str, value: Any) -> None:
         """Set or replace an attribute; its type follows from the Python value."""
         self.del_attr(name)
-        self.proto.attribute.append(onnx.helper.make_attribute(name, value))
+        self.proto.attribute.append(_attribute(name, value))
 
     def del_attr(self, name: str) -> None:
         """Drop an attribute if it is there."""
@@ -196,6 +196,20 @@ class Node:
             self.set_output(index, None)
         del self.outputs[count:]
         del self.proto.output[count:]
+
+
+def _attribute(name: str, value: Any) -> onnx.AttributeProto:
+    """As `onnx.helper.make_attribute`, which is imported for rare types alone: it brings half of onnx along."""
+    kind = type(value)
+    if kind is int:
+        return AP(name=name, type=AP.INT, i=value)
+    if kind is float:
+        return AP(name=name, type=AP.FLOAT, f=value)
+    if kind is str:
+        return AP(name=name, type=AP.STRING, s=value.encode())
+    if kind in (list, tuple) and value and all(type(item) is int for item in value):
+        return AP(name=name, type=AP.INTS, ints=value)
+    return onnx.helper.make_attribute(name, value)
 
 
 _ALIKE: dict[int, int] = {AP.INT: AP.FLOAT, AP.INTS: AP.FLOATS}

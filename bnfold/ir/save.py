@@ -8,7 +8,7 @@ more than all the rest.
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -58,7 +58,7 @@ class Staged:
                 if not held.is_there():
                     raise FileNotFoundError(0, f"{held.path.name} was removed by somebody else")
                 if self.target.exists() and (held is self.model or self.owns_data):
-                    shutil.copymode(self.target, held.path)
+                    held.path.chmod(stat.S_IMODE(self.target.stat().st_mode))
             self.model.rename(self.target)
         except OSError as error:
             self.discard()

@@ -26,7 +26,7 @@ class Value:
 
     __slots__ = (
         *("_reader", "_reader_slot", "_tensor", "graph", "is_input", "name", "output_slots", "producer", "slot"),
-        "tensor_proto",
+        *("_described", "_dims", "tensor_proto"),
     )
 
     def __init__(self, graph: Graph, name: str) -> None:
@@ -43,6 +43,8 @@ class Value:
         self.output_slots = 0
         self.tensor_proto: onnx.TensorProto | None = None
         self._tensor: Tensor | None = None
+        self._described: onnx.TypeProto | None = None  # the annotation that was read last, and what it says
+        self._dims: tuple[Dim, ...] | None = None
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
@@ -165,7 +167,10 @@ class Value:
         if self.tensor_proto is not None:
             tensor = self.tensor
             return tensor.dims if tensor and len(tensor.dims) <= MAX_RANK else None
-        return shape_of(self.type)
+        kind = self.graph.types.get(self.name)
+        if kind is not self._described:  # an annotation is replaced, never edited; reading it takes longer than a fold
+            self._described, self._dims = kind, shape_of(kind)
+        return self._dims
 
     @property
     def readers(self) -> list[Node]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import onnx
 from onnx import defs
 
+from bnfold.ir.node import attribute_value
 from bnfold.upgrading.versions import schema_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def objection(op_type: str, old: int, new: int) -> str | None:
 def default_of(attribute: defs.OpSchema.Attribute) -> object:
     """The attribute's default as a Python value, or None if it has none."""
     proto = attribute.default_value
-    return onnx.helper.get_attribute_value(proto) if proto.name else None
+    return attribute_value(proto) if proto.name else None
 
 
 def _attributes(before: defs.OpSchema, after: defs.OpSchema) -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold.ir.node import attribute_value
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.table import step_after
 from bnfold.upgrading.versions import schema_of, version_at
@@ -36,7 +37,7 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
     for name, attribute in node.attrs.items():
         if name not in schema.attributes and name in newer.attributes:
             default = default_of(newer.attributes[name])
-            if attribute.ref_attr_name or onnx.helper.get_attribute_value(attribute) != default:
+            if attribute.ref_attr_name or attribute_value(attribute) != default:
                 return f"attribute {name} is newer than version {older}"
     if len(node.inputs) > schema.max_input or len(node.outputs) > schema.max_output:
         return f"has more inputs or outputs than version {older} knows"

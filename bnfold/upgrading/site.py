@@ -14,6 +14,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.elements import tensor_message
 from bnfold.semantics import Policy, Repair
 
 if TYPE_CHECKING:
@@ -242,4 +243,4 @@ def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
         del proto.dims[:]
         proto.dims.extend(dims)
         return ir.Inline(proto)
-    return ir.Inline(onnx.numpy_helper.from_array(tensor.numpy().reshape(tuple(dims))))
+    return ir.Inline(tensor_message(tensor.numpy().reshape(tuple(dims))))

@@ -13,6 +13,7 @@ import onnx
 from onnx import defs
 
 from bnfold import ir
+from bnfold.ir.elements import tensor_message
 from bnfold.upgrading.ranks import type_by_weights
 
 if TYPE_CHECKING:
@@ -152,7 +153,21 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
 @cache
 def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
     """Shared between the weights of one type and shape: nobody edits it."""
-    return onnx.helper.make_tensor_type_proto(dtype, dims)
+    return _annotation(dtype, dims)
+
+
+def _annotation(dtype: int, dims: Dims) -> onnx.TypeProto:
+    """As `onnx.helper.make_tensor_type_proto`, whose import takes longer than all that is asked here."""
+    made = onnx.TypeProto()
+    made.tensor_type.elem_type = dtype
+    made.tensor_type.shape.SetInParent()  # the rank of a scalar is known, too
+    for dim in dims:
+        entry = made.tensor_type.shape.dim.add()
+        if isinstance(dim, int):
+            entry.dim_value = dim
+        elif dim is not None:
+            entry.dim_param = dim
+    return made
 
 
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
@@ -160,7 +175,7 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
     for value in inputs:
         tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
         if tensor is not None and tensor.size <= SMALL:
-            found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
+            found[value.name] = tensor_message(tensor.numpy(), value.name)
     return found
 
 
@@ -174,6 +189,6 @@ def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:
         ):
             return
         merged = [dim.dim_value if dim.HasField("dim_value") else old for dim, old in zip(fresh, known, strict=True)]
-        value.graph.types[value.name] = onnx.helper.make_tensor_type_proto(value.dtype, merged)
+        value.graph.types[value.name] = _annotation(value.dtype, tuple(merged))
         return
     value.graph.types[value.name] = inferred

@@ -14,7 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnfold.ir.elements import FLOATS, RAW_TYPES, TP, from_raw, numpy_type, raw_length, round_once, to_raw
+from bnfold.ir.elements import (
+    FLOATS,
+    RAW_TYPES,
+    TP,
+    from_raw,
+    numpy_type,
+    raw_length,
+    round_once,
+    tensor_message,
+    to_raw,
+)
 
 # Bits of the significand, and exponents of the smallest number and of the first one that is too large.
 FORMATS: dict[int, tuple[int, int, int]] = {
@@ -133,3 +143,10 @@ def test_a_host_of_the_other_byte_order_swaps_what_numpy_does_not(monkeypatch: p
     swapped = bytes(to_raw(values, TP.BFLOAT16))
     assert swapped == bytes(byte for pair in zip(plain[1::2], plain[::2], strict=True) for byte in pair)
     np.testing.assert_array_equal(from_raw(swapped, TP.BFLOAT16), values)
+
+
+@pytest.mark.parametrize("kind", [*RAW_TYPES.values(), np.dtype(ml_dtypes.int4)], ids=str)
+@pytest.mark.parametrize("name", ["", "w"])
+def test_a_message_is_the_one_that_onnx_makes(kind: np.dtype[Any], name: str) -> None:
+    values = np.array([[0, 1, 2], [3, 1, 0]]).astype(kind).T
+    assert tensor_message(values, name) == onnx.numpy_helper.from_array(values, name)

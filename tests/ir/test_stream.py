@@ -17,7 +17,7 @@ from bnfold.errors import BadInput
 from bnfold.ir.elements import TP
 from bnfold.ir.source import BufferSource, FileSource
 from bnfold.ir.stored import Span, Stored
-from bnfold.ir.stream import RangeViolation, check_range, copy_range, write_payload
+from bnfold.ir.stream import RangeViolation, check_range, copy_range, write_payload, write_payloads
 from bnfold.ir.tensor import Exact, InMemory, Scaled
 from tests.ir.build import chain
 
@@ -108,6 +108,28 @@ def test_payloads_of_every_kind(tmp_path: Path) -> None:
         write_payload(tensor, out, as_stored=False, progress=told.append)
         assert out.getvalue() == numbers.tobytes()
         assert sum(told) == tensor.nbytes == len(out.getvalue())
+
+
+def test_payloads_side_by_side(tmp_path: Path) -> None:
+    tensors = [InMemory(TP.FLOAT, np.full((3, 50_000), number, np.float32)) for number in range(9)]
+    path, told = tmp_path / "out", list[int]()
+    path.write_bytes(b"")
+    payloads = [(tensor, number * tensor.nbytes) for number, tensor in enumerate(tensors)]
+    write_payloads(path, payloads, as_stored=True, progress=told.append)
+    assert path.read_bytes() == b"".join(tensor.array.tobytes() for tensor in tensors)
+    assert sum(told) == path.stat().st_size
+
+
+@pytest.mark.parametrize("bad", [(0, 8), (3, 4), (8,), tuple(range(9))])
+def test_of_several_payloads_that_overflow_the_first_is_told(tmp_path: Path, bad: tuple[int, ...]) -> None:
+    base = InMemory(TP.FLOAT, np.ones((2, 1000), np.float32))
+    tensors = [Scaled(base, [(0, np.full(2, 1e39 if number in bad else 1.0))]) for number in range(9)]
+    path = tmp_path / "out"
+    path.write_bytes(b"")
+    payloads: list[tuple[ir.Tensor, int]] = [(tensor, 8000 * number) for number, tensor in enumerate(tensors)]
+    with pytest.raises(RangeViolation) as caught:
+        write_payloads(path, payloads, as_stored=True, progress=None)
+    assert caught.value.tensor is tensors[bad[0]]
 
 
 def test_typed_fields_are_written_as_they_are_or_as_raw_data() -> None:

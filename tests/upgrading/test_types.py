@@ -1,7 +1,8 @@
 import onnx
+import pytest
 
 from bnfold import ir
-from bnfold.upgrading.types import Types
+from bnfold.upgrading.types import Dims, Types, _annotation
 
 
 def load(body: str, inputs: str = "float[n, 3, 4] x") -> ir.Model:
@@ -65,3 +66,8 @@ def test_loops_carry_what_their_bodies_make() -> None:
     types = Types(15)
     assert types.shape(model.graph.values["y"]) == (2, 3)
     assert types.shape(model.graph.values["scan"]) is None
+
+
+@pytest.mark.parametrize("dims", [(), (2, 3), (None, "n", 0)])
+def test_an_annotation_is_the_one_that_onnx_makes(dims: Dims) -> None:
+    assert _annotation(1, dims) == onnx.helper.make_tensor_type_proto(1, dims)

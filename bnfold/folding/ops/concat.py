@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, concatenate
+from bnfold.folding.affine import Affine, concatenate, make
 from bnfold.folding.step import Step
 from bnfold.reasons import Declined, Reason
 
@@ -63,11 +63,12 @@ def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
     if affine.shape[axis] != sum(sizes):
         raise Declined(Reason.NOT_STATIC, f"parts of {sizes} do not make up {affine.shape[axis]}")
     whole = affine.expanded(axis, sum(sizes))
-    stops = np.cumsum(sizes)
-    return [
-        whole.map(lambda block, start=stop - size, stop=stop: block.take(range(start, stop), axis))  # type: ignore[misc]
-        for size, stop in zip(sizes, stops, strict=True)
-    ]
+    found, stop = [], 0
+    for size in sizes:
+        start, stop = stop, stop + size
+        part = (slice(None),) * axis + (slice(start, stop),)
+        found.append(make(whole.s[part], whole.t[part]))
+    return found
 
 
 def axis_of(node: ir.Node, rank: int) -> int:
