@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,8 @@ def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link
         if not all(isinstance(dim, int) for dim in inner):
             raise Declined(Reason.NOT_STATIC, f"value {x.name!r}")
         shape = (1, *(int(dim) for dim in inner if dim is not None))
+        if math.prod(shape) != s.size:
+            raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {math.prod(shape)} activations")
         return Link(node, 0, make(s.reshape(shape), t.reshape(shape)))
     rank = facts.rank(x)
     if rank == 0:

@@ -20,10 +20,21 @@ def infer(model: Model) -> None:
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
     try:
-        inferred = onnx.shape_inference.infer_shapes(model.proto, check_type=False, strict_mode=False, data_prop=True)
+        proto = _with_opset(model.proto)
+        inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     _learn(model.graph, inferred.graph)
+
+
+def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, or a copy that says the opset that a missing import stands for: onnx infers nothing without."""
+    if any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    copy.opset_import.add(domain="", version=1)
+    return copy
 
 
 def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:

@@ -78,7 +78,10 @@ def difference(
     expected, actual = np.asarray(expected), np.asarray(actual)
     if expected.shape != actual.shape:
         return Difference(same_pattern=False, fault=f"shape {expected.shape} became {actual.shape}", excess=np.inf)
-    if tolerance is None or not _numeric(expected) or not _numeric(actual):
+    if expected.dtype != actual.dtype:
+        fault = f"element type {expected.dtype} became {actual.dtype}"
+        return Difference(same_pattern=False, fault=fault, excess=np.inf)
+    if tolerance is None or not _numeric(expected):
         return _exact(expected, actual)
     pattern = pattern_fault(expected, actual)
     finite = np.isfinite(expected) & np.isfinite(actual)

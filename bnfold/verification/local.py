@@ -135,6 +135,8 @@ class Bench:
     ) -> Difference | Skip:
         """How the results differ, beside what disturbing the new weights does to them."""
         expected, actual = results
+        if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
+            return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
         rounds: list[list[Results]] = []
         while True:
             disturbed = self._draws.of_region(new, GROUPS, len(rounds))

@@ -14,12 +14,15 @@ from bnfold.verification.full import Pair
 from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
-from bnfold.verification.shapes import sizings
+from bnfold.verification.shapes import more_batches, sizings
 
 Shapes = dict[str, tuple[int, ...]]
 
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_SMALL_GUESS = 1 << 14
+"""Likewise for guesses at the batch: fewer than any image has."""
 
 _FEW = 16
 """Elements of all inputs that one sample should have at least."""
@@ -79,12 +82,13 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
 def _candidates(request: Request) -> Iterator[Shapes]:
     """Different choices of input shapes; a model that leaves nothing open has one."""
     tried: list[Shapes] = []
-    for sizing in sizings():
+    first, *others = [(sizing, _LARGEST_GUESS) for sizing in sizings()]
+    for sizing, largest in (first, *((sizing, _SMALL_GUESS) for sizing in more_batches()), *others):
         try:
             shapes = input_shapes(request.before, sizing, request.inputs)
         except CannotFeed as error:
             raise Impossible(str(error)) from error
-        if shapes in tried or (tried and _elements(shapes) > _LARGEST_GUESS):
+        if shapes in tried or (tried and _elements(shapes) > largest):
             continue
         tried.append(shapes)
         yield shapes

@@ -95,6 +95,14 @@ def sizings() -> tuple[Sizing, ...]:
     )
 
 
+def more_batches() -> tuple[Sizing, ...]:
+    """Further choices beside the first: at a batch of 1, which comes next, broadcasting hides what an axis is.
+
+    Each may take an evaluation, so they are for models of small inputs.
+    """
+    return tuple(Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
+
+
 def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
     """The declared shape with what the readers demand filled in; None where not even the rank is known.
 

@@ -26,6 +26,15 @@ def test_values_without_a_type_get_one_and_the_file_does_not() -> None:
     assert loaded.proto.SerializeToString() == before
 
 
+def test_a_model_that_imports_no_opset_is_of_opset_1_here_too() -> None:
+    source = model([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])])
+    del source.opset_import[:]
+    loaded = ir.load(source)
+    loaded.infer_shapes()
+    assert loaded.graph.values["y"].shape == loaded.graph.values["x"].shape
+    assert not loaded.proto.opset_import
+
+
 def test_what_the_file_says_is_kept_where_inference_knows_no_more() -> None:
     nodes = [helper.make_node("Unknown", ["x"], ["u"], domain="d"), helper.make_node("Relu", ["u"], ["y"])]
     loaded = ir.load(model(nodes, value_info=[info("u", 3, "M")]))

@@ -216,3 +216,18 @@ def test_what_is_the_same_at_rank_2_only_is_not_acquitted() -> None:
     after = model(f"{head} {row_of} {{ x = Reshape (p, dims)  u = Neg (x)  {spelled} }}", {"s": s, "t": t})
     (row,) = check(before, after, ir.Cut("", ("u",), ("y",), "decompose"))
     assert (row.status, row.note.split(" of ")[0]) == ("skipped", "it computes the same for low ranks")
+
+
+def test_an_output_without_elements_acquits_nobody() -> None:
+    """Behind the third row there is nothing at the sizes that are tried; the original clips what is beyond."""
+    head = "(float[N,5] x) => (float[M,5] y) <int64[1] start = {3}, int64[1] end = {99}>"
+    before, after = (model(f"{head} {{ c = {node} (x)  y = Slice (c, start, end) }}", {}) for node in ("Relu", "Neg"))
+    (row,) = check(before, after, ir.Cut("", ("x",), ("y",), "rewrite"))
+    assert (row.status, row.note.split(" at ")[0]) == ("skipped", "nothing is left of its inputs")
+
+
+def test_an_element_type_is_part_of_a_value() -> None:
+    body = "(float[N,5] x) => (float[N,5] y) { n = Cast <to = 6> (x)  y = Cast <to = TYPE> (n) }"
+    before, after = (model(body.replace("TYPE", kind), {}) for kind in ("1", "7"))
+    (row,) = check(before, after, ir.Cut("", ("n",), ("y",), "rewrite"))
+    assert (row.status, row.note) == ("failed", "element type float64 became int64")

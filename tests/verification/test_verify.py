@@ -312,3 +312,13 @@ def test_a_weight_of_which_no_output_shows_the_changed_element_proves_nothing() 
     verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
     assert (verdict.status, verdict.reason.split(" on ")[0]) == ("unverified", "no output reacts to the new weights")
     assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+
+
+def test_other_batches_are_tried_before_a_batch_of_one_hides_what_broadcasts() -> None:
+    rng = numbers(17)
+    weights = {"b": single(rng.normal(size=(3, 1))), "W": single(rng.normal(size=(1, 5)))}
+    nodes = "m = ReduceMax <axes = [1], keepdims = KEEP> (x)  s = Add (b, m)  t = Mul (s, W)  y = Relu (t)"
+    body = f"(float[N,2] x) => (float[A,5] y) {{ {nodes} }}"
+    before, after = (ir.load(model(body.replace("KEEP", keep), weights)) for keep in ("1", "0"))
+    assert verify(before, before, depth="full", witness="none").outputs[0].shape == (3, 5)
+    assert verify(before, after, depth="full", witness="none").status == "failed"
