@@ -231,3 +231,15 @@ def test_an_element_type_is_part_of_a_value() -> None:
     before, after = (model(body.replace("TYPE", kind), {}) for kind in ("1", "7"))
     (row,) = check(before, after, ir.Cut("", ("n",), ("y",), "rewrite"))
     assert (row.status, row.note) == ("failed", "element type float64 became int64")
+
+
+def test_a_difference_at_other_sizes_than_the_declared_ones_is_answered_at_those() -> None:
+    """SAME padding comes to nothing at the declared width of 2, whatever the open height is."""
+    weight = single(numbers(19).normal(size=(2, 3, 1, 2)))
+    head = "(float[N,3,H,2] x) => (float[N,2,H,1] y)"
+    conv = 'y = Conv <auto_pad = "SAME_LOWER", strides = [1, 2]>'
+    before = model(f"{head} {{ a = Add (x, t)  {conv} (a, W) }}", {"W": weight, "t": along(np.full(3, 0.5), 1, 4)})
+    bias = 0.5 * weight.astype(np.float64).sum(axis=(1, 2, 3))
+    after, wrong = (model(f"{head} {{ {conv} (x, W, b) }}", {"W": weight, "b": b}) for b in (bias, bias + 1e-3))
+    cut = ir.Cut("", ("x",), ("y",), "fold")
+    assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
