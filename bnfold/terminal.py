@@ -102,12 +102,16 @@ def _verification(verdict: Verdict | None) -> None:
     worst = max(verdict.outputs, key=lambda row: row.relative, default=None)
     if worst is None:
         checked = sum(row.status == "verified" for row in verdict.local)
-        _say(f"verified: {checked} rewrites, each on its own, in float64", GOOD)
+        parts = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
+        _say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
         return
     line = f"verified: differs by {worst.relative:.1e} of the output's scale in float64"
     if worst.error_before is not None and worst.error_after is not None:
         line += f"; error in storage precision {worst.error_before:.1e} → {worst.error_after:.1e}"
     _say(line, GOOD)
+    doubtful = (row for row in verdict.witnesses if row.agrees is False)
+    for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
+        _say(f"  note: {note}")
 
 
 def _attention(report: Report, *, verbose: bool) -> None:
