@@ -85,6 +85,7 @@ def sizings() -> tuple[Sizing, ...]:
     """The choices worth trying for a whole model, most telling first: odd batch and unlike sides before the usual ones.
 
     The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
+    Detectors of speech take frames of 512 samples and no others.
     """
     return (
         Sizing(2, (64, 96, 32), (7, 5, 11, 9, 13)),
@@ -92,6 +93,7 @@ def sizings() -> tuple[Sizing, ...]:
         Sizing(1, (299,), (128,)),
         Sizing(1, (32,), (3,)),
         Sizing(1, (32,), (1,)),
+        Sizing(1, (32,), (512,)),
     )
 
 
