@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from bnfold.work import Result, Status
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
+MOST = 5
+"""Lines of one kind below a result."""
+
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
@@ -122,13 +125,25 @@ def _attention(report: Report, *, verbose: bool) -> None:
         tables.events(rows)
     elif rows:
         reasons = Counter(event.reason for event in rows if event.reason is not None)
-        for reason, count in reasons.most_common(5):
+        for reason, count in reasons.most_common(MOST):
             _say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
     repairs = Counter(repair.text for repair in report.repairs)
-    for text, count in repairs.most_common(5 if not verbose else None):
+    for text, count in repairs.most_common(MOST if not verbose else None):
         _say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
-    for note in report.notes:
-        _say(f"  note: {note}")
+    _notes(report.notes, verbose=verbose)
+
+
+def _notes(notes: Sequence[str], *, verbose: bool) -> None:
+    """A few of each kind, which is what a note says before its colon: networks have arithmetic by the hundred."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(note.partition(":")[0], []).append(note)
+    for kind, alike in kinds.items():
+        shown = alike if verbose or len(alike) <= MOST else alike[: MOST - 1]
+        for note in shown:
+            _say(f"  note: {note}")
+        if len(shown) < len(alike):
+            _say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
 
 
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:

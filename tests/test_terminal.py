@@ -100,3 +100,18 @@ def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
     assert "verified: nothing that is computed has changed\n" in result.stderr
+
+
+def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
+    """Nine convolutions in a row with a factor each, as exporters spell a normalisation out."""
+    chain = "".join(f"c{i} = Conv (y{i}, w{i})  y{i + 1} = Mul (c{i}, a)" for i in range(9))
+    weights = ", ".join(f"float[1,1,1] w{i} = {{2}}" for i in range(9))
+    text = f"""<ir_version: 8, opset_import: ["": 15]> g (float[N,1,L] y0) => (float[N,1,L] y9)
+    <{weights}, float[1,1,1] a = {{3}}> {{ {chain} }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    command = ["fold", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx"), "--all-affines"]
+    folded = re.compile("  note: constant arithmetic folded: .*")
+    short = folded.findall(CliRunner().invoke(main, command).stderr)
+    assert len(short) == 5
+    assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
+    assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9
