@@ -176,10 +176,23 @@ def _recurrent(_: ir.Node, slot: int, weight: list[int], __: int | None) -> Know
     return [None, None, weight[2]] if slot == 0 and len(weight) == 3 else None
 
 
+def _with_weight(node: ir.Node, slot: int, other: list[int], rank: int | None) -> Known | None:
+    """Axes that a weight would otherwise be broadcast against; 1 may be broadcast itself, so it demands nothing."""
+    weight, value = node.input(1 - slot), node.input(slot)
+    if rank is None or rank < len(other) or weight is None or weight.tensor_proto is None:
+        return None
+    declared = None if value is None else value.shape
+    wanted: Known = [*[None] * (rank - len(other)), *(dim if dim > 1 else None for dim in other)]
+    if declared is None or len(declared) != rank:
+        return wanted
+    return [None if isinstance(own, int) and own > 0 else dim for own, dim in zip(declared, wanted, strict=True)]
+
+
 _DEMANDS: dict[str, Callable[[ir.Node, int, list[int], int | None], Known | None]] = {
     "Conv": _conv,
     "ConvTranspose": _conv,
     "Gemm": _gemm,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _with_weight),
     "MatMul": _matmul,
     "BatchNormalization": _per_channel,
     "InstanceNormalization": _per_channel,
