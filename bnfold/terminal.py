@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from bnfold.work import Result, Status
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
+MOST = 5
+"""Lines of one kind below a result."""
+
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
@@ -102,12 +105,16 @@ def _verification(verdict: Verdict | None) -> None:
     worst = max(verdict.outputs, key=lambda row: row.relative, default=None)
     if worst is None:
         checked = sum(row.status == "verified" for row in verdict.local)
-        _say(f"verified: {checked} rewrites, each on its own, in float64", GOOD)
+        parts = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
+        _say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
         return
     line = f"verified: differs by {worst.relative:.1e} of the output's scale in float64"
     if worst.error_before is not None and worst.error_after is not None:
         line += f"; error in storage precision {worst.error_before:.1e} → {worst.error_after:.1e}"
     _say(line, GOOD)
+    doubtful = (row for row in verdict.witnesses if row.agrees is False)
+    for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
+        _say(f"  note: {note}")
 
 
 def _attention(report: Report, *, verbose: bool) -> None:
@@ -118,13 +125,25 @@ def _attention(report: Report, *, verbose: bool) -> None:
         tables.events(rows)
     elif rows:
         reasons = Counter(event.reason for event in rows if event.reason is not None)
-        for reason, count in reasons.most_common(5):
+        for reason, count in reasons.most_common(MOST):
             _say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
     repairs = Counter(repair.text for repair in report.repairs)
-    for text, count in repairs.most_common(5 if not verbose else None):
+    for text, count in repairs.most_common(MOST if not verbose else None):
         _say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
-    for note in report.notes:
-        _say(f"  note: {note}")
+    _notes(report.notes, verbose=verbose)
+
+
+def _notes(notes: Sequence[str], *, verbose: bool) -> None:
+    """A few of each kind, which is what a note says before its colon: networks have arithmetic by the hundred."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(note.partition(":")[0], []).append(note)
+    for kind, alike in kinds.items():
+        shown = alike if verbose or len(alike) <= MOST else alike[: MOST - 1]
+        for note in shown:
+            _say(f"  note: {note}")
+        if len(shown) < len(alike):
+            _say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
 
 
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:

@@ -78,3 +78,42 @@ def test_a_folder_has_a_row_a_model_worst_first(tmp_path: Path) -> None:
     assert names == ["zz.onnx", "dense.onnx", "bn9.onnx"]
     assert "2 negative-scale" in result.stdout
     assert "1 failed, 2 inspected" in result.stderr
+
+
+def test_a_runtime_that_is_wrong_about_the_original_explains_the_error(tmp_path: Path) -> None:
+    """At opset 9 onnxruntime gives the inverse deviation as fifth output, where the text says variance."""
+    outputs = ", ".join(f"float[{size}] {name}" for name, size in zip("ymvst", ("N,3,L", 3, 3, 3, 3), strict=True))
+    weights = ", ".join(f"float[3] {name} = {{1, 2, 3}}" for name in "abcd")
+    text = f"""<ir_version: 8, opset_import: ["": 9]> g (float[N,3,L] x) => ({outputs}) <{weights}>
+    {{ y, m, v, s, t = BatchNormalization (x, a, b, c, d) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "five.onnx")
+    result = CliRunner().invoke(main, ["fold", str(tmp_path / "five.onnx"), str(tmp_path / "out.onnx")])
+    assert result.exit_code == 0
+    (note,) = (line for line in result.stderr.splitlines() if "differs from the referee on the original" in line)
+    assert note.startswith("  note: onnxruntime ")
+    assert "'t'" in note
+
+
+def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
+    """An operator that nobody can compute, so that the parts would be compared, and no part has changed."""
+    text = '<ir_version: 8, opset_import: ["": 15, "d": 1]> g (float[N] x) => (float[N] y) { y = d.Unknown (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
+    assert "verified: nothing that is computed has changed\n" in result.stderr
+    result = CliRunner().invoke(main, ["verify", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
+    assert "verified: nothing that is computed has changed (not compared as a whole: " in result.stderr
+
+
+def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
+    """Nine convolutions in a row with a factor each, as exporters spell a normalisation out."""
+    chain = "".join(f"c{i} = Conv (y{i}, w{i})  y{i + 1} = Mul (c{i}, a)" for i in range(9))
+    weights = ", ".join(f"float[1,1,1] w{i} = {{2}}" for i in range(9))
+    text = f"""<ir_version: 8, opset_import: ["": 15]> g (float[N,1,L] y0) => (float[N,1,L] y9)
+    <{weights}, float[1,1,1] a = {{3}}> {{ {chain} }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    command = ["fold", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx"), "--all-affines"]
+    folded = re.compile("  note: constant arithmetic folded: .*")
+    short = folded.findall(CliRunner().invoke(main, command).stderr)
+    assert len(short) == 5
+    assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
+    assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9

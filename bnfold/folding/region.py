@@ -13,7 +13,9 @@ def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
     """The values that go into and come out of what the plan touches, taken before it is applied."""
     links = [link.node for link in plan.chain.links]
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
-    return cut_around([*plan.nodes, *links, *bypassed], f"fold {links[-1].label}", original)
+    target = plan.chain.target
+    readers = [node for node in target.readers if plan.direction == "down" and node.graph is target.graph]  # it goes
+    return cut_around([*plan.nodes, *links, *bypassed, *readers], f"fold {links[-1].label}", original)
 
 
 def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: frozenset[str]) -> ir.Cut:

@@ -91,7 +91,8 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Seque
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
-    reason = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
+    same = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
+    reason = same if local else "nothing that is computed has changed"
     return _verdict(request, "verified", f"{reason} (not compared as a whole: {obstacle})", "local", whole, local)
 
 

@@ -85,6 +85,7 @@ def sizings() -> tuple[Sizing, ...]:
     """The choices worth trying for a whole model, most telling first: odd batch and unlike sides before the usual ones.
 
     The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
+    Detectors of speech take frames of 512 samples and no others.
     """
     return (
         Sizing(2, (64, 96, 32), (7, 5, 11, 9, 13)),
@@ -92,6 +93,7 @@ def sizings() -> tuple[Sizing, ...]:
         Sizing(1, (299,), (128,)),
         Sizing(1, (32,), (3,)),
         Sizing(1, (32,), (1,)),
+        Sizing(1, (32,), (512,)),
     )
 
 
@@ -183,10 +185,23 @@ def _recurrent(_: ir.Node, slot: int, weight: list[int], __: int | None) -> Know
     return [None, None, weight[2]] if slot == 0 and len(weight) == 3 else None
 
 
+def _with_weight(node: ir.Node, slot: int, other: list[int], rank: int | None) -> Known | None:
+    """Axes that a weight would otherwise be broadcast against; 1 may be broadcast itself, so it demands nothing."""
+    weight, value = node.input(1 - slot), node.input(slot)
+    if rank is None or rank < len(other) or weight is None or weight.tensor_proto is None:
+        return None
+    declared = None if value is None else value.shape
+    wanted: Known = [*[None] * (rank - len(other)), *(dim if dim > 1 else None for dim in other)]
+    if declared is None or len(declared) != rank:
+        return wanted
+    return [None if isinstance(own, int) and own > 0 else dim for own, dim in zip(declared, wanted, strict=True)]
+
+
 _DEMANDS: dict[str, Callable[[ir.Node, int, list[int], int | None], Known | None]] = {
     "Conv": _conv,
     "ConvTranspose": _conv,
     "Gemm": _gemm,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _with_weight),
     "MatMul": _matmul,
     "BatchNormalization": _per_channel,
     "InstanceNormalization": _per_channel,

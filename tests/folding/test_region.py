@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from _fuzz.draw import draw
 
@@ -64,3 +65,14 @@ def test_each_fold_has_a_region_of_its_own() -> None:
         y = net.node("Sigmoid", y)
     result = fold_only(net.model(y))
     assert [(len(cut.inputs), len(cut.outputs)) for cut in result.report.cuts] == [(1, 1)] * 5
+
+
+def test_the_region_of_an_identity_reaches_what_reads_it() -> None:
+    """Its own output goes, and a name that is gone is no boundary: without it the region could not be compared."""
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2,3] x) => (float[2,3] r, float[2,3] q)
+    <float[3] zero = {0, 0, 0}, float[3] one = {1, 1, 1}>
+    { u = Sin (x)  y = BatchNormalization <epsilon = 0.0> (u, one, zero, zero, one)  r = Exp (y)  q = Cos (y) }"""
+    proto = onnx.parser.parse_model(text)
+    result = fold_only(proto)
+    assert result.ops == ["Sin", "Exp", "Cos"]
+    assert check_cuts(ir.load(proto), result, {"x": np.full((2, 3), 0.5, np.float32)}) == 1

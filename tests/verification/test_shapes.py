@@ -41,6 +41,29 @@ def test_readers_tell_ranks_and_channels(nodes: str, weight: tuple[int, ...], wa
     assert known_shape(found) == wanted
 
 
+@pytest.mark.parametrize(
+    ("declared", "shape", "wanted"),
+    [
+        ("A,B,C", (7,), {2: 7}),
+        ("A,B,C", (4, 1, 7), {0: 4, 2: 7}),
+        ("A,1,C", (5, 7), {2: 7}),
+        ("A", (5, 7), {}),
+        ("A,B,C", (), {}),
+    ],
+)
+@pytest.mark.parametrize("operator", ["Add (x, W)", "Mul (W, x)"])
+def test_a_weight_that_is_added_tells_open_axes(
+    operator: str, declared: str, shape: tuple[int, ...], wanted: dict[int, int]
+) -> None:
+    found = value(f"(float[{declared}] x) => (float[E] y) {{ y = {operator} }}", {"W": np.ones(shape)})
+    assert fixed_axes(found, declared.count(",") + 1) == wanted
+
+
+def test_what_is_added_need_not_be_a_weight() -> None:
+    body = "(float[A,B] x, float[3,5] z) => (float[E,F] y) { y = Add (x, z) }"
+    assert fixed_axes(value(body, {}), 2) == {}
+
+
 def test_what_is_declared_wins() -> None:
     found = value("(float[2,7] x) => (float[E] y) { y = MatMul (x, W) }", {"W": np.ones((5, 4))})
     assert known_shape(found) == [2, 7]

@@ -156,6 +156,30 @@ def test_a_witness_that_disagrees_on_the_original_is_reported() -> None:
     assert lenient.witnesses[0].agrees is True
 
 
+def test_a_weight_tells_the_size_behind_an_operator_that_nobody_knows() -> None:
+    """As behind the dynamically quantised LSTM that reads text: an upgraded Add, the other summand without a shape."""
+    weights = {"W": numbers(10).normal(size=8210)}
+    before, after = (
+        model("(float[N,K] x) => (float y) { u = DynamicQuantizeLSTM (x)  y = Add (u, W) }", weights, opset=opset)
+        for opset in (12, 15)
+    )
+    for proto in (before, after):
+        proto.graph.node[0].domain = "com.microsoft"
+        proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
+
+
+def test_frames_of_sound_that_only_fit_at_512_samples_are_found() -> None:
+    """As in detectors of speech: a convolution over samples, strided, and a layer for exactly that many frames."""
+    weights = {"W": numbers(8).normal(size=(4, 1, 256)), "G": numbers(9).normal(size=(16, 3)), "one": np.array([1])}
+    nodes = "u = Unsqueeze (x, one)  c = Conv <strides = [80]> (u, W)  f = Flatten (c)  y = Gemm (f, G)"
+    loaded = ir.load(model(f"(float[batch,samples] x) => (float[batch,3] y) {{ {nodes} }}", weights))
+    verdict = verify(loaded, loaded, witness="none", depth="full")
+    assert (verdict.status, verdict.outputs[0].shape) == ("verified", (1, 3)), verdict.reason
+
+
 def test_where_no_runtime_has_a_kernel_our_own_give_the_errors() -> None:
     stats = statistics(numbers(6), 3)
     body = "(float[N,3,L] x) => (float[N,3,L] y) { y = BatchNormalization <is_test = 1> (x, scale, B, mean, var) }"

@@ -9,15 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bnfold.reference.kernels.erf import erf
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Kernel, Mismatch, Result, kernel
-
-_ERF = np.frompyfunc(math.erf, 1, 1)
-
-
-def erf(x: Array) -> Array:
-    """The error function by the C library, element by element: numpy has none."""
-    return np.asarray(_ERF(x)).astype(x.dtype)
 
 
 def sigmoid(x: Array) -> Array:

@@ -1,0 +1,40 @@
+"""Whose error it is when a runtime errs more on the rewritten model: the rewrite's, or the runtime's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir, reference
+from bnfold.verification import testify, verify, witness
+from bnfold.verification.inputs import Feeds
+from bnfold.verification.request import Request
+from tests.verification.graphs import Weights, model
+
+HEAD = "(float[1,20] x) => (float[1,20] y)"
+WEIGHTS: Weights = {"a": np.array(3.75), "b": np.array(-1.25), "ab": np.array(-4.6875), "c": np.array(2.0**20)}
+MERGED = "z = Mul (x, ab)  y = Exp (z)"
+CANCELLING = "h = Mul (x, ab)  u = Add (h, c)  z = Sub (u, c)  y = Exp (z)"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "status"),
+    [(MERGED, 0.1, "verified"), (MERGED, 1e-6, "failed"), (CANCELLING, 0.1, "failed")],
+    ids=["wrong about the original", "right about the original", "our kernels lose it too"],
+)
+def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error: float, status: str) -> None:
+    """As with onnxruntime's Sigmoid: at results of 3e-8, one ulp of its input turns an error of 0.07 into 1.8."""
+    before = ir.load(model(f"{HEAD} {{ h = Mul (x, a)  z = Mul (h, b)  y = Exp (z) }}", WEIGHTS))
+    after = ir.load(model(f"{HEAD} {{ {nodes} }}", WEIGHTS))
+
+    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> witness.Testimony:
+        share = error if asked is before else 1.8
+        told = [reference.evaluate(before, feed)["y"] for feed in feeds]
+        return witness.Testimony("a runtime", tuple({"y": y + share * y.max()} for y in told))
+
+    monkeypatch.setattr(testify, "_testimony", testimony)
+    verdict = verify(before, after)
+    assert verdict.status == status, verdict.reason
+    assert any("wrong about the original" in note for note in verdict.notes) == (status == "verified")
+    if status == "failed":
+        assert (verdict.decided_by, "grew" in verdict.reason) == ("storage precision", True)
