@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Self
@@ -37,12 +38,13 @@ class Staged:
     The model file is held by a claim, and so is its data file, which has its final name already.
     """
 
-    def __init__(self, target: Path, data_name: str) -> None:
+    def __init__(self, target: Path, data_name: str, spared: Callable[[], Collection[Path]]) -> None:
         self.target = target
         self.model = claim.temporary(target.parent)
         self.data: Claim | None = None
         self.owns_data = True
         self._data_name = data_name
+        self._spared = spared
         self._done = False
 
     @property
@@ -69,9 +71,10 @@ class Staged:
         self._release()
 
     def _obsolete(self) -> list[Path]:
-        """The data files of the model that is about to be replaced."""
-        kept = self.data.path if self.data is not None else None
-        return [path for path in datafile.obsolete(self.target, self._data_name) if path != kept]
+        """The data files of the model that is about to be replaced, and of no other that we know of."""
+        found = datafile.obsolete(self.target, self._data_name)
+        kept = {*self._spared(), self.data.path if self.data is not None else None} if found else ()
+        return [path for path in found if path not in kept]
 
     def discard(self) -> None:
         """Remove what was staged; harmless after `commit`."""
@@ -144,7 +147,7 @@ def stage(
     datafile.check_name(name, target)
     claim.sweep(target.parent)
     try:
-        staged = Staged(target, name)
+        staged = Staged(target, name, partial(_spared, model, target))
     except OSError as error:
         raise _cannot_write(target, error) from error
     try:
@@ -169,6 +172,13 @@ def _target(path: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         raise _cannot_write(Path(path), error) from error
     return target
+
+
+def _spared(model: Model, target: Path) -> Collection[Path]:
+    """Data files that somebody else reads: the model that this one was made from, or a copy of it if it is replaced."""
+    if model.path is not None and model.path.resolve() == target:
+        return datafile.used_by_others(target)
+    return model.external_files()
 
 
 def _cannot_write(target: Path, error: Exception) -> OutputError:
