@@ -78,6 +78,11 @@ class UpgradeBlocked(Unsupported):
 class OutputError(BnfoldError):
     """The output cannot be written; whatever stood there before is untouched."""
 
+    @classmethod
+    def at(cls, path: object, error: Exception) -> OutputError:
+        """With what the system says, in its words."""
+        return cls(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+
 
 class SameFile(OutputError):
     """Two of the paths that were given are one file, and writing it would lose the other."""

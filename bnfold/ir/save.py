@@ -64,7 +64,7 @@ class Staged:
             self.model.rename(self.target)
         except OSError as error:
             self.discard()
-            raise _cannot_write(self.target, error) from error
+            raise OutputError.at(self.target, error) from error
         self._done = True
         for path in obsolete:
             datafile.remove_unused(path, self.target)
@@ -149,14 +149,14 @@ def stage(
     try:
         staged = Staged(target, name, partial(_spared, model, target))
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise OutputError.at(target, error) from error
     try:
         segments = _place(model, staged, target.with_name(name), external_data, size_threshold, progress)
         _write_file(model, segments, staged.path, progress)
         model.check_sources()
     except OSError as error:
         staged.discard()
-        raise _cannot_write(target, error) from error
+        raise OutputError.at(target, error) from error
     except BaseException:
         staged.discard()
         raise
@@ -170,7 +170,7 @@ def _target(path: str | os.PathLike[str]) -> Path:
         if target.exists() and not target.is_file():
             raise OutputError(f"{path}: is {'a directory' if target.is_dir() else 'no regular file'}")
     except (OSError, ValueError, RuntimeError) as error:
-        raise _cannot_write(Path(path), error) from error
+        raise OutputError.at(path, error) from error
     return target
 
 
@@ -179,10 +179,6 @@ def _spared(model: Model, target: Path) -> Collection[Path]:
     if model.path is not None and model.path.resolve() == target:
         return datafile.used_by_others(target)
     return model.external_files()
-
-
-def _cannot_write(target: Path, error: Exception) -> OutputError:
-    return OutputError(f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
 def _length(segments: Iterable[Segment]) -> int:
