@@ -15,21 +15,9 @@ from bnfold import ir
 from bnfold.errors import OutputError
 from bnfold.ir.save import encode, stage
 from bnfold.ir.tensor import Exact
-from tests.ir.build import LARGE, chain, info, model, read, weight, written
+from tests.ir.build import LARGE, chain, info, model, names, read, weight, written
 
 save_module = sys.modules["bnfold.ir.save"]  # `bnfold.ir.save` itself is the function
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """An empty folder for the output."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 def test_none_brings_all_weights_in(place: Path) -> None:
