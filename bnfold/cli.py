@@ -95,7 +95,13 @@ def inspect(**arguments: Any) -> None:
             from bnfold import many
 
             sys.exit(many.inspect(arguments, parsed.options(arguments)))
-        outcome = process(parsed.source(arguments), None, parsed.options(arguments), Checks(depth="none"))
+        outcome = process(
+            parsed.source(arguments),
+            None,
+            parsed.options(arguments),
+            Checks(depth="none"),
+            report=parsed.report(arguments),
+        )
         document = outcome.to_json()
         publish.emit(document, arguments["report"], as_json=arguments["as_json"])
         if not arguments["as_json"]:
@@ -199,7 +205,8 @@ def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Out
 
     with terminal.progress(enabled=not arguments["quiet"]) as progress:
         try:
-            return process(parsed.source(arguments), parsed.delivery(arguments), options, checks, progress)
+            delivery, report = parsed.delivery(arguments), parsed.report(arguments)
+            return process(parsed.source(arguments), delivery, options, checks, progress, report=report)
         except VerificationFailed as failure:
             _publish_failed(failure, arguments)
             raise

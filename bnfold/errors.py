@@ -10,6 +10,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   ├── ExportedInTraining   a model that PyTorch exported in training mode
 │   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go
+│   └── SameFile             what is to be written is also read, or written otherwise (exit code 2: wrong usage)
 └── VerificationFailed       the rewritten model does not compute what the original did
 """
 
@@ -76,6 +77,17 @@ class UpgradeBlocked(Unsupported):
 
 class OutputError(BnfoldError):
     """The output cannot be written; whatever stood there before is untouched."""
+
+    @classmethod
+    def at(cls, path: object, error: Exception) -> OutputError:
+        """With what the system says, in its words."""
+        return cls(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
+class SameFile(OutputError):
+    """Two of the paths that were given are one file, and writing it would lose the other."""
+
+    exit_code = 2
 
 
 class VerificationFailed(BnfoldError):

@@ -46,11 +46,30 @@ def load(source: Source) -> ir.Model:
 
 def check_target(source: Source, delivery: Delivery) -> None:
     """Raise OutputError where the output would be of the other kind, BadInput for options that its kind lacks."""
-    source_is, target_is = is_openvino(source), is_openvino(delivery.path)
-    if source_is != target_is:
-        raise OutputError(f"{delivery.path}: bnfold does not convert between ONNX and OpenVINO IR ({SUFFIX})")
-    if target_is and (delivery.external_data != "auto" or delivery.size_threshold != THRESHOLD):
+    source_is = is_openvino(source)
+    for path in (delivery.path, delivery.keep_failed):
+        if path is not None and is_openvino(path) != source_is:
+            raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({SUFFIX})")
+    if source_is and (delivery.external_data != "auto" or delivery.size_threshold != THRESHOLD):
         raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+
+
+def data_file(target: Path, external_data: str) -> Path | None:
+    """Where weights go that are not in ``target`` itself, which is no link; None where all of them are in it."""
+    if is_openvino(target):
+        from bnfold.openvino_ir.document import weights_path
+
+        return weights_path(target)
+    if external_data == "none":
+        return None
+    return target.parent / (f"{target.name}.data" if external_data in ("auto", "keep") else external_data)
+
+
+def data_files(model: ir.Model) -> list[Path]:
+    """The files beside the one that ``model`` was read from, which hold weights of it."""
+    if (lifted := _lifted(model)) is not None:
+        return [lifted.document.source.path] if lifted.document.source.path is not None else []
+    return model.external_files()
 
 
 def rewrite(model: ir.Model, options: Options, progress: Progress) -> Report:
@@ -82,7 +101,7 @@ def save(model: ir.Model, delivery: Delivery, path: Path) -> None:
     if (lifted := _lifted(model)) is not None:
         from bnfold import openvino_ir
 
-        with openvino_ir.stage(lifted, path.with_suffix(SUFFIX)) as staged:
+        with openvino_ir.stage(lifted, path) as staged:
             staged.commit()
     else:
         ir.save(model, path, external_data=delivery.external_data)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
-from bnfold import formats, ir, log
-from bnfold.errors import BadInput, OutputError, VerificationFailed
+from bnfold import collisions, formats, ir, log
+from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
 from bnfold.pipeline import Options
@@ -86,6 +86,7 @@ class Outcome:
         output: Where the model was written; None if it was not.
         verdict: What verification found; None where none was asked for.
         seconds: Time by phase: load, rewrite, write, verify.
+        original: What the report says of the original, where that has been overwritten since.
     """
 
     model: ir.Model
@@ -96,6 +97,7 @@ class Outcome:
     output: Path | None = None
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    original: Mapping[str, Any] | None = None
 
     def to_proto(self) -> onnx.ModelProto:
         """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
@@ -105,17 +107,15 @@ class Outcome:
         return proto
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report, as ``bnfold/report.schema.json`` describes it. Reads the original model anew."""
-        from bnfold.explain import explain
+        """The whole report, as ``bnfold/report.schema.json`` describes it.
 
+        Reads the original model anew, unless the result has taken its place.
+        """
         document = self.report.to_json()
-        before = formats.load(self.source)
-        before.freeze_overridable = self.options.freeze_overridable
-        facts = explain(before, self.model, self.report, self.options.policy)
+        facts = dict(self.original or self.read_original())
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
             row.update(more)
         document.update(facts)
-        document["input"] = _file_facts(self.source)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None
         document["options"] = _plain(asdict(self.options))
@@ -123,6 +123,15 @@ class Outcome:
         document["seconds"] = {phase: round(spent, 4) for phase, spent in self.seconds.items()}
         document["versions"] = versions()
         return document
+
+    def read_original(self) -> dict[str, Any]:
+        """The parts of the report that come from the original model."""
+        from bnfold.explain import explain
+
+        before = formats.load(self.source)
+        before.freeze_overridable = self.options.freeze_overridable
+        facts = explain(before, self.model, self.report, self.options.policy)
+        return {**facts, "input": _file_facts(self.source)}
 
 
 def process(
@@ -132,16 +141,19 @@ def process(
     checks: Checks,
     progress: Progress | None = None,
     *,
+    report: Path | None = None,
     second_opinion: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
 
+    ``report`` is where the caller is going to write the report: no file that the model is read from or written to.
     ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
     VerificationFailed, or another `BnfoldError`, to keep it out.
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
-        OutputError: The output cannot be written, or would overwrite the input unasked.
+        OutputError: The output cannot be written.
+        SameFile: It would overwrite the input unasked, or another two of the files are one.
         VerificationFailed: The result differs; nothing was written (but to ``keep_failed``).
     """
     if isinstance(source, str | os.PathLike):
@@ -151,7 +163,9 @@ def process(
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
         try:
-            outcome = _rewrite(source, options, checks, tell)
+            model, seconds = _load(source)
+            collisions.refuse_for_one(source, model, delivery, checks.data, report)
+            outcome = Outcome(model, _rewrite(model, options, seconds, tell), options, checks, source, seconds=seconds)
             _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
             banned = violation.tensor.maker
@@ -166,26 +180,28 @@ def process(
 def _check_target(source: Source, delivery: Delivery) -> None:
     target = delivery.path
     formats.check_target(source, delivery)
-    if not delivery.in_place and isinstance(source, Path) and _same_file(source, target):
-        raise OutputError(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
-    if delivery.keep_failed is not None:
-        if isinstance(source, Path) and _same_file(source, delivery.keep_failed):
-            raise OutputError(f"{delivery.keep_failed}: a failed result would overwrite the input; choose another name")
-        if _same_file(target, delivery.keep_failed):
-            raise OutputError(f"{target}: cannot be the place of a failed result as well; choose another name")
-    if target.is_dir():
-        raise OutputError(f"{target}: is a directory")
-    if not target.absolute().parent.is_dir():
-        raise OutputError(f"{target}: there is no directory {target.absolute().parent}")
+    if not delivery.in_place and isinstance(source, Path) and collisions.same(source, target):
+        raise SameFile(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
+    for path in (target, delivery.keep_failed):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise OutputError(f"{path}: is a directory")
+        if not path.absolute().parent.is_dir():
+            raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
 
 
-def _rewrite(source: Source, options: Options, checks: Checks, progress: Progress) -> Outcome:
+def _load(source: Source) -> tuple[ir.Model, dict[str, float]]:
     started = time.perf_counter()
     model = formats.load(source)
-    loaded = time.perf_counter()
+    return model, {"load": time.perf_counter() - started}
+
+
+def _rewrite(model: ir.Model, options: Options, seconds: dict[str, float], progress: Progress) -> Report:
+    started = time.perf_counter()
     report = formats.rewrite(model, options, progress)
-    seconds = {"load": loaded - started, "rewrite": time.perf_counter() - loaded}
-    return Outcome(model, report, options, checks, source=source, seconds=seconds)
+    seconds["rewrite"] = time.perf_counter() - started
+    return report
 
 
 def _deliver(
@@ -212,6 +228,8 @@ def _deliver(
         _verify(outcome, staged.path, progress)
         _raise_if_failed(outcome, delivery)
         second_opinion(outcome)
+        if isinstance(outcome.source, Path) and collisions.same(outcome.source, delivery.path):
+            outcome.original = outcome.read_original()
         staged.commit()
     outcome.output = delivery.path
 
@@ -234,13 +252,6 @@ def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> No
     outcome.seconds["verify"] = time.perf_counter() - started
     tell = log.info if outcome.verdict.verified else log.warning
     tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)
-
-
-def _same_file(first: Path, second: Path) -> bool:
-    try:
-        return first.resolve() == second.resolve() or first.samefile(second)
-    except OSError:
-        return False
 
 
 def _file_facts(path: Source | None) -> dict[str, Any] | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bnfold import batch, parsed, publish, terminal
-from bnfold.places import OnDisk, place
+from bnfold import batch, collisions, formats, parsed, publish, terminal
+from bnfold.places import OnDisk, Place, below, place
 from bnfold.work import Result, Settings, Task
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ def run(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
         source, output = _absolute(source), _absolute(output)
         checks = replace(checks, data=checks.data and checks.data.absolute())
     tasks = batch.find(source, output)
+    if arguments["report"]:
+        kept = [("the recorded inputs", checks.data)] if checks.data else []
+        kept += [("the scheduler file", Path(arguments["scheduler"]))] if arguments["scheduler"] else []
+        _refuse_report(arguments, [*kept, *_inputs(task.source for task in tasks), *_outputs(tasks, arguments)])
     settings = Settings(
         options,
         checks,
@@ -49,6 +53,9 @@ def run(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
 
 def inspect(arguments: dict[str, Any], options: Options) -> int:
     """Inspect all models; 1 if one of them cannot be processed."""
+    if arguments["report"]:
+        root, found = below(arguments["source"])
+        _refuse_report(arguments, list(_inputs(root.child(path) for path in found)))
     with terminal.progress() as progress:
         results = batch.inspect(arguments["source"], options, progress, full_reports=_wants_reports(arguments))
     _publish(results, arguments)
@@ -73,6 +80,24 @@ def _workers(arguments: dict[str, Any], output: str, tasks: Sequence[Task], chec
         shared.append(folder)
     with cluster.connected(arguments["scheduler"], shared) as pool:
         yield pool
+
+
+def _refuse_report(arguments: dict[str, Any], kept: Sequence[collisions.Named]) -> None:
+    """The report must be no file of the run. Raises SameFile."""
+    collisions.refuse([("the report", Path(arguments["report"]))], kept)
+
+
+def _inputs(sources: Iterable[Place]) -> Iterator[collisions.Named]:
+    return ((f"the input {source}", source.path) for source in sources if isinstance(source, OnDisk))
+
+
+def _outputs(tasks: Sequence[Task], arguments: dict[str, Any]) -> Iterator[collisions.Named]:
+    """The results on disk, and the files that their weights may go to."""
+    for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
+        yield f"the output {path}", path
+        beside = formats.data_file(path, arguments["external_data"])
+        if beside is not None:
+            yield f"the data file of {path}", beside
 
 
 def _absolute(name: str) -> str:

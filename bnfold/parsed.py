@@ -12,6 +12,7 @@ from bnfold.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from pathlib import Path
 
     from bnfold.job import Checks, Delivery, Source
     from bnfold.pipeline import Options
@@ -95,6 +96,13 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
         Path(arguments["keep_failed"]) if arguments["keep_failed"] else None,
         arguments["size_threshold"],
     )
+
+
+def report(arguments: dict[str, Any]) -> Path | None:
+    """The file that the report is written to, if any."""
+    from pathlib import Path
+
+    return Path(arguments["report"]) if arguments["report"] else None
 
 
 def names(text: str) -> list[str]:

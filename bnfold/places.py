@@ -84,7 +84,7 @@ class OnDisk:
         try:
             self.path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"{self}: cannot be written: {error.strerror or error}") from error
+            raise OutputError.at(self, error) from error
 
     @contextmanager
     def opened(self) -> Iterator[Path]:

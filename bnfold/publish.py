@@ -21,7 +21,7 @@ def require(path: str | None) -> None:
 
     Raises:
         BadInput: It is a URL, or what writes this kind of report is not installed.
-        OutputError: There is no such folder.
+        OutputError: It is a folder, or there is none that it could lie in.
     """
     if path is None:
         return
@@ -29,6 +29,8 @@ def require(path: str | None) -> None:
         raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
     if path.endswith(".html") and find_spec("jinja2") is None:
         raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+    if Path(path).is_dir():
+        raise OutputError(f"{path}: is a directory")
     if not Path(path).absolute().parent.is_dir():
         raise OutputError(f"{path}: there is no directory {Path(path).absolute().parent}")
 

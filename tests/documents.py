@@ -1,11 +1,13 @@
-"""The blocks of README.md and docs/ that are to be run: what is in them, what files they want, what they should show.
+"""The blocks of README.md and docs/ that are run: what is in them, what files they want, what they should show.
 
 A fenced block below a line ``<!-- run -->`` is run; ``<!-- run: a.onnx as b.onnx, needs PACKAGE -->`` says which of
 models/ it finds in its folder, and under which name (else resnet_opset6.onnx as model.onnx; ``models/`` is a folder of
 three), and what has to be installed. The blocks under one heading that want the same share a folder. ``$`` lines of a
 ``console`` block are run by bash, what follows them must be among what they print, in that order: ``…`` stands for
 anything, and times and errors may differ. ``python`` blocks are run as programs; a block below ``<!-- output -->`` is
-what the one before printed. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run.
+what the one before printed. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run;
+``python -m tests.documents`` prints those that install it as well, for .ci/run, which has a new environment for them.
+``<!-- not run: WHY -->`` stands above what cannot be run.
 """
 
 from __future__ import annotations
@@ -104,11 +106,13 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
         compare(shown, _call(["bash", "-o", "pipefail", "-c", command], folder, environment))
 
 
-def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
-    """Each command of a block, and the lines shown below it."""
+def commands(block: Block, *, programs: str = "bnfold") -> Iterator[tuple[str, list[str]]]:
+    """Each command of a block, and the lines shown below it; of files for other tools those that run ``programs``."""
     if block.language != "console":
-        for command in re.findall(r"(?:run:|RUN) (bnfold .*)$", block.body, re.MULTILINE):
+        for command in re.findall(rf"(?:run:|RUN) ((?:{programs}) .*)$", block.body, re.MULTILINE):
             yield command, []
+        for command in re.findall(r'^ENTRYPOINT \["(.*)"\]$', block.body, re.MULTILINE):
+            yield f"{command} model.onnx out.onnx", []
         return
     for piece in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
         lines = piece.replace("\\\n", " ").splitlines()
@@ -139,3 +143,20 @@ def _call(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     )  # fmt: skip
     assert done.returncode == 0, f"{command[-1]}\nexit code {done.returncode}\n{done.stdout}"
     return done.stdout
+
+
+def unmarked(document: Path) -> list[str]:
+    """The first lines of fenced blocks without a word on whether they are run."""
+    text = document.read_text(encoding="utf-8")
+    blocks = re.findall(r"^(.*)\n+```\w*\n(.*)\n(?:.*\n)*?```$", text, re.MULTILINE)
+    return [first for above, first in blocks if not re.fullmatch(r"<!-- (run(: .*)?|output|not run: .+) -->", above)]
+
+
+def for_other_tools() -> list[str]:
+    """The commands of the Dockerfiles and of the CI job, in their order; all of them are about model.onnx."""
+    blocks = [block for part in parts() for block in part.blocks if block.language in ("dockerfile", "yaml")]
+    return [command for block in blocks for command, _ in commands(block, programs="bnfold|pip")]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(for_other_tools()) + "\n")

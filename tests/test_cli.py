@@ -163,7 +163,7 @@ def test_the_input_is_not_overwritten_unasked(tmp_path: Path) -> None:
     source = write(tmp_path / "model.onnx", (MODELS / "bn9.onnx").read_bytes())
     before = source.read_bytes()
     result = run("optimize", source, source)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "--in-place" in result.stderr
     assert source.read_bytes() == before
     assert run("optimize", source, source, "--in-place").exit_code == 0

@@ -43,6 +43,32 @@ def test_recipes_are_many_and_of_every_kind() -> None:
     )
 
 
+@pytest.mark.parametrize("document", documents.documents(), ids=lambda path: path.name)
+def test_every_block_is_run_or_says_why_not(document: Path) -> None:
+    """Those of docs/reasons.md are run by tests/advice; of what is only indented, scripts/ by tests/test_scripts.py."""
+    if document.name != "reasons.md":
+        assert not documents.unmarked(document)
+    text = document.read_text(encoding="utf-8")
+    unfenced = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    for command in re.findall(r"\n\n {4}(.*(?:\n {4}.*)*)", unfenced):
+        is_for_openvino = document.name == "openvino.md" and command.startswith("bnfold ")
+        assert is_for_openvino or re.match(r"pip install|\.venv/bin/|scripts/", command), command
+        assert all((ROOT / script).is_file() for script in re.findall(r"scripts/\w+", command)), command
+
+
+def test_what_a_block_without_a_mark_is(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    blocks = [f"{mark}\n```console\n$ {index}\n```\n" for index, mark in enumerate(("<!-- run -->", "text", ""))]
+    page.write_text("# Page\n" + "\n".join(blocks), encoding="utf-8")
+    assert documents.unmarked(page) == ["$ 1", "$ 2"]
+
+
+def test_what_other_tools_run() -> None:
+    found = documents.for_other_tools()
+    assert [command.split()[0] for command in found] == ["pip", "bnfold"] * 3
+    assert "bnfold model.onnx out.onnx" in found
+
+
 @windows
 @pytest.mark.parametrize(
     ("block", "complaint"),
@@ -55,6 +81,7 @@ def test_recipes_are_many_and_of_every_kind() -> None:
         (Block("python", "print(1)\n", "2\n"), "'2' is not in"),
         (Block("yaml", "- run: bnfold nowhere.onnx out.onnx\n"), "exit code 1"),
         (Block("dockerfile", "RUN bnfold nowhere.onnx out.onnx\n"), "exit code 1"),
+        (Block("dockerfile", 'ENTRYPOINT ["bnfold"]\n'), "exit code 1"),
     ],
 )
 def test_a_recipe_that_fails_is_noticed(block: Block, complaint: str, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -22,6 +24,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(name).mkdir()
     shutil.copy(MODELS / "bn9.onnx", "many")
     Path("notes.txt").write_text("hello\n", encoding="utf-8")
+    Path("link.json").symlink_to("model.onnx")
+    Path("linked.json").symlink_to("many/bn9.onnx")
+    Path("name.json").hardlink_to("notes.txt")
+    onnx.save(onnx.load("model.onnx"), "big.onnx", save_as_external_data=True, location="big.data", size_threshold=0)
+    Path("big.html").symlink_to("big.data")
+    np.savez("inputs.npz", x=np.zeros((2, 3, 8, 8), np.float32))
+    Path("inputs.json").hardlink_to("inputs.npz")
     return tmp_path
 
 
@@ -29,8 +38,9 @@ def run(line: str) -> Result:
     return CliRunner().invoke(main, line.split())
 
 
-def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+def files(folder: Path) -> dict[str, bytes]:
+    paths = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,11 @@ def files(folder: Path) -> list[str]:
         ("optimize out.onnx model.onnx", 1, "out.onnx: cannot be read"),
         ("model.onnx empty", 1, "empty: is a directory"),
         ("model.onnx nowhere/out.onnx", 1, "nowhere/out.onnx: there is no directory"),
-        ("model.onnx model.onnx", 1, "--in-place"),
+        (
+            "model.onnx model.onnx",
+            2,
+            "would overwrite the input; choose another name, or ask for it with --in-place",
+        ),
         ("empty out", 1, "empty: no .onnx files there"),
         ("no*.onnx out", 1, "no*.onnx: no .onnx files there"),
         ("many many", 1, "many: is the folder of the models; choose another one"),
@@ -50,6 +64,42 @@ def files(folder: Path) -> list[str]:
         ("notes.txt out.onnx", 1, "notes.txt: not an ONNX model: a text file"),
         ("inspect notes.txt", 1, "not an ONNX model: a text file"),
         ("verify model.onnx many", 1, "many: is a directory"),
+        # one file by two names
+        (
+            "model.onnx out.onnx --report link.json",
+            2,
+            "link.json: the report would overwrite the input",
+        ),
+        ("model.onnx link.json --report link.json --in-place", 2, "the report would overwrite the output"),
+        ("model.onnx - --report link.json", 2, "link.json: the report would overwrite the input"),
+        ("inspect model.onnx --report link.json", 2, "link.json: the report would overwrite the input"),
+        ("inspect many --report linked.json", 2, "the report would overwrite the input many/bn9.onnx"),
+        ("many out --report linked.json", 2, "the report would overwrite the input many/bn9.onnx"),
+        ("many empty --external-data why.json --report empty/why.json", 2, "overwrite the data file of empty/bn9.onnx"),
+        ("many out --scheduler name.json --report name.json", 2, "the report would overwrite the scheduler file"),
+        ("many out --data notes.txt --report name.json", 2, "the report would overwrite the recorded inputs"),
+        ("model.onnx out.json --report out.json", 2, "the report would overwrite the output"),
+        ("model.onnx out.json --report empty/../out.json", 2, "the report would overwrite the output"),
+        ("model.onnx out.onnx --external-data why.json --report why.json", 2, "overwrite the data file of the output"),
+        (
+            "model.onnx out.onnx --keep-failed why.json --report why.json",
+            2,
+            "the report would overwrite a failed result",
+        ),
+        ("model.onnx out.onnx --data inputs.npz --report inputs.json", 2, "would overwrite the recorded inputs"),
+        ("model.onnx inputs.npz --data inputs.npz", 2, "inputs.npz: the output would overwrite the recorded inputs"),
+        ("model.onnx out.onnx --keep-failed inputs.npz --data inputs.npz", 2, "would overwrite the recorded inputs"),
+        ("model.onnx out.onnx --keep-failed model.onnx", 2, "model.onnx: a failed result would overwrite the input"),
+        ("model.onnx model.onnx --in-place --keep-failed model.onnx", 2, "a failed result would overwrite the output"),
+        ("model.onnx out.onnx --keep-failed out.onnx", 2, "out.onnx: a failed result would overwrite the output"),
+        ("model.onnx out.onnx --keep-failed w --external-data w", 2, "would overwrite the data file of"),
+        ("model.onnx out.onnx --external-data out.onnx", 2, "the output would overwrite the data file of the output"),
+        ("big.onnx big.data", 2, "big.data: the output would overwrite the input's data; choose another name"),
+        ("big.onnx out.onnx --keep-failed big.data", 2, "big.data: a failed result would overwrite the input's data"),
+        ("big.onnx out.onnx --report big.html", 2, "big.html: the report would overwrite the input's data"),
+        ("inspect big.onnx --report big.html", 2, "big.html: the report would overwrite the input's data"),
+        ("model.onnx out.onnx --keep-failed many", 2, "is a directory"),
+        ("model.onnx out.onnx --keep-failed nowhere/bad.onnx", 1, "nowhere/bad.onnx: there is no directory"),
         # too few and too many words
         ("model.onnx", 2, "as in `bnfold optimize model.onnx out.onnx`"),
         ("fold many", 2, "as in `bnfold fold model.onnx out.onnx`"),
@@ -147,10 +197,6 @@ def test_examples_of_the_help_work(line: str) -> None:
         shutil.copy("model.onnx", name)
     assert run("model.onnx after.onnx").exit_code == 0
     shutil.copytree("many", "models")
-    if "inputs.npz" in line:
-        import numpy as np
-
-        np.savez("inputs.npz", x=np.zeros((2, 3, 8, 8), np.float32))
     words = line.replace("x=1,3,224,224", "x=1,3,8,8").removeprefix("bnfold ")
     result = run(words)
     assert result.exit_code == 0, result.output

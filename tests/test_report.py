@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,28 @@ def test_the_names_that_others_build_on() -> None:
     assert set(document["names"]) == {"removed", "renamed"}
     assert {"name", "graph", "version", "mode", "verdict", "into", "reason"} <= set(document["batchnorms"][0])
     assert len(document["input"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize("how", ["path", "link", "hard link"])
+@pytest.mark.parametrize("name", ["resnet_opset6.onnx", "external.onnx"])
+def test_the_report_is_about_the_model_that_was_there_before(tmp_path: Path, name: str, how: str) -> None:
+    """Its file and its data are gone by the time when the report is written."""
+    for part in MODELS.glob(f"{name}*"):
+        shutil.copy(part, tmp_path)
+    source = output = tmp_path / name
+    if how != "path":
+        output = tmp_path / "other.onnx"
+        output.symlink_to(source) if how == "link" else output.hardlink_to(source)
+    documents = []
+    for target, *options in ([tmp_path / "elsewhere.onnx"], [output, "--in-place"]):
+        line = [str(word) for word in ("optimize", source, target, *options, "--json", "-q", "--no-verify")]
+        result = CliRunner().invoke(main, line)
+        assert result.exit_code == 0, result.output
+        documents.append({**json.loads(result.stdout), "seconds": None})
+    elsewhere, in_place = documents
+    assert in_place.pop("output")["sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+    del elsewhere["output"]
+    assert in_place == elsewhere
 
 
 def test_a_fold_says_which_way_it_went_and_who_took_it() -> None:

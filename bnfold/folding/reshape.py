@@ -50,6 +50,8 @@ def sizes(dims: Sequence[Dim]) -> list[Size]:
 
 def resolve(old: Sequence[Size], target: Sequence[int], *, allow_zero: bool = False) -> list[Size]:
     """The dims that Reshape's ``target`` asks for: 0 copies, −1 is what is left. Raises Declined if not provable."""
+    if any(size < -1 for size in target):
+        raise Declined(Reason.UNREADABLE, f"the target shape {list(target)} has a negative size")
     new: list[Size | None] = []
     for axis, size in enumerate(target):
         if size == 0 and not allow_zero:
@@ -115,6 +117,7 @@ def _balance(old: Sequence[Size], new: Sequence[Size], i: int, j: int) -> tuple[
 def carry(affine: Affine, old: Sequence[Size], new: Sequence[Size]) -> Affine:
     """The affine on the reshaped value that does what ``affine`` did on the value before. Raises Declined."""
     parts = groups(old, new)
+    _check_possible(affine, old, new, parts)
     for before, after in parts:
         if all(affine.shape[axis] == 1 for axis in before):
             continue
@@ -134,3 +137,19 @@ def carry(affine: Affine, old: Sequence[Size], new: Sequence[Size]) -> Affine:
         return np.broadcast_to(block, full).reshape(shape)
 
     return make(move(affine.s), move(affine.t))
+
+
+def _check_possible(affine: Affine, old: Sequence[Size], new: Sequence[Size], parts: Sequence[Group]) -> None:
+    """Raise Declined where a damaged model asks for what no runtime could do, as far as sizes are known."""
+    fits = affine.rank == len(old) and all(
+        size.unknowns or dim in (1, size.number) for dim, size in zip(affine.shape, old, strict=True)
+    )
+    if not fits:
+        raise Declined(Reason.UNREADABLE, f"a factor of dims {list(affine.shape)} for a value of others")
+    for before, after in parts:
+        left, right = product([old[axis] for axis in before]), product([new[axis] for axis in after])
+        if not left.unknowns and not right.unknowns and left != right:
+            raise Declined(
+                Reason.UNREADABLE,
+                f"axes {list(before)} cannot become axes {list(after)}: {left.number} elements are not {right.number}",
+            )

@@ -136,6 +136,12 @@ def obsolete(target: Path, name: str) -> list[Path]:
     return [path for path in _used(target) if ours.fullmatch(path.name) and path.parent == target.resolve().parent]
 
 
+def used_by_others(target: Path) -> set[Path]:
+    """The data files that other models in the folder refer to: who copies a model often leaves its data alone."""
+    others = [path for path in target.parent.glob("*.onnx") if path != target]
+    return {path for other in others for path in _used(other)}
+
+
 def remove_unused(path: Path, target: Path) -> None:
     """Remove a data file, unless another run holds it or the model that now stands at ``target`` refers to it."""
     with suppress(OSError):

@@ -217,25 +217,26 @@ class Graph:
         return value
 
     def remove_initializer(self, value: Value) -> None:
-        """Drop an initializer that nobody reads; one that is an input as well stays an input, without a default."""
+        """As `remove_initializers`. Raises ValueError for what is none."""
         if value.tensor_proto is None:
             raise ValueError(f"{value.name!r} is no initializer")
-        self.dropped_tensors.append(value.tensor_proto)
-        value.forget_tensor()
-        self.touched_tensors.pop(value, None)
-        if not value.is_input:
-            self.orphan(value)
+        self.remove_initializers([value])
 
     def remove_initializers(self, values: list[Value]) -> list[str]:
-        """As `remove_initializer`, for many that are no inputs; their names."""
-        names = [value.name for value in values]
+        """Drop initializers that nobody reads; one that is an input as well stays an input, without a default.
+
+        Returns the names that are gone. Says for many at once what `orphan` says for one value.
+        """
         self.dropped_tensors += [value.tensor_proto for value in values if value.tensor_proto is not None]
-        self.dropped_names.update(self.renamed.get(value, value.name) for value in values if value.name in self.types)
-        self.model.note_names(names)
         own, touched = self.values, self.touched_tensors
         for value in values:
             value.forget_tensor()
             touched.pop(value, None)
+        gone = [value for value in values if not value.is_input]
+        names = [value.name for value in gone]
+        self.dropped_names.update(self.renamed.get(value, value.name) for value in gone if value.name in self.types)
+        self.model.note_names(names)
+        for value in gone:
             if own.get(value.name) is value:
                 del own[value.name]
         return names

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Self
@@ -37,12 +38,13 @@ class Staged:
     The model file is held by a claim, and so is its data file, which has its final name already.
     """
 
-    def __init__(self, target: Path, data_name: str) -> None:
+    def __init__(self, target: Path, data_name: str, spared: Callable[[], Collection[Path]]) -> None:
         self.target = target
         self.model = claim.temporary(target.parent)
         self.data: Claim | None = None
         self.owns_data = True
         self._data_name = data_name
+        self._spared = spared
         self._done = False
 
     @property
@@ -62,16 +64,17 @@ class Staged:
             self.model.rename(self.target)
         except OSError as error:
             self.discard()
-            raise _cannot_write(self.target, error) from error
+            raise OutputError.at(self.target, error) from error
         self._done = True
         for path in obsolete:
             datafile.remove_unused(path, self.target)
         self._release()
 
     def _obsolete(self) -> list[Path]:
-        """The data files of the model that is about to be replaced."""
-        kept = self.data.path if self.data is not None else None
-        return [path for path in datafile.obsolete(self.target, self._data_name) if path != kept]
+        """The data files of the model that is about to be replaced, and of no other that we know of."""
+        found = datafile.obsolete(self.target, self._data_name)
+        kept = {*self._spared(), self.data.path if self.data is not None else None} if found else ()
+        return [path for path in found if path not in kept]
 
     def discard(self) -> None:
         """Remove what was staged; harmless after `commit`."""
@@ -144,16 +147,16 @@ def stage(
     datafile.check_name(name, target)
     claim.sweep(target.parent)
     try:
-        staged = Staged(target, name)
+        staged = Staged(target, name, partial(_spared, model, target))
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise OutputError.at(target, error) from error
     try:
         segments = _place(model, staged, target.with_name(name), external_data, size_threshold, progress)
         _write_file(model, segments, staged.path, progress)
         model.check_sources()
     except OSError as error:
         staged.discard()
-        raise _cannot_write(target, error) from error
+        raise OutputError.at(target, error) from error
     except BaseException:
         staged.discard()
         raise
@@ -167,12 +170,15 @@ def _target(path: str | os.PathLike[str]) -> Path:
         if target.exists() and not target.is_file():
             raise OutputError(f"{path}: is {'a directory' if target.is_dir() else 'no regular file'}")
     except (OSError, ValueError, RuntimeError) as error:
-        raise _cannot_write(Path(path), error) from error
+        raise OutputError.at(path, error) from error
     return target
 
 
-def _cannot_write(target: Path, error: Exception) -> OutputError:
-    return OutputError(f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}")
+def _spared(model: Model, target: Path) -> Collection[Path]:
+    """Data files that somebody else reads: the model that this one was made from, or a copy of it if it is replaced."""
+    if model.path is not None and model.path.resolve() == target:
+        return datafile.used_by_others(target)
+    return model.external_files()
 
 
 def _length(segments: Iterable[Segment]) -> int:

@@ -51,7 +51,7 @@ class Staged:
                         shutil.copymode(place, path)
                     path.replace(place)
         except OSError as error:
-            raise _cannot_write(self.target, error) from error
+            raise OutputError.at(self.target, error) from error
         finally:
             self.discard()
 
@@ -90,7 +90,7 @@ def stage(model: IrModel, path: str | os.PathLike[str], *, progress: Progress | 
         model.document.source.check_unchanged()
     except OSError as error:
         staged.discard()
-        raise _cannot_write(target, error) from error
+        raise OutputError.at(target, error) from error
     except BaseException:
         staged.discard()
         raise
@@ -157,7 +157,3 @@ def _set_span(layer: Layer, offset: int, size: int) -> None:
     assert data is not None, "its element type was read from there"
     data.set("offset", str(offset))
     data.set("size", str(size))
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: cannot be written: {error.strerror or error}")

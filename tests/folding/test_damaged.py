@@ -42,6 +42,28 @@ def test_weights_that_do_not_fit(proto: onnx.ModelProto) -> None:
     assert outcome.to_proto().graph.node == proto.graph.node
 
 
+RESHAPES = {
+    "to more elements": f"a = {BN} (x, p, p, p, p)  b = Reshape (a, n)  y = Conv (b, w)",
+    "from fewer elements": f"a = Conv (x, w)  b = Reshape (a, n)  y = {BN} (b, p, p, p, p)",
+    "to negative sizes": f"a = {BN} (x, p, p, p, p)  b = Reshape (a, m)  y = Conv (b, w)",
+    "of an axis that is not 1": f"a = {BN} (x, p, p, p, p)  b = Squeeze (a, i)  y = Gemm (b, w)",
+}
+
+
+@pytest.mark.parametrize("nodes", RESHAPES.values(), ids=RESHAPES)
+def test_a_reshape_that_cannot_be_declines_by_itself(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of numpy's is forgiven here."""
+    monkeypatch.setattr("bnfold.folding.search.MISFIT", ())
+    proto = made(nodes, w=[6, 6, 1, 1])
+    for name, target in {"n": [2, 6, 7, 5], "m": [2, 6, -3, 5], "i": [1]}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(target), name))
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    (event,) = outcome.report.batchnorms
+    assert event.reason is not None
+    assert (event.verdict, event.reason.code) == ("kept", "unreadable")
+    assert outcome.to_proto().graph.node == proto.graph.node
+
+
 def test_a_weight_of_another_size_than_its_channels_is_unreadable() -> None:
     outcome = bnfold.fold(made(f"y = {BN} (k, p, p, p, p)", k=[2, 8, 4, 5]), checks=bnfold.Checks(depth="none"))
     assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE

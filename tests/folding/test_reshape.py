@@ -74,6 +74,31 @@ def test_a_channel_across_an_unknown_size() -> None:
     assert refusal.value.reason is Reason.NOT_STATIC
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param((2, 3, 4), (2, 16), id="more elements"),
+        pytest.param((2, 3, 4), (2, 3, 2), id="fewer elements beside the channel"),
+        pytest.param((2, 3, 5), (5, 5), id="nothing in common"),
+        pytest.param((2, 3), (6,), id="a value of another rank"),
+        pytest.param((2, 7, 4), (2, 28), id="a value of other channels"),
+        pytest.param((2, 1, 4), (2, 4), id="an axis that is not there"),
+        pytest.param((2, 3, 4), (0,), id="no elements"),
+    ],
+)
+def test_a_reshape_that_cannot_be(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    affine = make(np.arange(1.0, 4.0).reshape(1, 3, 1), np.zeros((1, 1, 1)))
+    with pytest.raises(Declined) as refusal:
+        carry(affine, plain(*old), plain(*new))
+    assert refusal.value.reason is Reason.UNREADABLE
+
+
+def test_a_target_with_a_negative_size() -> None:
+    with pytest.raises(Declined) as refusal:
+        resolve([N, Size(3)], (0, -3))
+    assert refusal.value.reason is Reason.UNREADABLE
+
+
 def test_the_maps_hold_for_all_small_factorisations() -> None:
     shapes = [
         shape

@@ -95,6 +95,11 @@ def written(model: ir.Model | onnx.ModelProto, path: Path, **options: Any) -> on
     return read(path)
 
 
+def names(folder: Path) -> set[str]:
+    """What lies in a folder."""
+    return {path.name for path in folder.iterdir()}
+
+
 def read(path: Path) -> onnx.ModelProto:
     """The model with its weights inside. onnx leaves a note on those it fetched, which goes, so that models compare."""
     proto = onnx.load(path)

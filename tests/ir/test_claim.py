@@ -12,13 +12,9 @@ import pytest
 from bnfold import ir
 from bnfold.ir import claim
 from bnfold.ir.save import stage
-from tests.ir.build import chain, read
+from tests.ir.build import chain, names, read
 
 pytestmark = pytest.mark.skipif(claim.fcntl is None, reason="files cannot be locked here")
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 def test_what_nobody_holds_is_swept_and_nothing_else(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,21 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from bnfold import ir
 from bnfold.errors import OutputError
 from bnfold.ir.save import encode, stage
-from tests.ir.build import LARGE, chain, info, model, read, weight, written
+from bnfold.ir.tensor import Exact
+from tests.ir.build import LARGE, chain, info, model, names, read, weight, written
 
 save_module = sys.modules["bnfold.ir.save"]  # `bnfold.ir.save` itself is the function
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """An empty folder for the output."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 def test_none_brings_all_weights_in(place: Path) -> None:
@@ -192,6 +182,32 @@ def test_data_files_of_others_stay(place: Path) -> None:
     ir.save(ir.load(place / "m.onnx"), place / "m.onnx")
     assert names(place) == {"m.onnx", "m.onnx.data", "shared.bin"}
     assert read(place / "m.onnx") == chain()
+
+
+@pytest.mark.parametrize("copy", ["copy.onnx", "m.onnx.bak"])
+def test_a_copy_of_the_model_keeps_the_data_that_it_shares(place: Path, copy: str) -> None:
+    """Whoever copies m.onnx as a backup has two models on one data file; m.onnx is then made anew from the copy."""
+    ir.save(ir.load(chain(weights=3)), place / "m.onnx", external_data="m.onnx.data")
+    shutil.copy(place / "m.onnx", place / copy)
+    for _ in range(2):
+        loaded = ir.load(place / copy)
+        loaded.graph.values["w0"].tensor = Exact(TensorProto.FLOAT, np.zeros(LARGE))
+        ir.save(loaded, place / "m.onnx")
+        assert read(place / copy) == chain(weights=3)
+        assert read(place / "m.onnx") != chain(weights=3)
+    assert len(names(place)) == 4
+
+
+def test_a_model_written_over_itself_leaves_a_copy_its_data(place: Path) -> None:
+    ir.save(ir.load(chain(weights=3)), place / "m.onnx", external_data="m.onnx.data")
+    shutil.copy(place / "m.onnx", place / "copy.onnx")
+    (place / "broken.onnx").write_bytes(b"no model")
+    for _ in range(2):
+        loaded = ir.load(place / "m.onnx")
+        loaded.graph.values["w1"].tensor = Exact(TensorProto.FLOAT, np.zeros(LARGE))
+        ir.save(loaded, place / "m.onnx")
+        assert read(place / "copy.onnx") == chain(weights=3)
+    assert len(names(place) - {"m.onnx", "copy.onnx", "broken.onnx", "m.onnx.data"}) == 1
 
 
 def test_weights_of_a_page_start_on_a_page(place: Path) -> None:

@@ -20,21 +20,9 @@ from bnfold.errors import BadInput, OutputError
 from bnfold.ir.save import encode, stage
 from bnfold.ir.stream import RangeViolation
 from bnfold.ir.tensor import Exact, Scaled
-from tests.ir.build import LARGE, chain, everywhere, read, written
+from tests.ir.build import LARGE, chain, everywhere, names, read, written
 
 save_module = sys.modules["bnfold.ir.save"]  # `bnfold.ir.save` itself is the function
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """An empty folder for the output."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 def test_a_saved_model_is_the_same_message(place: Path) -> None:

@@ -96,7 +96,10 @@ def test_the_old_spelling_means_optimize(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    (("optimize", "m.xml", "m.xml"), 1, "--in-place"),
+    (("optimize", "m.xml", "m.xml"), 2, "--in-place"),
+    (("optimize", "m.xml", "m.XML"), 2, "the data file of the output would overwrite the input's data"),
+    (("optimize", "m.xml", "out.xml", "--keep-failed", "m.bin"), 1, "m.bin: bnfold does not convert"),
+    (("optimize", "m.xml", "out.xml", "--keep-failed", "m.xml"), 2, "a failed result would overwrite the input"),
     (("optimize", "m.xml", "-"), 2, "two files"),
     (("optimize", "m.xml", "out.onnx"), 1, "does not convert"),
     (("optimize", "m.xml", "out.xml", "--target-opset", "15"), 1, "leave out --target-opset"),
@@ -122,8 +125,10 @@ def test_mistakes_are_one_line(
 
 def test_in_place(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
-    assert call("optimize", path, path, "--in-place", "--no-verify").exit_code == 0
+    done = call("optimize", path, path, "--in-place", "--no-verify", "--json")
+    assert done.exit_code == 0
     assert "BatchNormInference" not in path.read_text(encoding="utf-8")
+    assert json.loads(done.stdout)["batchnorms"][0]["affine"]  # of the model that was there before
 
 
 def test_a_pattern_of_several(tmp_path: Path) -> None:
