@@ -89,6 +89,13 @@ def tensor_message(array: Array, name: str = "") -> onnx.TensorProto:
     return TP(name=name or None, data_type=dtype, dims=array.shape, raw_data=bytes(to_raw(array, dtype)))
 
 
+def type_name(dtype: int | None) -> str:
+    """``float16``, ``int64`` …, as onnx spells it in lower case; ``unknown`` without a type, a number nobody knows."""
+    if not dtype:
+        return "unknown"
+    return TP.DataType.Name(dtype).lower() if dtype in TP.DataType.values() else f"type {dtype}"
+
+
 def round_once(values: Float64, dtype: int) -> Array:
     """Float64 values as ONNX type ``dtype``, rounded to nearest-even a single time (overflow becomes infinity)."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir
+from bnfold.ir.elements import type_name
 from bnfold.verification import OutputRow
 from bnfold.verification.compare import Difference, difference, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
@@ -124,7 +125,7 @@ def rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
     return tuple(
         OutputRow(
             name=item.name,
-            dtype=onnx.TensorProto.DataType.Name(item.dtype).lower(),
+            dtype=type_name(item.dtype),
             shape=item.shape,
             scale=item.difference.scale,
             max_abs=item.difference.max_abs,

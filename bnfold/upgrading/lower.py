@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import onnx
-
+from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.table import step_after
@@ -58,7 +57,7 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
         dtype = types.dtype(value)
         if dtype is None:
             return f"the type of {value.name!r}, which version {version} may not take, is not known"
-        name = f"tensor({onnx.TensorProto.DataType.Name(dtype).lower()})"
+        name = f"tensor({type_name(dtype)})"
         if name not in parameter.types:
             return f"version {version} does not take {name}"
         if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:

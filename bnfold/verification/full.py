@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.ir.elements import type_name
 from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
-from bnfold.verification.interface import type_name
 from bnfold.verification.jumps import jumps, substitute
 from bnfold.verification.rounding import Array, Draws
 from bnfold.verification.verdict import OutputRow

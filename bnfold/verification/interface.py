@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import onnx
-
 from bnfold import ir
+from bnfold.ir.elements import type_name
 from bnfold.verification.inputs import required
 
 
@@ -15,11 +14,6 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
     return _fault("input", required(before), required(after)) or _fault(
         "output", before.graph.outputs, after.graph.outputs
     )
-
-
-def type_name(dtype: int | None) -> str:
-    """``float16``, ``int64`` …, as onnx spells it in lower case; ``unknown`` without a type."""
-    return "unknown" if not dtype else onnx.TensorProto.DataType.Name(dtype).lower()
 
 
 def _fault(kind: str, before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from bnfold import ir
+from bnfold.ir.elements import type_name
 from bnfold.verification import verify
-from bnfold.verification.interface import interface_fault, type_name
+from bnfold.verification.interface import interface_fault
 from tests.verification.graphs import model
 
 BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"
@@ -45,4 +46,4 @@ def test_weights_that_stop_being_inputs_are_no_difference() -> None:
 
 
 def test_types_have_names() -> None:
-    assert [type_name(code) for code in (1, 10, None)] == ["float", "float16", "unknown"]
+    assert [type_name(code) for code in (1, 10, None, 99)] == ["float", "float16", "unknown", "type 99"]

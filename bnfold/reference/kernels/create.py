@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from bnfold.ir.elements import type_name
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, Datum, is_float
 from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, int_list, kernel
@@ -70,7 +71,7 @@ def _cast(call: Call, x: Array, code: int) -> Array:
     format by rules of their own.
     """
     if (code not in ORDINARY and code not in WIDENED) or x.dtype.kind in "OSUc":
-        raise Declined(f"cast from {x.dtype} to {TP.DataType.Name(code)}")
+        raise Declined(f"cast from {x.dtype} to {type_name(code)}")
     return x.astype(call.dtype(code), copy=False)
 
 

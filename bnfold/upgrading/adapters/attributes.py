@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from bnfold.ir.elements import type_name
 from bnfold.upgrading.site import Inexpressible, Site
 from bnfold.upgrading.versions import schema_of
 
@@ -71,7 +72,7 @@ def only_types_of(op_type: str, version: int) -> Callable[[Site], None]:
         dtype = site.shared.types.dtype(site.input(0))
         if dtype is None:
             return
-        name = onnx.TensorProto.DataType.Name(dtype).lower()
+        name = type_name(dtype)
         if f"tensor({name})" not in schema_of(op_type, version).inputs[0].types:
             raise Inexpressible(f"version {version} does not take {name} tensors")
 
