@@ -189,6 +189,7 @@ class Site:
         return self.shared.reshaped[key]
 
     def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
+        dims = [dim if dim <= INT64_MAX else -1 for dim in dims]  # what a damaged file declares
         if self.target < 5:
             return self.add("Reshape", [value], hint, shape=list(dims))
         return self.add("Reshape", [value, self.ints(dims, "shape")], hint)

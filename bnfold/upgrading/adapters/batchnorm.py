@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.semantics import Form
 from bnfold.semantics.batchnorm import read_form
 from bnfold.upgrading.adapters.statistics import saved_statistics
-from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site
+from bnfold.upgrading.site import Inexpressible, Site
 
 if TYPE_CHECKING:
     from bnfold.semantics.batchnorm import Outputs
@@ -156,4 +156,4 @@ def _vector(site: Site, value: ir.Value, shape: tuple[int | str | None, ...] | N
     size = 1
     for dim in shape or (-1,):
         size = size * dim if isinstance(dim, int) and size >= 0 and dim >= 0 else -1
-    return site.reshape(value, [size if size <= INT64_MAX else -1], "vector")
+    return site.reshape(value, [size], "vector")
