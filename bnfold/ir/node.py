@@ -95,9 +95,10 @@ class Node:
     def attr(self, name: str, default: Any = None) -> Any:
         """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
 
-        Raises ReferenceAttribute for a reference to an attribute of the enclosing function: only a caller knows it.
+        Of several of one name the last counts, as everywhere. Raises ReferenceAttribute for a reference to an attribute
+        of the enclosing function: only a caller knows it.
         """
-        for attribute in self.proto.attribute[:]:
+        for attribute in reversed(self.proto.attribute):
             if attribute.name == name:
                 if attribute.ref_attr_name:
                     raise ReferenceAttribute(
@@ -133,11 +134,10 @@ class Node:
         self.proto.attribute.append(_attribute(name, value))
 
     def del_attr(self, name: str) -> None:
-        """Drop an attribute if it is there."""
-        for index, attribute in enumerate(self.proto.attribute):
-            if attribute.name == name:
-                del self.proto.attribute[index]
-                return
+        """Drop an attribute if it is there, every time it is."""
+        found = [index for index, attribute in enumerate(self.proto.attribute) if attribute.name == name]
+        for index in reversed(found):
+            del self.proto.attribute[index]
 
     # -- edges
 

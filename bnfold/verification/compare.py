@@ -86,9 +86,10 @@ def difference(
     pattern = pattern_fault(expected, actual)
     finite = np.isfinite(expected) & np.isfinite(actual)
     size = np.where(finite, np.abs(expected), 0.0)
-    delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
     scale = float(size.max(initial=0.0))
-    excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
+    with np.errstate(over="ignore"):  # beyond all numbers is beyond the tolerance
+        delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
+        excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
     worst = float(excess.max(initial=0.0))
     seen = size >= scale * _VISIBLE
     ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen)
@@ -107,6 +108,8 @@ def difference(
 def _rms(delta: F64) -> float:
     """Scaled first: differences beyond 1e154 have no square."""
     largest = float(delta.max(initial=0.0))
+    if not np.isfinite(largest):
+        return largest
     return largest * float(np.sqrt(np.mean(np.square(delta / largest)))) if largest > 0 else 0.0
 
 

@@ -49,9 +49,10 @@ def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
 
 
 def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
-    """Whether the rank of an input is told by nothing, or a size is not the declared one."""
+    """Whether the shape of an input is told by nothing but its readers, or a size is not the declared one."""
     return any(
         known is None
+        or value.shape is None
         or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
         for name, value in inputs.items()
         for known in [known_shape(value, guess=False)]

@@ -75,8 +75,8 @@ class Sizing:
     def _next(self, axis: int, rank: int) -> int:
         if axis == 0 and rank > 1:
             return self.batch
-        if rank >= 4 and axis >= 2:
-            return self.spatial[(axis - 2) % len(self.spatial)]
+        if rank >= 4 and axis >= 2:  # of volumes less than of images: they have one more side
+            return max(self.spatial[(axis - 2) % len(self.spatial)] >> (rank - 4), 1)
         self.taken += 1
         return self.other[(self.taken - 1) % len(self.other)]
 

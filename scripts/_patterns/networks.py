@@ -74,7 +74,7 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
     try:
         if {value.name for value in required(ir.load(out))} - {value.name for value in required(ir.load(source))}:
             return " **new inputs**"
-        status = verify(source, out, depth="full", witness="none", budget_seconds=budget).status
+        status = verify(source, out, depth="auto", witness="none", budget_seconds=budget).status
     except BnfoldError:
         return " **invalid**"
     return {"verified": "", "failed": " **wrong**", "unverified": " ?"}[status]

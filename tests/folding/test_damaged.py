@@ -8,7 +8,10 @@ import pytest
 from onnx import numpy_helper
 
 import bnfold
-from bnfold.reasons import Reason
+from bnfold import ir
+from bnfold.folding.affine import on_axis
+from bnfold.folding.ops import conv, padded
+from bnfold.reasons import Declined, Reason
 
 HEAD = '<ir_version: 8, opset_import: ["" : 15]> g (float[2,6,4,5] x) => (float[A,B,C,D] y)'
 BN = "BatchNormalization"
@@ -98,3 +101,19 @@ def test_initializers_that_a_rewrite_adds_are_allowed_by_the_ir_version() -> Non
     assert result.graph.initializer
     assert (result.ir_version, [(entry.domain, entry.version) for entry in result.opset_import]) == (4, [("", 1)])
     onnx.checker.check_model(result)
+
+
+@pytest.mark.parametrize("attributes", ["strides = [2]", "dilations = [1, 1, 1]", "strides = [0, 1]", "pads = [1, 1]"])
+def test_windows_of_another_rank_than_the_kernel_are_unreadable(attributes: str) -> None:
+    attributes += "" if "pads" in attributes else ", pads = [1, 1, 1, 1]"
+    node = ir.load(made(f"y = Conv <{attributes}> (x, w)", w=[7, 6, 3, 3])).graph.nodes[0]
+    shift = on_axis(np.ones(6), np.arange(6.0), 1, 4)
+    with pytest.raises(Declined) as declined:
+        padded.behind(node, 0, shift)
+    assert declined.value.reason == Reason.UNREADABLE
+
+
+def test_same_padding_of_another_rank_than_the_kernel_is_unreadable() -> None:
+    proto = made('y = Conv <auto_pad = "SAME_UPPER", strides = [2]> (x, w)', w=[7, 6, 3, 3])
+    with pytest.raises(Declined):
+        conv.pads(ir.load(proto).graph.nodes[0])

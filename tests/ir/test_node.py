@@ -65,6 +65,14 @@ def test_setting_replaces_and_deleting_is_harmless() -> None:
     assert list(node.attrs) == ["a"]
 
 
+def test_of_several_attributes_of_one_name_the_last_counts() -> None:
+    node = single(alpha=0.25)
+    node.proto.attribute.append(helper.make_attribute("alpha", 0.5))
+    assert node.attr("alpha") == 0.5 == node.attrs["alpha"].f
+    node.set_attr("alpha", 0.75)
+    assert [attribute.f for attribute in node.proto.attribute] == [0.75]
+
+
 def test_a_reference_is_not_a_value() -> None:
     assert not single(a=1).has_references
     node = single(a=1)

@@ -131,3 +131,8 @@ def test_half_precision_is_allowed_what_it_can_show() -> None:
     half = float_type(onnx.TensorProto.FLOAT16)
     values = np.ones((1, 2))
     assert tolerance(values, values, [], half, by_channel=False)[0, 0] == pytest.approx(2.0**-10, rel=1e-6)
+
+
+def test_differences_beyond_all_numbers_are_faults() -> None:
+    found = difference(np.array([1e308, 1e-300]), np.array([-1e308, 1.0]), SINGLE, np.full(2, 1e-310))
+    assert (found.excess, bool(found.fault)) == (np.inf, True)

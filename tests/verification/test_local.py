@@ -243,3 +243,27 @@ def test_a_difference_at_other_sizes_than_the_declared_ones_is_answered_at_those
     after, wrong = (model(f"{head} {{ {conv} (x, W, b) }}", {"W": weight, "b": b}) for b in (bias, bias + 1e-3))
     cut = ir.Cut("", ("x",), ("y",), "fold")
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_regions_of_few_elements_are_tried_more_than_once(seed: int) -> None:
+    """Six numbers are all negative before a Relu once in 64 draws."""
+    head = "(float[3,2] x) => (float[3,2] y)"
+    before, after = (
+        ir.load(model(f"{head} {{ {nodes} }}", {})) for nodes in ("y = Relu (x)", "h = Tanh (x)  y = Relu (h)")
+    )
+    bench = Bench(before, after, Draws(before, after), reference.Policy(), seed, Clock(60.0))
+    assert bench.check(ir.Cut("", ("x",), ("y",), "rewrite")).status == "failed"
+
+
+def test_a_shape_that_only_the_rewritten_model_tells_is_tried() -> None:
+    """An operator in front of which inference knows nothing; the reshape relies on the six rows that come out."""
+    body = "(float[6,4] x) => (float[A,B] y) <int64[2] dims = {{6, 4}}> {{ h = {head} (x)  {tail} }}"
+    before = model(body.format(head="com.example.Old", tail="y = Neg (h)"), {})
+    after = model(body.format(head="com.example.Old", tail="n = Neg (h)  y = Reshape (n, dims)"), {})
+    after.graph.value_info.append(onnx.helper.make_tensor_value_info("h", 1, [6, 4]))
+    wrong = onnx.ModelProto.FromString(after.SerializeToString())
+    wrong.graph.node[1].op_type = "Abs"
+    cut = ir.Cut("", ("h",), ("y",), "upgrade")
+    rows = [check(_with_domain(before), _with_domain(side), cut)[0] for side in (after, wrong)]
+    assert [row.status for row in rows] == ["verified", "failed"]

@@ -87,6 +87,11 @@ def test_sizes_of_one_choice_differ_pairwise_and_symbols_agree() -> None:
     assert len(set(sequence)) == 3
 
 
+def test_volumes_get_smaller_sides_than_images() -> None:
+    image, volume = (sizings()[0].concrete(["N", 3, *sides]) for sides in (["H", "W"], ["D", "H", "W"]))
+    assert int(np.prod(volume)) <= 4 * int(np.prod(image))
+
+
 def test_only_what_weights_dictate_is_fixed() -> None:
     found = value("(float[2,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 3, 3))})
     assert fixed_axes(found, 4) == {1: 6}

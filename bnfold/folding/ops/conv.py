@@ -83,6 +83,14 @@ def pads(node: ir.Node) -> bool:
     return bool(mode != "VALID" and not _same_needs_none(node))
 
 
+def per_axis(node: ir.Node, name: str, spatial: int) -> list[int]:
+    """``strides`` or ``dilations``, one for each spatial axis. Raises Declined where it does not have so many."""
+    values: list[int] = list(node.attr(name, [1] * spatial))
+    if len(values) != spatial or min(values, default=1) < 1:
+        raise Declined(Reason.UNREADABLE, f"{name} of {facts.where(node)}")
+    return values
+
+
 def _same_needs_none(node: ir.Node) -> bool:
     """Whether SAME_* padding comes to nothing: static sizes, and windows that fit."""
     x, kernel = node.input(0), ir.constant(node.input(1))
@@ -90,7 +98,9 @@ def _same_needs_none(node: ir.Node) -> bool:
     if shape is None or kernel is None:
         return False
     spatial = len(kernel.dims) - 2
-    strides, dilations = node.attr("strides", [1] * spatial), node.attr("dilations", [1] * spatial)
+    if len(shape) != len(kernel.dims):
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    strides, dilations = per_axis(node, "strides", spatial), per_axis(node, "dilations", spatial)
     for size, taps, stride, dilation in zip(shape[2:], kernel.dims[2:], strides, dilations, strict=True):
         reach = (taps - 1) * dilation + 1
         if reach == 1 and stride == 1:

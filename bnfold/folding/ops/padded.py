@@ -63,11 +63,14 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
 
 def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
-    stride, dilation = (int(node.attr(name, [1] * rank)[axis]) for name in ("strides", "dilations"))
+    stride, dilation = (conv.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
     mode = node.attr("auto_pad", "NOTSET")
     first, last = 0, 0
     if mode in ("NOTSET", "") and node.has_attr("pads"):
-        first, last = (int(node.attr("pads")[side * rank + axis]) for side in (0, 1))
+        pads = node.attr("pads")
+        if len(pads) != 2 * rank:
+            raise Declined(Reason.UNREADABLE, f"pads of {facts.where(node)}")
+        first, last = int(pads[axis]), int(pads[rank + axis])
         if first == last == 0:
             return np.ones((taps, 1))
     x = node.input(0)
