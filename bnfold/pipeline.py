@@ -100,6 +100,9 @@ def describe(run: Run) -> None:
 
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
+    if upgrading.unite(run.model):
+        text = "the operators of onnx were imported at several opsets: read at the highest"
+        run.report.repairs.append(Repair("opset-imports", "", text))
     run.model.freeze_overridable = run.options.freeze_overridable
     if upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"

@@ -53,7 +53,7 @@ def pairs(nodes: Iterable[ir.Node], policy: Policy, original: frozenset[str]) ->
     rows = zip(table.nodes, convs, table.vectors(s), table.vectors(t), needed, sound, strict=True)
     for node, conv, factors, shift, biased, fine in rows:
         kernel = conv.inputs[1].tensor if conv is not None and conv.inputs[1] is not None else None
-        if fine and conv is not None and kernel is not None and kernel.dims[0] == factors.size:
+        if fine and conv is not None and kernel is not None and kernel.dims[:1] == (factors.size,):
             yield Pair(conv, node, Scaled(kernel, [(0, factors)]), Exact(kernel.dtype, shift) if biased else None)
 
 

@@ -60,11 +60,11 @@ def rank(value: ir.Value) -> int:
         return len(dims(value)) if len(value.shape) > MAX_RANK else len(value.shape)
     node = value.producer
     if node is not None and node.is_op("Conv", "ConvTranspose") and (kernel := ir.constant(node.input(1))):
-        return len(kernel.dims)
+        return len(kernel.dims) if len(kernel.dims) <= MAX_RANK else len(dims(value))
     if node is not None and node.is_op("Gemm"):
         return 2
     if node is not None and node.is_op("Constant") and (held := ir.constant(value)):
-        return len(held.dims)
+        return len(held.dims) if len(held.dims) <= MAX_RANK else len(dims(value))
     return len(dims(value))
 
 

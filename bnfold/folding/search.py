@@ -20,12 +20,12 @@ from bnfold.folding.ops import JOINT, handler, padded, weights
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Draft, Residual, SetConstant, Step
-from bnfold.ir.tensor import Exact
+from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
-MISFIT: tuple[type[Exception], ...] = (ValueError,)
+MISFIT: tuple[type[Exception], ...] = (ValueError, IndexError, ZeroDivisionError)
 """What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
 legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
 MAX_NODES = 256
@@ -92,6 +92,8 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
 
 def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> Exact:
     """Raises Declined for a damaged model, whose constant does not fit what reads it."""
+    if constant.dtype not in FLOATS:
+        raise Declined(Reason.TYPE, "a constant that is no float", depth)
     try:
         return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
     except ValueError as error:

@@ -36,6 +36,10 @@ def constant(value: Value | None) -> Tensor | None:
 MAX_DEPTH = 64
 """Steps that a chain may have: longer ones do not occur, except in a hostile file, where they would take all day."""
 
+_ILL_FORMED = (
+    *(ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, MemoryError),
+    MistypedAttribute,
+)
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 
 
@@ -81,7 +85,7 @@ class _Evaluation:
             return None
         try:
             return EVALUATORS[node.op_type](node, operands)
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, MemoryError):
+        except _ILL_FORMED:
             return None  # an ill-formed chain is not a constant; whoever runs the model will say what is wrong with it
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold import ir
-from bnfold.errors import BadInput, Unsupported
+from bnfold.errors import BadInput, MalformedModel, Unsupported
 from bnfold.upgrading.versions import newest_opset, schema_of, versions_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,24 @@ def check_known(model: ir.Model, goal: int) -> None:
             raise Unsupported(f"opset {graph.opset('')} is newer than the installed onnx {onnx.__version__} knows")
     if model.proto.training_info and model.opset("") != goal:
         raise Unsupported("the model holds training graphs (training_info), which share its opset: not supported")
+
+
+def unite(model: ir.Model) -> bool:
+    """Where the default domain is imported at several versions, leave the one that the nodes are read in.
+
+    Whether there were several. Raises MalformedModel if that one is newer than the installed onnx knows: of such a file
+    nothing tells what was meant.
+    """
+    found = False
+    for graph in (model.graph, *model.functions):
+        holder = graph.proto if isinstance(graph.proto, onnx.FunctionProto) else model.proto
+        versions = {entry.version for entry in holder.opset_import if entry.domain in SPELLINGS}
+        if len(versions) < 2:
+            continue
+        if max(versions) > newest_opset():
+            raise MalformedModel(f"it imports the operators of onnx at opsets {sorted(versions)}, all at once")
+        found = _import(holder, max(versions))
+    return found
 
 
 def write_opset(model: ir.Model, target: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from _fuzz import seeds, watch
 from _fuzz.campaign import SCRIPTS, WALL_SECONDS, Campaign
 
+BOUT_SECONDS = 300.0
 MEMORY_MIB = 2048
 LARGEST = 1 << 16
 
@@ -35,14 +36,18 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
         slow = folder / "slow"
         slow.mkdir()
         while count > 0 and (left := ends - time.monotonic()) > 1:
-            executed, artifact = _once(folder, corpus, known, min(left, 1e6), count, seed + len(known))
+            # In bouts: what libFuzzer itself remembers grows, and its limit is one for the whole process.
+            executed, artifact = _once(folder, corpus, known, min(left, BOUT_SECONDS), count, seed)
+            seed += 1
             campaign.totals.executions += executed
             count -= max(executed, 1)
             for path in sorted(slow.iterdir()):  # a finding only where it is slow without instrumentation too
                 campaign.take(path)
                 path.unlink()
-            if artifact is None:
+            if artifact is None and executed == 0:
                 break
+            if artifact is None:
+                continue
             found = campaign.take(artifact) or f"{artifact.name.split('-')[0]}: seen under atheris only"
             if watch.kind(found) in known:
                 break  # it cannot be passed over, so there is no going on

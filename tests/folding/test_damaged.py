@@ -117,3 +117,16 @@ def test_same_padding_of_another_rank_than_the_kernel_is_unreadable() -> None:
     proto = made('y = Conv <auto_pad = "SAME_UPPER", strides = [2]> (x, w)', w=[7, 6, 3, 3])
     with pytest.raises(Declined):
         conv.pads(ir.load(proto).graph.nodes[0])
+
+
+def test_a_constant_that_is_no_float_is_left() -> None:
+    proto = made(f"y = {BN} (k, p, p, p, p)")
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((2, 6, 4, 5), np.int32), "k"))
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].reason == Reason.TYPE
+
+
+def test_a_kernel_without_dims_is_left() -> None:
+    proto = made(f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)", w=[])
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].verdict == "kept"

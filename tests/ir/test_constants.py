@@ -56,6 +56,12 @@ def test_a_literal_of_another_type_is_no_constant() -> None:
     assert value_of([node]) is None
 
 
+def test_a_fill_value_of_another_type_is_no_constant() -> None:
+    node = helper.make_node("ConstantOfShape", ["n"], ["y"], value=weight("", 1))
+    node.attribute[0].type = onnx.AttributeProto.SPARSE_TENSOR
+    assert value_of([node], numpy_helper.from_array(np.array([2, 3]), "n")) is None
+
+
 def test_nothing_is_no_constant() -> None:
     assert ir.constant(None) is None
 

@@ -10,8 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import bnfold
 from bnfold import ir
-from bnfold.errors import BadInput
+from bnfold.errors import BadInput, MalformedModel
 from bnfold.upgrading import imports
 from bnfold.upgrading import run as upgrade
 from bnfold.upgrading.versions import newest_opset
@@ -106,3 +107,15 @@ def test_the_ir_versions_of_past_opsets_are_those_that_onnx_tells() -> None:
     for opset, version in imports.RELEASED:
         assert {table[known] for known in range(last + 1, opset + 1) if known in table} == {version}
         last = opset
+
+
+def test_imports_that_contradict_each_other_become_the_highest() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13, "ai.onnx" : 15]> g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }'
+    )
+    outcome = bnfold.fold(proto)
+    assert {entry.version for entry in outcome.to_proto().opset_import} == {15}
+    assert [repair.kind for repair in outcome.report.repairs] == ["opset-imports"]
+    proto.opset_import[1].version = 2**31 - 1
+    with pytest.raises(MalformedModel, match="all at once"):
+        bnfold.fold(proto)

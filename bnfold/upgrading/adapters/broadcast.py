@@ -57,6 +57,8 @@ def _aligned(site: Site, left: ir.Value, right: ir.Value, axis: int | None) -> l
     if axis is None:
         return None
     rank = site.rank(left)
+    if not -rank <= axis < max(rank, 1):
+        raise Inexpressible(f"there is no axis {axis} in rank {rank}")
     behind = rank - (axis + rank if axis < 0 else axis) - len(shape)
     if behind < 0:
         raise Inexpressible(f"axis={axis} leaves no room for the {len(shape)} axes of {right.name!r} in rank {rank}")

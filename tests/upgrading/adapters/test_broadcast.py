@@ -2,8 +2,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import bnfold
 from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 
@@ -138,3 +140,12 @@ def test_gemm_bias(upgraded: Upgraded, text: Text, shape: str) -> None:
     call = "y = Gemm <broadcast = 1, alpha = 0.5, beta = 2.0, transB = 1> (a, b, c)"
     outcome = upgraded(text(6, f"float[4, 3] a, float[5, 3] b, float[{shape}] c", call))
     assert outcome.ops == ["Gemm"]
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 3, opset_import: ["" : 6]> g (float[2,3] x, float[3] z) => (float[2,3] y) '
+        "{ y = Add <broadcast = 1, axis = -9223372036854775808> (x, z) }"
+    )
+    with pytest.raises(UpgradeBlocked, match="there is no axis"):
+        bnfold.upgrade(proto)
