@@ -48,7 +48,8 @@ def test_wrong_numbers_and_operators_that_nobody_knows(tmp_path: Path) -> None:
     assert networks._numbers(source, save(tmp_path / "b.onnx", CONV_NORM), 10) == ""
     assert networks._numbers(source, save(tmp_path / "c.onnx", CONV_NORM.replace("b, b", "b, s")), 10) == " **wrong**"
     plugin = save(tmp_path / "d.onnx", "c = Plugin (x)  y = BatchNormalization (c, s, b, b, v)")
-    assert networks._numbers(plugin, save(tmp_path / "e.onnx", "c = Plugin (x)  y = Relu (c)"), 10) == " ?"
+    assert networks._numbers(plugin, save(tmp_path / "e.onnx", "c = Plugin (x)  y = Relu (c)"), 10) == " **wrong**"
+    assert networks._numbers(plugin, save(tmp_path / "f.onnx", "y = Plugin (x)"), 10) == " ?"
 
 
 def test_inputs_that_nobody_fed_before(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     if purpose == "factor":
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
-    return {"bias": normal * 0.1, "scale": 0.5 + uniform, "positive": 0.5 + uniform, "unit": uniform}[purpose]
+    scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
+    return {"bias": normal * 0.1, "scale": scale, "positive": 0.5 + uniform, "unit": uniform}[purpose]
 
 
 def _constant_channels(_: ir.Value, normal: Array) -> Array:
