@@ -106,6 +106,24 @@ def test_what_ends_a_worker_is_found_and_survived(action: str, found: str, tmp_p
         assert list((tmp_path / "found" / "bytes").iterdir())
 
 
+def test_a_draw_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Campaign("graphs", corpus=None, keep=tmp_path / "found") as campaign:
+        campaign.found("death: exit 1", tmp_path / "never drawn")
+    assert "FINDING death: exit 1" in capsys.readouterr().out
+    assert len(campaign.totals.findings) == 1
+
+
+def test_a_kept_case_whose_data_nobody_can_read_is_drawn_from_all_the_same(tmp_path: Path) -> None:
+    model = onnx.load(MODELS / "dense.onnx")
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="gone.bin")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert all(graphs.draw(seed, [path]).model for seed in range(20))
+
+
 def test_a_failing_model_is_made_smaller() -> None:
     model = onnx.load(MODELS / "dense.onnx")
 

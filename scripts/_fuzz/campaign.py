@@ -214,9 +214,12 @@ class Campaign:
         """Count a finding; keep the first of its kind, as small as it gets."""
         sort = watch.kind(error)
         self.totals.times[sort] += 1
-        if sort in self.totals.findings or not drawn.exists():
+        if sort in self.totals.findings:
             return
         self.totals.findings[sort] = error
+        if not drawn.exists():
+            print(f"FINDING {error}\n  before a case was drawn", flush=True)
+            return
         small = shrink(read(drawn), lambda case: watch.kind(self._judged(case)) == sort)
         place = self.keep / self.mode / small.digest
         small.keep(place)
