@@ -97,8 +97,8 @@ class Draws:
         return self._copies(region, groups, self._home, round_number)
 
     def _home(self, path: str, name: str) -> str:
-        """The graph of the model that a weight of a region came from."""
-        return path or self._paths.get(name, "")
+        """The graph of the model that a weight of a region came from, whose own paths begin at the region."""
+        return path if (path, name) in self._stored else self._paths.get(name, "")
 
     def _copies(
         self, model: ir.Model, groups: int, home: Callable[[str, str], str], round_number: int
