@@ -36,7 +36,7 @@ _ROLES: dict[tuple[str, int], str] = {
     ("BatchNormalization", 3): "bias",
     ("BatchNormalization", 4): "positive",
     ("PRelu", 1): "bias",
-    ("Div", 1): "positive",
+    ("Div", 1): "scale",  # of both signs, and away from zero
     ("Sqrt", 0): "positive",
     ("Log", 0): "positive",
     ("QuantizeLinear", 1): "positive",
