@@ -90,9 +90,9 @@ def difference(
     with np.errstate(over="ignore"):  # beyond all numbers is beyond the tolerance
         delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
         excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
+        seen = size >= scale * _VISIBLE
+        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen)
     worst = float(excess.max(initial=0.0))
-    seen = size >= scale * _VISIBLE
-    ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen)
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),
