@@ -64,6 +64,8 @@ class Delivery:
         external_data: As for `bnfold.ir.stage`, and likewise ``size_threshold``.
         in_place: Whether ``path`` may be the input.
         keep_failed: Where to put a result that fails verification.
+        explained: Whether the whole report will be asked for. What it says of the original is then gathered before the
+            result is put in place, and what it cannot say of a damaged model is an error in time.
     """
 
     path: Path
@@ -71,6 +73,7 @@ class Delivery:
     in_place: bool = False
     keep_failed: Path | None = None
     size_threshold: int = THRESHOLD
+    explained: bool = False
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ class Outcome:
         output: Where the model was written; None if it was not.
         verdict: What verification found; None where none was asked for.
         seconds: Time by phase: load, rewrite, write, verify.
-        original: What the report says of the original, where that has been overwritten since.
+        original: What the report says of the original, gathered before the result was put in place.
     """
 
     model: ir.Model
@@ -109,7 +112,7 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         """The whole report, as ``bnfold/report.schema.json`` describes it.
 
-        Reads the original model anew, unless the result has taken its place.
+        Reads the original model anew, unless that was done before the result was put in place.
         """
         document = self.report.to_json()
         facts = dict(self.original or self.read_original())
@@ -177,10 +180,14 @@ def process(
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
 
 
+def _overwrites(source: Source, delivery: Delivery) -> bool:
+    return isinstance(source, Path) and collisions.same(source, delivery.path)
+
+
 def _check_target(source: Source, delivery: Delivery) -> None:
     target = delivery.path
     formats.check_target(source, delivery)
-    if not delivery.in_place and isinstance(source, Path) and collisions.same(source, target):
+    if not delivery.in_place and _overwrites(source, delivery):
         raise SameFile(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
     for path in (target, delivery.keep_failed):
         if path is None:
@@ -228,7 +235,7 @@ def _deliver(
         _verify(outcome, staged.path, progress)
         _raise_if_failed(outcome, delivery)
         second_opinion(outcome)
-        if isinstance(outcome.source, Path) and collisions.same(outcome.source, delivery.path):
+        if delivery.explained or _overwrites(outcome.source, delivery):
             outcome.original = outcome.read_original()
         staged.commit()
     outcome.output = delivery.path

@@ -95,6 +95,7 @@ def delivery(arguments: dict[str, Any]) -> Delivery | None:
         arguments["in_place"],
         Path(arguments["keep_failed"]) if arguments["keep_failed"] else None,
         arguments["size_threshold"],
+        explained=bool(arguments["report"]) or arguments["as_json"],
     )
 
 

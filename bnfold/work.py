@@ -110,7 +110,12 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
         try:
             with task.output.replaced() as target:
                 names |= aliases(target, task.output)
-                delivery = Delivery(target, settings.external_data, size_threshold=settings.size_threshold)
+                delivery = Delivery(
+                    target,
+                    settings.external_data,
+                    size_threshold=settings.size_threshold,
+                    explained=settings.full_reports,
+                )
                 outcome = process(path, delivery, settings.options, settings.checks)
                 document = report(outcome, full=settings.full_reports)
                 left = _left(outcome, settings.unwanted)

@@ -147,6 +147,21 @@ def test_a_mistake_is_named_and_nothing_is_written(line: str, code: int, told: s
     assert files(folder) == before
 
 
+@pytest.mark.parametrize("wanted", [["--json"], ["--report", "why.json"]])
+def test_what_a_report_cannot_say_is_told_before_the_result_is_in_place(wanted: list[str], folder: Path) -> None:
+    """The variance claims three elements and has none, and the mean is nobody's, so that nothing else reads it."""
+    body = "g (float[2,3,4] x, float[3] m) => (float[2,3,4] y) { y = BatchNormalization (x, s, s, m, v) }"
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> {body}')
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(3, np.float32), "s"))
+    proto.graph.initializer.append(onnx.TensorProto(name="v", data_type=1, dims=[3]))
+    Path("lies.onnx").write_bytes(proto.SerializeToString())
+    before = files(folder)
+    line = ["optimize", "lies.onnx", "out.onnx", "--decompose", "residual", "--no-verify", *wanted]
+    result = CliRunner().invoke(main, line)
+    assert (result.exit_code, "does not fit its dims" in result.stderr) == (1, True), result.stderr
+    assert files(folder) == before
+
+
 def test_html_without_jinja2_is_told_before_any_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnfold.publish.find_spec", lambda _: None)
     before = files(folder)

@@ -81,6 +81,8 @@ def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link
     rank = facts.rank(x)
     if rank == 0:
         raise Declined(Reason.UNREADABLE, f"value {x.name!r} is a scalar")
+    if rank == 1 and s.size != 1:
+        raise Declined(Reason.UNREADABLE, f"{s.size} parameters for value {x.name!r} of rank 1, which is one channel")
     if rank == 1:
         return Link(node, 0, on_axis(s, t, 0, 1))
     return Link(node, 0, on_axis(s, t, 1, rank))

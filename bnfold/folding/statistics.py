@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from onnx import AttributeProto
 
 from bnfold import ir
 from bnfold.ir.elements import Array, Bools, Float64
@@ -94,14 +95,15 @@ def prefetch(nodes: Iterable[ir.Node]) -> dict[ir.Node, Known]:
 
 
 def _parameters(node: ir.Node) -> list[ir.Value] | None:
-    """The four parameters, where all are constant initializers and epsilon is a number."""
+    """The four parameters, where all are constant initializers and epsilon is a float as it should be."""
     found = []
     for value in node.inputs[1:5]:
         if value is None or not value.graph.model.is_constant_initializer(value):
             return None
         found.append(value)
     epsilon = node.find("epsilon")
-    return found if len(found) == 4 and (epsilon is None or not epsilon.ref_attr_name) else None
+    is_plain = epsilon is None or (epsilon.type == AttributeProto.FLOAT and not epsilon.ref_attr_name)
+    return found if len(found) == 4 and is_plain else None
 
 
 def _epsilon(node: ir.Node) -> float:

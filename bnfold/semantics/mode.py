@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from bnfold.semantics.policy import Policy, Repair, Unreadable, flag
+from bnfold.semantics.policy import Policy, Repair, Unreadable, flag, literal
 
 if TYPE_CHECKING:
     from bnfold import ir
@@ -47,6 +47,9 @@ def _check_arity(node: ir.Node, version: int) -> None:
 
 def _stated(node: ir.Node) -> Mode | None:
     """Mode that the attributes of any version state outright, wherever they stand."""
+    stated = literal(node, "training_mode")
+    if stated not in (None, 0, 1):  # runtimes disagree; is_test, by its text, means anything but zero
+        raise Unreadable(node, f"training_mode={stated} is neither 0 nor 1")
     is_test, training_mode = flag(node, "is_test"), flag(node, "training_mode")
     if is_test is not None and is_test == training_mode:
         raise Unreadable(node, f"is_test={int(is_test)} contradicts training_mode={int(is_test)}")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Dims = list[int | str | None]
 
+MOST_DIMS = 64
+"""No runtime has tensors of more; files that lie claim a million million."""
+
 
 def type_by_weights(node: ir.Node) -> TypeProto | None:
     """Type of the first output with as many dims as certain; None if nothing tells its rank."""
@@ -65,7 +68,7 @@ def _pool(node: ir.Node) -> Dims | None:
 
 def _reshape(node: ir.Node) -> Dims | None:
     target = _shape(node, 1)
-    if target is None or len(target) != 1 or not isinstance(target[0], int):
+    if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MOST_DIMS:
         return None
     return [None] * target[0]
 

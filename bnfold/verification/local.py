@@ -83,7 +83,7 @@ class Bench:
         inputs = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
         equal: Difference | None = None
-        unranked, differs, binding = lacks_rank(inputs), False, False
+        unranked, differs, binding, contradicted = lacks_rank(inputs), False, False, False
         for shapes, acquits in region_shapes(inputs, old.nodes):
             if binding and not acquits:
                 continue
@@ -103,8 +103,11 @@ class Bench:
                 continue
             differs = differs or isinstance(latest, Difference) or latest.only_after
             binding = binding or (isinstance(latest, Difference) and (unranked or not guessed))
+            contradicted = contradicted or (isinstance(latest, Skip) and not guessed)
             if isinstance(found, Skip):
                 found = latest
+        if contradicted and not binding and isinstance(found, Difference):
+            return Skip("it differs at sizes other than the declared ones only, and does not run on those")
         if equal is not None and differs:
             return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
         return equal or found
@@ -114,8 +117,6 @@ class Bench:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
-        if not cut.outputs:
-            return Skip("nothing reads what it makes")
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")

@@ -17,6 +17,9 @@ _EVEN = 8
 """What halves three times must meet again what did not."""
 
 _BATCH = 3
+_OTHER_BATCHES = (4, 5, 6, 7, 8, 1, 2)
+"""A Reshape to fixed sizes takes one batch only."""
+
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
@@ -36,7 +39,10 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
             (_small(inputs, full, _Sizes(nodes)), is_guess),
             (_small(inputs, full, _Sizes(nodes, by_axis=True)), is_guess),
             (_small(inputs, full, _Sizes(nodes, by_axis=True, step=_EVEN)), is_guess),
-            (_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN)), is_guess or is_static),
+            *(
+                (_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN, batch=batch)), is_guess or is_static)
+                for batch in (_BATCH, *_OTHER_BATCHES)
+            ),
         ):
             if shapes not in tried and sum(map(math.prod, shapes.values())) <= LARGEST_FEED:
                 tried.append(shapes)
@@ -77,15 +83,15 @@ class _Sizes:
     ``by_axis``, all axes at one place do. Sizes are multiples of ``step``.
     """
 
-    def __init__(self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1) -> None:
+    def __init__(self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1, batch: int = _BATCH) -> None:
         self._base = -(-(3 + _reach(nodes)) // step)
-        self._by_axis, self._step = by_axis, step
+        self._by_axis, self._step, self._batch = by_axis, step, batch
         self._chosen: dict[tuple[int, int | str | None], int] = {}
 
     def of(self, axis: int, dim: int | str | None, rank: int) -> int:
         """The size of an axis declared as ``dim``."""
         if axis == 0 and rank > 1:
-            return _BATCH
+            return self._batch
         key = (axis, None if self._by_axis else dim)
         if key not in self._chosen:
             self._chosen[key] = self._step * (self._base + len(self._chosen))

@@ -24,8 +24,13 @@ _LARGEST_GUESS = 1 << 25
 _SMALL_GUESS = 1 << 14
 """Likewise for guesses at the batch: fewer than any image has."""
 
-_FEW = 16
-"""Elements of all inputs that one sample should have at least."""
+_FEW = 128
+"""Elements of its smallest input that a model should be tried on, where it takes no time."""
+
+_MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
+
+_NO_TIME = 0.2
+"""Seconds for all samples beyond those that were asked for."""
 
 _FLOAT64 = 8
 _EVALUATIONS = 3
@@ -122,7 +127,12 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
 
 def _count(request: Request, shapes: Shapes) -> int:
     """As many samples as asked for; of very few numbers more, which might all be negative before a Relu."""
-    return max(request.samples, min(len(SAMPLE_KINDS), _FEW // max(_elements(shapes), 1)))
+    smallest = min((math.prod(shape) for shape in shapes.values()), default=_FEW)
+    more = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
+    if more <= request.samples:
+        return request.samples
+    affordable = _NO_TIME / (_EVALUATIONS * max(estimate(request.before, shapes).seconds, 1e-6))
+    return max(request.samples, min(more, int(affordable)))
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -57,14 +57,15 @@ def _examine(request: Request, draws: Draws) -> Whole:
         pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
-    with asking(request, samples) as answers:
+        heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
+    with asking(request, heard) as answers:
         with request.clock.phase("referee"):
             compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
             extra = drawn.another(_TINY) if drawn.another and not any(item.reacts for item in compared) else None
             if extra is not None:
                 compared += _compare(request, pair, extra, len(samples))
         with request.clock.phase("witness"):
-            evidence = gather(request, pair, samples, answers())
+            evidence = gather(request, pair, heard, answers())
     fault = next((item for item in compared if item.difference.fault), None)
     seen = [*samples, extra] if extra is not None else samples
     return Whole(

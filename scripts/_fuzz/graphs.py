@@ -88,7 +88,7 @@ def _optimize(source: Path, target: Path, settings: Any) -> Any:
         decompose=settings.get("decompose", "never"),
         all_affines=settings.get("all_affines", False),
     )
-    delivery = Delivery(target, external_data=settings.get("external_data", "auto"))
+    delivery = Delivery(target, external_data=settings.get("external_data", "auto"), explained=True)
     outcome = process(source, delivery, options, Checks(depth="none"))
     outcome.to_json()
     return outcome

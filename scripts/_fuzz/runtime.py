@@ -104,9 +104,10 @@ def _feeds(session: Any) -> dict[str, Array] | None:
 def _run(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | None:
     names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
     try:
-        return dict(zip(names, session.run(names, feeds), strict=True))
+        results = dict(zip(names, session.run(names, feeds), strict=True))
     except Exception:  # noqa: BLE001 - as above
         return None
+    return None if any(result is None for result in results.values()) else results  # named, and yet not made
 
 
 def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:

@@ -45,6 +45,17 @@ def test_weights_that_do_not_fit(proto: onnx.ModelProto) -> None:
     assert outcome.to_proto().graph.node == proto.graph.node
 
 
+def test_an_input_of_one_axis_is_one_channel() -> None:
+    """Even where scaling by the parameters would change nothing, there is no telling what the node means."""
+    proto = onnx.parser.parse_model(f"{HEAD.replace('2,6,4,5', '6')} {{ y = {BN} (x, one, zero, zero, one) }}")
+    for name, number in (("one", 1), ("zero", 0)):
+        proto.graph.initializer.append(numpy_helper.from_array(np.full(6, number, np.float32), name))
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("epsilon", 0.0))
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    (event,) = outcome.report.batchnorms
+    assert (event.verdict, event.reason) == ("kept", Reason.UNREADABLE)
+
+
 RESHAPES = {
     "to more elements": f"a = {BN} (x, p, p, p, p)  b = Reshape (a, n)  y = Conv (b, w)",
     "from fewer elements": f"a = Conv (x, w)  b = Reshape (a, n)  y = {BN} (b, p, p, p, p)",

@@ -61,3 +61,15 @@ def test_it_has_no_opinion_on_what_is_not_sound() -> None:
     model = row_of_norms(v1=np.array([1, 1, -1, 1, 1]), s2=np.ones(3))
     known = prefetch(model.graph.nodes)
     assert list(known) == [model.graph.nodes[0]]
+
+
+def test_an_epsilon_that_is_written_as_an_integer_is_left_to_who_reads_it_as_one() -> None:
+    """The float field of the attribute then holds zero."""
+    model = row_of_norms()
+    model.graph.nodes[0].set_attr("epsilon", 1)
+    assert list(prefetch(model.graph.nodes)) == model.graph.nodes[1:]
+    s, _ = recognise.statistics(semantics.read(model.graph.nodes[0], Policy()))
+    scale, var = (model.graph.values[name].tensor for name in ("s0", "v0"))
+    assert scale is not None
+    assert var is not None
+    np.testing.assert_allclose(s, scale.float64() / np.sqrt(var.float64() + 1))

@@ -79,6 +79,7 @@ def test_mode(
         (6, {"is_test": 1}, FIVE, ("sv",), "saved variance is read"),
         (9, {"is_test": 1, "training_mode": 1}, ("y",), (), "contradicts"),
         (9, {"is_test": 0, "training_mode": 0}, ("y",), (), "contradicts"),
+        (15, {"training_mode": -2}, ("y",), (), "neither 0 nor 1"),
         (7, {"spatial": "yes"}, ("y",), (), "no number"),
         (9, {}, ("", "rm", "rv", "sm", "sv"), ("rm",), "first output"),
     ],

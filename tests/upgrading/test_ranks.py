@@ -16,13 +16,14 @@ from bnfold.upgrading.types import Types
         ("MaxPool <kernel_shape = [2, 2]> (p)", (None, None, None, None)),
         ("AveragePool <kernel_shape = [2]> (p)", (None, None, None)),
         ("Reshape (p, s)", (None, None, None)),
+        ("Reshape (p, many)", None),
         ("Relu (p)", None),
         ("Conv (p, p)", None),
         ("MaxPool (p)", None),
     ],
 )
 def test_behind_a_plugin_the_weights_tell_the_rank(call: str, shape: tuple[int | None, ...] | None) -> None:
-    inputs = "float[2, 4, 5, 5] x, float[4, 3, 2, 2] w, float[7, 5] m, int64[3] s"
+    inputs = "float[2, 4, 5, 5] x, float[4, 3, 2, 2] w, float[7, 5] m, int64[3] s, int64[99] many"
     body = f"p = my.Op (x) q = {call} y = Relu (q)"
     text = f'<ir_version: 8, opset_import: ["" : 15]> g ({inputs}) => (float[] y) {{ {body} }}'
     model = ir.load(onnx.parser.parse_model(text))

@@ -219,11 +219,34 @@ def test_what_is_the_same_at_rank_2_only_is_not_acquitted() -> None:
 
 
 def test_an_output_without_elements_acquits_nobody() -> None:
-    """Behind the third row there is nothing at the sizes that are tried; the original clips what is beyond."""
-    head = "(float[N,5] x) => (float[M,5] y) <int64[1] start = {3}, int64[1] end = {99}>"
+    """Behind the ninth row there is nothing at the sizes that are tried; the original clips what is beyond."""
+    head = "(float[N,5] x) => (float[M,5] y) <int64[1] start = {9}, int64[1] end = {99}>"
     before, after = (model(f"{head} {{ c = {node} (x)  y = Slice (c, start, end) }}", {}) for node in ("Relu", "Neg"))
     (row,) = check(before, after, ir.Cut("", ("x",), ("y",), "rewrite"))
     assert (row.status, row.note.split(" at ")[0]) == ("skipped", "nothing is left of its inputs")
+
+
+def test_the_one_batch_that_a_reshape_takes_is_found() -> None:
+    """At other sizes than the declared ones some other batch may fit it, too, and mixes up what is a channel."""
+    weight, scale = single(numbers(31).normal(size=(7, 1, 1, 1, 1))), along(np.arange(1.0, 8.0), 1, 4)
+    weights = {"W": weight, "s": scale, "dims": np.array([6, 7, 2, 1, 3])}
+    head = "(float[N,7,2,3] x) => (float[A,7,2,1,3] y)"
+    before = model(f"{head} {{ a = Mul (x, s)  r = Reshape (a, dims)  y = Conv <group = 7> (r, W) }}", weights)
+    after, wrong = (
+        model(f"{head} {{ r = Reshape (x, dims)  y = Conv <group = 7> (r, W) }}", {**weights, "W": folded})
+        for folded in (weight * np.arange(1.0, 8.0, dtype=np.float32).reshape(7, 1, 1, 1, 1), weight)
+    )
+    cut = ir.Cut("", ("x",), ("y",), "fold")
+    assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
+
+
+def test_a_difference_at_other_sizes_does_not_count_where_the_declared_ones_do_not_run() -> None:
+    weights = {"s": along(np.arange(1.0, 8.0), 1, 4), "dims": np.array([4, 7, 9, 1])}
+    head = "(float[N,7,5,9] x) => (float[A,7,9,1] y)"
+    before = model(f"{head} {{ a = Mul (x, s)  r = Reshape (a, dims)  y = Relu (r) }}", weights)
+    after = model(f"{head} {{ r = Reshape (x, dims)  a = Mul (r, s)  y = Relu (a) }}", weights)
+    (row,) = check(before, after, ir.Cut("", ("x",), ("y",), "move"))
+    assert (row.status, row.note.split(" than ")[0]) == ("skipped", "it differs at sizes other")
 
 
 def test_an_element_type_is_part_of_a_value() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.folding import facts
@@ -66,9 +67,11 @@ def _border(node: ir.Node) -> float:
 def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetConstant, ...]:
     if fresh == old:
         return ()
-    if node.graph.opset() < 11:
-        return (SetAttr(node, "value", fresh),)
     dtype = facts.float_type(node.input(0))
+    if node.graph.opset() < 11:
+        if dtype == TensorProto.DOUBLE and float(np.float32(fresh)) != fresh:
+            raise Declined(Reason.RANGE, f"the border of {facts.where(node)} is a float32, whatever the data are")
+        return (SetAttr(node, "value", fresh),)
     return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint=f"{node.label}_border"),)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.folding import facts
@@ -67,6 +68,8 @@ def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         epsilon = float(np.float32(node.attr("epsilon", 1e-5))) / float(size.reshape(-1)[0]) ** 2
         if not np.finfo(np.float32).tiny < epsilon < np.finfo(np.float32).max:
             raise Declined(Reason.RANGE, f"epsilon of {facts.where(node)}")
+        if _is_double(node) and float(np.float32(epsilon)) != epsilon:
+            raise Declined(Reason.RANGE, f"epsilon of {facts.where(node)} is a float32, whatever the data are")
         edits.append(SetAttr(node, "epsilon", epsilon))
     if (affine.s < 0).any():
         if not affine.scale_part().varies_only_on(1):
@@ -76,3 +79,7 @@ def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
             SetConstant(node, 1, Exact(scale.dtype, np.sign(vector(affine.s, 1, scale.size)) * scale.float64()))
         )
     return Step(tuple(edits))
+
+
+def _is_double(node: ir.Node) -> bool:
+    return any(value is not None and value.dtype == TensorProto.DOUBLE for value in (*node.inputs, *node.outputs))

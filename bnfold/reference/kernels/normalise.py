@@ -47,6 +47,8 @@ def is_training(call: Call) -> bool:
     if call.policy.force_inference:
         return False
     is_test, training = call.attrs.get("is_test"), call.attrs.get("training_mode")
+    if training not in (None, 0, 1):
+        raise Declined("training_mode is neither 0 nor 1")
     if is_test is not None and training is not None and bool(is_test) == bool(training):
         raise Declined("is_test and training_mode contradict each other")
     if is_test is not None:

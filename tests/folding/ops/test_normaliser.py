@@ -63,14 +63,22 @@ def test_layer_normalization_with_a_broadcast_scale() -> None:
     assert declined(net, net.batchnorm(y, 4)) == ["axis"]
 
 
-@pytest.mark.parametrize("scale", [1.0, 3.0, -0.5])
-def test_a_shift_before_instance_normalization_is_dead(scale: float) -> None:
-    net = Net()
+def shifted_instances(scale: float, dtype: type) -> tuple[Net, str]:
+    net = Net(dtype=dtype)
     signs = np.array([1.0, -1.0, 1.0, 1.0])
     weights = (net.const(value=scale * signs), net.const(4), net.const(4), net.const(value=np.full(4, 4.0)))
     x = net.node("BatchNormalization", net.input(2, 4, 5, 7), *weights, epsilon=0.0)
-    y = net.node("InstanceNormalization", x, net.const(4), net.const(4), epsilon=0.1)
-    assert folded(net, y, tolerance=1e-7).ops == ["InstanceNormalization"]
+    return net, net.node("InstanceNormalization", x, net.const(4), net.const(4), epsilon=0.1)
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1.0, np.float64), (3.0, np.float32), (-0.5, np.float64)])
+def test_a_shift_before_instance_normalization_is_dead(scale: float, dtype: type) -> None:
+    net, y = shifted_instances(scale, dtype)
+    assert folded(net, y, tolerance=1e-6 if dtype == np.float32 else 1e-10).ops == ["InstanceNormalization"]
+
+
+def test_double_data_do_not_get_an_epsilon_rounded_to_float32() -> None:
+    assert declined(*shifted_instances(3.0, np.float64)) == ["range"]
 
 
 def test_scales_of_different_size_before_instance_normalization() -> None:
