@@ -15,7 +15,7 @@ from bnfold.ir.external import ExternalFiles
 from bnfold.ir.foreign import describe
 from bnfold.ir.lift import lift
 from bnfold.ir.model import Model
-from bnfold.ir.pause import no_garbage_collection
+from bnfold.ir.pause import collect_earlier_models, no_garbage_collection
 from bnfold.ir.payloads import THRESHOLD, Payloads
 from bnfold.ir.source import BufferSource, FileSource, Source
 from bnfold.ir.stored import Span, Stored
@@ -56,6 +56,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
     label = path or "the data"
     if source.size == 0:
         raise MalformedModel(f"{label}: is empty")
+    collect_earlier_models()
     payloads = Payloads()
     try:
         with no_garbage_collection():

@@ -119,6 +119,8 @@ def _keep(messages: Any, wanted: list[Any]) -> None:
     """Let a repeated field hold the ``wanted`` ones of its messages, in that order."""
     order = {id(message): position for position, message in enumerate(wanted)}
     messages.sort(key=lambda message: order.get(id(message), len(order)))
+    if wanted and messages[len(wanted) - 1] is not wanted[-1]:
+        raise MemoryError("protobuf lost track of its messages")  # as it does, silently, where it gets no more memory
     del messages[len(order) :]
 
 

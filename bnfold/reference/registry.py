@@ -7,7 +7,8 @@ kernel, and evaluation stops with `Unsupported` rather than trust it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -145,3 +146,17 @@ def normal_axis(axis: int, rank: int) -> int:
 def int_list(value: Array | list[int]) -> list[int]:
     """A tensor or list of integers as plain ints."""
     return [int(item) for item in np.asarray(value).reshape(-1)]
+
+
+LARGEST = 1 << 28
+"""Elements that one kernel makes: what is larger by far takes longer than anybody waits, and is a lie in most files."""
+
+
+def dims_to_make(dims: Iterable[int]) -> tuple[int, ...]:
+    """The dims of a result whose size some input says, as they are; too many elements are declined before the work."""
+    shape = tuple(dims)
+    if any(dim < 0 for dim in shape):
+        raise Mismatch(f"a result of dims {list(shape)}")
+    if math.prod(shape) > LARGEST:
+        raise Declined(f"{math.prod(shape):,} elements are too many to evaluate")
+    return shape

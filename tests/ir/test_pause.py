@@ -6,7 +6,10 @@ import gc
 
 import pytest
 
+from bnfold import ir
+from bnfold.ir import pause
 from bnfold.ir.pause import no_garbage_collection
+from tests.conftest import MODELS
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -24,3 +27,15 @@ def _fail_without_collector() -> None:
     with no_garbage_collection():
         assert not gc.isenabled()
         raise KeyError
+
+
+def test_who_loads_many_models_does_not_keep_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `no_garbage_collection` the collector's own counters never reach its oldest generation."""
+    monkeypatch.setattr(pause, "MANY", 1_000)
+    monkeypatch.setattr(pause, "_oldest", pause._Oldest())
+    gc.collect()
+    counts = []
+    for _ in range(60):
+        ir.load(MODELS / "bn9.onnx")
+        counts.append(sum(isinstance(thing, ir.Model) for thing in gc.get_objects()))
+    assert max(counts[30:]) <= max(counts[:30])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, MalformedModel
-from tests.reference.models import Array, floats, one_node, value_info
+from tests.reference.models import Array, compute, floats, one_node, value_info
 
 X = floats(1, 2, 3)
 MAIN = """
@@ -267,3 +268,27 @@ def test_weights_that_edits_changed_count_before_the_model_is_synced() -> None:
     weight.tensor = ir.Exact(TensorProto.FLOAT, np.array([1 / 3, 0, 1]))
     y = reference.evaluate(model, {"x": X}, ["a"])["a"]
     np.testing.assert_array_equal(y, X.astype(float) * [float(np.float32(1 / 3)), 0, 1])
+
+
+ONE = np.ones((1, 1), np.float32)
+MANY = np.array([1 << 20, 1 << 20])
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "inputs", "attrs"),
+    [
+        ("Expand", 13, [ONE, MANY], {}),
+        ("Tile", 13, [ONE, MANY], {}),
+        ("Tile", 1, [ONE, np.array(1 << 40), np.array(1)], {}),
+        ("ConstantOfShape", 9, [MANY], {}),
+        ("Pad", 13, [ONE, np.array([0, 0, 1 << 20, 1 << 20])], {}),
+        ("OneHot", 11, [np.array([[1]]), np.array(1 << 40), floats(2)], {}),
+        ("Range", 11, [np.array(0), np.array(1 << 40), np.array(1)], {}),
+        ("Resize", 13, [ONE, np.zeros(0, np.float32), np.full(2, 2.0**20, np.float32)], {"mode": "nearest"}),
+    ],
+)
+def test_what_would_take_all_memory_is_refused_before_it_is_tried(
+    op: str, opset: int, inputs: list[Array], attrs: dict[str, Any]
+) -> None:
+    with pytest.raises(reference.Unsupported, match="too many to evaluate"):
+        compute(op, opset, [*inputs], **attrs)

@@ -10,7 +10,7 @@ import onnx
 from bnfold.ir.elements import type_name
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, Datum, is_float
-from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, int_list, kernel
+from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, dims_to_make, int_list, kernel
 
 TP = onnx.TensorProto
 ORDINARY = frozenset({TP.BOOL, TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64})
@@ -40,7 +40,7 @@ def constant(call: Call) -> Result:
 def constant_of_shape(call: Call, shape: Array) -> Result:
     """One value everywhere, a float 0 by default."""
     value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
-    return np.full(tuple(int_list(shape)), value, value.dtype)
+    return np.full(dims_to_make(int_list(shape)), value, value.dtype)
 
 
 @kernel("Cast", 1)
@@ -79,6 +79,7 @@ def _cast(call: Call, x: Array, code: int) -> Array:
 def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
     """max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
+    dims_to_make([count])
     return (start.item() + np.arange(count) * delta.item()).astype(start.dtype)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, dims_to_make, kernel, normal_axis
 
 
 @kernel("Gather", 1, 11, 13)
@@ -89,6 +89,7 @@ def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
     """``values[1]`` at the index on a new axis, ``values[0]`` elsewhere; indices outside ±depth mark nothing."""
     size = int(depth.item())
     axis = normal_axis(call.attr("axis"), indices.ndim + 1)
+    dims_to_make((*indices.shape, size))
     places = np.where(indices < 0, indices + size, indices)
     ladder = np.arange(size).reshape((-1, *(1,) * (indices.ndim - axis)))
     return np.where(np.expand_dims(places, axis) == ladder, values[1], values[0])

@@ -9,7 +9,17 @@ import math
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import (
+    Array,
+    Call,
+    Declined,
+    Mismatch,
+    Result,
+    dims_to_make,
+    int_list,
+    kernel,
+    normal_axis,
+)
 
 ALL_21 = (21, 23, 24, 25)
 """Versions that only admit further element types."""
@@ -101,13 +111,13 @@ def concat(call: Call, *parts: Array) -> Result:
 @kernel("Expand", 8, 13)
 def expand(call: Call, x: Array, shape: Array) -> Result:
     """Broadcast to the common shape of X and ``shape``: either may have the larger dim."""
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int_list(shape))))
+    return np.broadcast_to(x, dims_to_make(np.broadcast_shapes(x.shape, dims_to_make(int_list(shape)))))
 
 
 @kernel("Tile", 6, 13)
 def tile(call: Call, x: Array, repeats: Array) -> Result:
     """Repeats, one number an axis."""
-    return np.tile(x, int_list(repeats))
+    return _tile(x, int_list(repeats))
 
 
 @kernel("Tile", 1)
@@ -115,6 +125,13 @@ def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Result:
     """Repeats along a single axis."""
     repeats = [1] * x.ndim
     repeats[normal_axis(int(axis.item()), x.ndim)] = int(tiles.item())
+    return _tile(x, repeats)
+
+
+def _tile(x: Array, repeats: list[int]) -> Array:
+    if len(repeats) != x.ndim:
+        raise Mismatch(f"{len(repeats)} repeats for rank {x.ndim}")
+    dims_to_make(size * times for size, times in zip(x.shape, repeats, strict=True))
     return np.tile(x, repeats)
 
 

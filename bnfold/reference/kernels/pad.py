@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import (
+    Array,
+    Call,
+    Declined,
+    Mismatch,
+    Result,
+    dims_to_make,
+    int_list,
+    kernel,
+    normal_axis,
+)
 
 
 @kernel("Pad", 1)
@@ -45,6 +55,7 @@ def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
     begins, ends = amounts[: x.ndim], amounts[x.ndim :]
     x = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape, begins, ends, strict=True))]
     widths = [(max(b, 0), max(e, 0)) for b, e in zip(begins, ends, strict=True)]
+    dims_to_make(size + sum(width) for size, width in zip(x.shape, widths, strict=True))
     mode = call.attr("mode")
     if mode == "constant":
         return np.pad(x, widths, constant_values=value)

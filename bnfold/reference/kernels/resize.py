@@ -12,7 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import (
+    Array,
+    Call,
+    Declined,
+    Mismatch,
+    Result,
+    dims_to_make,
+    int_list,
+    kernel,
+    normal_axis,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,7 @@ def _fit(policy: str, sizes: Sequence[int], lengths: Sequence[int]) -> tuple[lis
 
 
 def _resize(x: Array, axes: Sequence[Axis], method: Method) -> Array:
+    dims_to_make(axis.new for axis in axes)
     outside: Datum = False
     for place, axis in enumerate(axes):
         if axis.new == axis.old and axis.scale == 1 and (axis.begin, axis.end) == (0, 1):

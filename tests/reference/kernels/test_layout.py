@@ -79,3 +79,8 @@ def test_shape_and_size() -> None:
 def test_an_axis_outside_the_rank_is_refused() -> None:
     with pytest.raises(reference.Unsupported, match="outside rank 2"):
         compute("Concat", 4, [floats(1, 2, 3)], axis=2)
+
+
+def test_tile_needs_a_number_for_each_axis() -> None:
+    with pytest.raises(reference.Misfit, match="3 repeats for rank 2"):
+        compute("Tile", 6, [np.ones((2, 3)), np.array([1, 2, 1])])
