@@ -19,7 +19,7 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.ops import JOINT, handler, padded, weights
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Draft, Residual, SetConstant, Step
+from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.reasons import Attempt, Declined, Reason
 
@@ -228,7 +228,11 @@ def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth
     _record(search.draft, reader, step)
     for output, behind in step.demands:
         target = reader.output(output)
-        if target is None or behind.is_identity:
+        if target is None:
+            continue
+        if target.is_output and any(isinstance(edit, Bypass) for edit in step.edits):
+            raise Declined(Reason.GRAPH_OUTPUT, f"value {target.name!r}", depth)
+        if behind.is_identity:
             continue
         search.draft.relabelled[target] = behind
         _down(search, target, behind, depth + 1)

@@ -27,6 +27,16 @@ def test_a_graph_output_in_the_way() -> None:
     assert declined(net, net.batchnorm(y, 4), y) == ["graph-output"]
 
 
+def test_an_output_that_would_be_the_input_again_stays_what_it_is() -> None:
+    """A sign turned twice: nothing is left to compute, but the output's name has to be made by somebody."""
+    net = Net()
+    one, zero = (net.const(value=np.full(3, number)) for number in (1.0, 0.0))
+    turned = net.const(value=np.full(3, -1.0))
+    x = net.node("BatchNormalization", net.input(2, 3, 5, 7), turned, zero, zero, one, epsilon=0.0)
+    outputs = net.node("Neg", x), net.node("Conv", x, net.const(4, 3, 2, 2))
+    assert declined(net, *outputs) == ["graph-output"]
+
+
 def test_a_value_with_other_readers() -> None:
     net = Net()
     y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
