@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count, islice
 
 from bnfold import reference
 from bnfold.errors import BadInput, Unsupported
@@ -28,6 +29,8 @@ _FEW = 128
 """Elements of its smallest input that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
+
+_FLAT = ("constant", "at mean")
 
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
@@ -72,7 +75,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         try:
             _check_cost(request, shapes, request.samples)
             return Samples(
-                [_drawn(request, pair, shapes, index) for index in range(_count(request, shapes))],
+                [_drawn(request, pair, shapes, index) for index in _numbers(request, shapes)],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
             )
         except reference.Misfit as error:
@@ -125,14 +128,19 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
 
 
-def _count(request: Request, shapes: Shapes) -> int:
-    """As many samples as asked for; of very few numbers more, which might all be negative before a Relu."""
+def _numbers(request: Request, shapes: Shapes) -> list[int]:
+    """As many samples as asked for; of very few numbers more, which might all be negative before a Relu.
+
+    Those are no flat ones: a variance of them is nothing but roundoff, on either side another one.
+    """
+    asked = list(range(request.samples))
     smallest = min((math.prod(shape) for shape in shapes.values()), default=_FEW)
     more = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
     if more <= request.samples:
-        return request.samples
-    affordable = _NO_TIME / (_EVALUATIONS * max(estimate(request.before, shapes).seconds, 1e-6))
-    return max(request.samples, min(more, int(affordable)))
+        return asked
+    affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(request.before, shapes).seconds, 1e-6)))
+    others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in _FLAT)
+    return [*asked, *islice(others, max(0, min(more, affordable) - request.samples))]
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
