@@ -18,7 +18,7 @@ _EVEN = 8
 
 _BATCH = 3
 _OTHER_BATCHES = (4, 5, 6, 7, 8, 2)
-"""A Reshape to fixed sizes takes one batch only. Of one row nothing tells what takes the last row from what does not."""
+"""A Reshape to fixed sizes takes one batch only. In one row the last is the first."""
 
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 

@@ -240,14 +240,6 @@ def test_the_one_batch_that_a_reshape_takes_is_found() -> None:
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
 
 
-def test_one_row_acquits_nobody() -> None:
-    head = "(float[N,3,4] x) => (float[A,3,4] y) <int64[1] last = {-1}>"
-    before = model(f"{head} {{ n = Neg (x)  r = Gather (n, last)  y = Relu (r) }}", {})
-    after = model(f"{head} {{ n = Neg (x)  y = Relu (n) }}", {})
-    (row,) = check(before, after, ir.Cut("", ("n",), ("y",), "drop"))
-    assert row.status == "failed"
-
-
 def test_a_difference_at_other_sizes_does_not_count_where_the_declared_ones_do_not_run() -> None:
     weights = {"s": along(np.arange(1.0, 8.0), 1, 4), "dims": np.array([4, 7, 9, 1])}
     head = "(float[N,7,5,9] x) => (float[A,7,9,1] y)"
