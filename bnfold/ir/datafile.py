@@ -139,7 +139,21 @@ def obsolete(target: Path, name: str) -> list[Path]:
 def used_by_others(target: Path) -> set[Path]:
     """The data files that other models in the folder refer to: who copies a model often leaves its data alone."""
     others = [path for path in target.parent.glob("*.onnx") if path != target]
-    return {path for other in others for path in _used(other)}
+    return {path for other in others for path in _remembered(other)}
+
+
+_known: dict[Path, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
+"""What models that were not changed since refer to: who rewrites a folder asks as often as it has models."""
+
+
+def _remembered(model: Path) -> tuple[Path, ...]:
+    with suppress(OSError):
+        now = model.stat()
+        seen = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        if model not in _known or _known[model][0] != seen:
+            _known[model] = (seen, tuple(_used(model)))
+        return _known[model][1]
+    return ()
 
 
 def remove_unused(path: Path, target: Path) -> None:

@@ -175,10 +175,11 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 
 def _spared(model: Model, target: Path) -> Collection[Path]:
-    """Data files that somebody else reads: the model that this one was made from, or a copy of it if it is replaced."""
+    """Data files that somebody else reads: another model in the folder, or the one that this one was made from."""
+    others = datafile.used_by_others(target)
     if model.path is not None and model.path.resolve() == target:
-        return datafile.used_by_others(target)
-    return model.external_files()
+        return others
+    return others.union(model.external_files())
 
 
 def _length(segments: Iterable[Segment]) -> int:

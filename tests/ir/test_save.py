@@ -230,6 +230,21 @@ def test_where_open_files_are_in_the_way_none_is_open(place: Path, monkeypatch: 
         ir.save(loaded, place / "again.onnx")
 
 
+def test_an_old_data_file_stays_as_long_as_a_copy_of_the_old_model_needs_it(place: Path) -> None:
+    source, target, copy = place / "source.onnx", place / "m.onnx", place / "copy.onnx"
+    ir.save(ir.load(chain(weights=2)), target, external_data="m.onnx.data")
+    copy.write_bytes(target.read_bytes())
+    for weights in (3, 4):
+        ir.save(ir.load(chain(weights=weights)), source)
+        ir.save(ir.load(source), target, external_data="m.onnx.data")
+        assert len(read(target).graph.initializer) == weights
+        assert len(read(copy).graph.initializer) == 2
+    assert len([name for name in names(place) if name.endswith(".data")]) == 2
+    copy.unlink()
+    ir.save(ir.load(chain(weights=2)), target, external_data="m.onnx.data")
+    assert [name for name in names(place) if name.endswith(".data")] == ["m.onnx.data"]
+
+
 KILLED = """
 import sys
 from pathlib import Path
