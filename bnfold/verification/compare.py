@@ -49,7 +49,10 @@ _VISIBLE = 2.0**-4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault)."""
+    """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
+
+    ``elements`` says how many numbers were compared, of several results how many of the smallest.
+    """
 
     scale: float = 0.0
     max_abs: float = 0.0
@@ -59,6 +62,7 @@ class Difference:
     excess: float = 0.0
     same_pattern: bool = True
     fault: str = ""
+    elements: int = 0
 
     @property
     def is_in_doubt(self) -> bool:

@@ -7,8 +7,8 @@ model of any size is checked in time linear in its rewrites.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -20,7 +20,7 @@ from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
 from bnfold.verification.full import compare_values
 from bnfold.verification.inputs import CannotFeed, Feeds, random_value
-from bnfold.verification.region_shapes import has_guesses, lacks_rank, region_shapes
+from bnfold.verification.region_shapes import Shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.rounding import Array, Draws
 from bnfold.verification.verdict import LocalRow
 
@@ -31,7 +31,7 @@ GROUPS = 3
 
 FEW = 128
 MOST_SAMPLES = 10
-"""A region that is fed fewer than FEW elements is tried on several samples, of every kind there is at most twice."""
+"""A region that is fed or makes fewer than FEW elements is tried on several samples, of every kind at most twice."""
 
 REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
@@ -90,12 +90,8 @@ class Bench:
             guessed = has_guesses(inputs, shapes)
             if guessed and not unranked and isinstance(found, Difference):
                 continue  # a difference at sizes that contradict the declared ones is answered at the declared ones
-            draws = [
-                {name: random_value(value, shapes[name], self._seed, sample) for name, value in inputs.items()}
-                for sample in range(_samples(shapes))
-            ]
             attempt = partial(self._attempt, cut, (old.model, new.model), guessed=guessed, must_react=must_react)
-            latest = _worst_of(map(attempt, draws))
+            latest = self._sampled(attempt, inputs, shapes)
             if isinstance(latest, Difference) and latest.excess <= 1:
                 if not unranked or max(map(len, shapes.values())) > 2:
                     return latest
@@ -111,6 +107,21 @@ class Bench:
         if equal is not None and differs:
             return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
         return equal or found
+
+    def _sampled(
+        self, attempt: Callable[[Feeds], Difference | Skip], inputs: Mapping[str, ir.Value], shapes: Shapes
+    ) -> Difference | Skip:
+        """The largest difference over a few samples; where none could be compared, why the first one could not."""
+        found: list[Difference | Skip] = []
+        wanted = 1
+        while len(found) < wanted and not (found and self._clock.is_over):
+            number = len(found)
+            found.append(
+                attempt({name: random_value(inputs[name], shapes[name], self._seed, number) for name in inputs})
+            )
+            wanted = _samples(shapes, found[0])
+        differences = [latest for latest in found if isinstance(latest, Difference)]
+        return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
     @staticmethod
     def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut) -> Region | Skip:
@@ -176,7 +187,8 @@ class Bench:
             )
             for name in cut.outputs
         ]
-        return max(found, key=lambda difference: difference.excess)
+        worst = max(found, key=lambda difference: difference.excess)
+        return replace(worst, elements=min(np.size(expected[name]) for name in cut.outputs))
 
     def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
@@ -188,17 +200,12 @@ def _says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
     return value.shape is not None or value.name not in others or others[value.name].shape is None
 
 
-def _samples(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Of very few numbers more samples: they may all be negative before a Relu."""
+def _samples(shapes: Shapes, first: Difference | Skip) -> int:
+    """Of very few numbers more samples: they may all be negative before a Relu, or hide behind the largest of all."""
     elements = sum(map(math.prod, shapes.values()))
+    if isinstance(first, Difference):
+        elements = min(elements, first.elements)
     return max(1, min(MOST_SAMPLES, FEW // max(elements, 1)))
-
-
-def _worst_of(found: Iterable[Difference | Skip]) -> Difference | Skip:
-    """The largest difference; where no sample could be compared, why the first one could not."""
-    every = list(found)
-    differences = [latest for latest in every if isinstance(latest, Difference)]
-    return max(differences, key=lambda difference: difference.excess) if differences else every[0]
 
 
 def _differ(one: Results, other: Results) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, islice
 
+import numpy as np
+
 from bnfold import reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.cost import estimate, memory_there_is
@@ -26,7 +28,7 @@ _SMALL_GUESS = 1 << 14
 """Likewise for guesses at the batch: fewer than any image has."""
 
 _FEW = 128
-"""Elements of its smallest input that a model should be tried on, where it takes no time."""
+"""Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
 
@@ -74,8 +76,10 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     for shapes in _candidates(request):
         try:
             _check_cost(request, shapes, request.samples)
+            first, *others = (_drawn(request, pair, shapes, number) for number in range(request.samples))
+            others += (_drawn(request, pair, shapes, number) for number in _further(request, shapes, first))
             return Samples(
-                [_drawn(request, pair, shapes, index) for index in _numbers(request, shapes)],
+                [first, *others],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
             )
         except reference.Misfit as error:
@@ -128,19 +132,20 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
 
 
-def _numbers(request: Request, shapes: Shapes) -> list[int]:
-    """As many samples as asked for; of very few numbers more, which might all be negative before a Relu.
+def _further(request: Request, shapes: Shapes, first: Sample) -> Iterator[int]:
+    """More samples than asked for, where an input or an output is very few numbers.
 
-    Those are no flat ones: a variance of them is nothing but roundoff, on either side another one.
+    They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
+    variance of those is nothing but roundoff, on either side another one.
     """
-    asked = list(range(request.samples))
-    smallest = min((math.prod(shape) for shape in shapes.values()), default=_FEW)
-    more = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
-    if more <= request.samples:
-        return asked
+    made = (np.size(first.expected[value.name]) for value in request.before.graph.outputs)
+    smallest = min([*map(math.prod, shapes.values()), *made], default=_FEW)
+    wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
+    if wanted <= request.samples:
+        return iter(())
     affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(request.before, shapes).seconds, 1e-6)))
     others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in _FLAT)
-    return [*asked, *islice(others, max(0, min(more, affordable) - request.samples))]
+    return islice(others, max(0, min(wanted, affordable) - request.samples))
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

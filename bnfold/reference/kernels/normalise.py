@@ -21,6 +21,8 @@ LAST_SLOTTED = 9
 def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> tuple[Array, ...]:
     """X (N, C, D1…), parameters (C), or (C, D1…) where ``spatial`` is 0 -> Y and, in training, the statistics."""
     training = is_training(call)
+    if not scale.size == b.size == mean.size == var.size:
+        raise Mismatch("its parameters have different lengths")
     per_activation = _is_per_activation(call, x, scale)
     shape = x.shape[1:] if per_activation else (-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else ()
     scale, b = scale.reshape(shape), b.reshape(shape)
