@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from bnfold.errors import MalformedModel
+from bnfold.frozen import frozen
 from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, raw_length
 from bnfold.ir.packed import is_whole
 from bnfold.ir.source import Source
@@ -15,7 +15,7 @@ from bnfold.ir.tensor import Inline, Tensor, check_rank
 from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
 

@@ -8,13 +8,14 @@ kernel, and evaluation stops with `Unsupported` rather than trust it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bnfold import errors
+from bnfold.frozen import frozen
 from bnfold.reference.precision import Precision, computed_type
 
 Array = npt.NDArray[Any]
@@ -60,7 +61,7 @@ class Randomness(Declined):
     """Raised by a kernel whose result is random; becomes `Random`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """Choices that operator texts leave open or that a user may override.
 
@@ -75,7 +76,7 @@ class Policy:
     force_inference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """What a kernel may know about its node besides the input arrays.
 

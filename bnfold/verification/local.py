@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.frozen import frozen
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
@@ -37,7 +37,7 @@ REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skip:
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
 

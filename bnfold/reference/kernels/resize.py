@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from bnfold.frozen import frozen
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, int_list, kernel, normal_axis
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """How one axis changes. ``begin`` and ``end`` are the region of interest, normalised to 0…1."""
 
@@ -26,7 +26,7 @@ class Axis:
     end: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """How positions map back and how values there are interpolated."""
 
