@@ -110,7 +110,14 @@ def _is_end_of_row(made: ir.Value) -> bool:
     if made.is_output:
         return True
     reader = made.only_reader
-    return not reader.is_op(*AFFINE) if reader is not None else bool(made.uses)
+    if reader is None:
+        return bool(made.uses)
+    return not reader.is_op(*AFFINE) or _joins(reader)
+
+
+def _joins(reader: ir.Node) -> bool:
+    """Whether arithmetic has two computed operands, as where a shortcut ends: no affine then."""
+    return len(reader.inputs) == 2 and all(ir.constant(value) is None for value in reader.inputs)
 
 
 def _has_plain_weights(conv: ir.Node, original: frozenset[str]) -> bool:
