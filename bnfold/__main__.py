@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-import gc
+import atexit
+import os
+import sys
+import threading
 
 from bnfold import startup, streams
 
 
 def run() -> None:
-    """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
+    """The console command."""
     streams.fill_closed()
     startup.defer_onnx()
     main = startup.command()
     try:
         main()
-    finally:
-        gc.freeze()
+    except SystemExit as end:
+        _end(end.code)
+        raise
+
+
+def _end(code: object) -> None:
+    """End the process; return where that has to be left to the interpreter.
+
+    It would search what is left in memory for cycles and take it apart piece by piece, only for the system to get it
+    all in the same moment. What others rely on happens here as well: buffers are written, exit handlers are called.
+    """
+    if not isinstance(code, int | None) or threading.active_count() > 1:
+        return  # a message to be printed, or threads to be waited for
+    atexit._run_exitfuncs()  # noqa: SLF001 - as `multiprocessing` does
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return  # nobody reads any more; the interpreter has its own way to say so
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":

@@ -69,9 +69,8 @@ class _Evaluation:
                 continue
             sources = dict.fromkeys(source for source in node.inputs if source is not None)
             waiting = [source for source in sources if source not in self._known]
-            if any(self._known.get(source, self) is None for source in sources) or any(map(_is_computed, waiting)):
-                self._known[value] = None
-            elif waiting and len(stack) > MAX_DEPTH:
+            hopeless = any(self._known.get(source, self) is None for source in sources)
+            if hopeless or any(map(_is_computed, waiting)) or (waiting and len(stack) > MAX_DEPTH):
                 self._known[value] = None
             elif waiting:
                 stack.extend(waiting)
