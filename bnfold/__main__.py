@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 
 from bnfold import startup, streams
@@ -31,13 +30,8 @@ def _end(code: object) -> None:
     if not isinstance(code, int | None) or threading.active_count() > 1:
         return  # a message to be printed, or threads to be waited for
     atexit._run_exitfuncs()  # noqa: SLF001 - as `multiprocessing` does
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-    except (OSError, ValueError):
-        return  # nobody reads any more; the interpreter has its own way to say so
-    os._exit(code or 0)
+    if streams.flush():  # otherwise nobody reads any more, and the interpreter has its own way to say so
+        os._exit(code or 0)
 
 
 if __name__ == "__main__":
