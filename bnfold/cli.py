@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold import parsed, streams
+from bnfold import parsed
 from bnfold.errors import BnfoldError, machine_trouble
 from bnfold.group import Main
 from bnfold.options import (
@@ -23,7 +22,7 @@ from bnfold.options import (
     stack,
     target_option,
 )
-from bnfold.startup import defer_onnx, prepare
+from bnfold.startup import prepare
 
 if TYPE_CHECKING:
     from bnfold.job import Checks, Outcome
@@ -133,16 +132,6 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
             sys.exit(1)
         if verdict.status == "unverified" and require_verified:
             sys.exit(3)
-
-
-def run() -> None:
-    """The console command. What it leaves in memory goes with the process: searching it for cycles takes a tenth."""
-    streams.fill_closed()
-    defer_onnx()
-    try:
-        main()
-    finally:
-        gc.freeze()
 
 
 class _UserErrors:

@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import collisions, formats, ir, log
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
+from bnfold.frozen import frozen
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
 from bnfold.pipeline import Options
@@ -31,7 +32,7 @@ ONNXRUNTIMES = (
 """The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checks:
     """How the result is verified before it is put in place.
 
@@ -55,7 +56,7 @@ class Checks:
     witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """Where the result goes.
 

@@ -9,6 +9,7 @@ from typing import Literal
 from bnfold import folding, ir, log, upgrading
 from bnfold.check import checker_error
 from bnfold.errors import Unsupported
+from bnfold.frozen import frozen
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
@@ -19,7 +20,7 @@ Progress = Callable[[str, int, int], None]
 """(phase, done, total)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What to do with a model.
 

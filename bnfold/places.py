@@ -5,11 +5,11 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from bnfold.errors import BadInput, OutputError
+from bnfold.frozen import frozen
 from bnfold.parsed import MAGIC, is_url
 
 
@@ -48,7 +48,7 @@ class Place(Protocol):
         """Where on disk to write the model that is to stand here once the block is left without an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnDisk:
     """A plain path."""
 

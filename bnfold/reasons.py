@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from bnfold.frozen import frozen
 
 
 class Reason(Enum):
@@ -56,7 +57,7 @@ class Reason(Enum):
         return cls[code.upper().replace("-", "_")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 

@@ -11,12 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bnfold import filesystem
 from bnfold.errors import BnfoldError
+from bnfold.frozen import frozen
 from bnfold.parsed import MAGIC, without_password
 from bnfold.places import OnDisk, Place, fixed_parts
 
@@ -27,7 +28,7 @@ CHANGES = (
 """What file systems call the mark that tells two versions of a file apart; the surest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remote:
     """A file or folder behind a URL.
 

@@ -1,9 +1,9 @@
-"""Quicker imports for the command line, where they take more time than a model of 30 MB does.
+"""Quicker imports for the console command, where they take more time than a model of 30 MB does.
 
 Big packages import parts that a fold never touches: numpy the texts of its documentation and the classes of its type
-annotations, protobuf its implementation in Python, onnx its JSON and text formats and the model hub's archives. Here
-such a part is represented by a stand-in, which becomes the part itself as soon as it is asked for anything. In a
-library this would be a liberty: only the console command does it.
+annotations, protobuf its implementation in Python, onnx its JSON and text formats and the model hub's archives, click
+what inspects source code. Here such a part is represented by a stand-in, which becomes the part itself as soon as it is
+asked for anything. In a library this would be a liberty: only the console command does it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,49 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-_NUMPY_PARTS: dict[str, dict[str, Any]] = {
+Parts = dict[str, dict[str, Any]]
+"""What is stood in for, each with attributes that are known without the part."""
+
+
+def _cleandoc(text: str) -> str:
+    """As `inspect.cleandoc`, which has nothing to do for one line."""
+    return text.lstrip() if "\n" not in text and "\t" not in text else _ask("inspect", "cleandoc", text)
+
+
+def _quote_from_bytes(*arguments: Any) -> str:
+    return _ask("urllib.parse", "quote_from_bytes", *arguments)
+
+
+def _ask(module: str, function: str, *arguments: Any) -> str:
+    return str(getattr(importlib.import_module(module), function)(*arguments))
+
+
+_CLICK_PARTS: Parts = {"inspect": {"cleandoc": _cleandoc}, "uuid": {"UUID": str}}  # a type of options that we have not
+_NUMPY_PARTS: Parts = {
     "numpy._core._add_newdocs": {},
     "numpy._core._add_newdocs_scalars": {},
     "numpy._typing": {"NDArray": list},  # subscripted for annotations that nobody evaluates
+    "inspect": {"cleandoc": str, "signature": lambda _: None},  # a None there is none to `inspect` itself
+    **{name: {} for name in ("ast", "ctypes", "pickle", "platform", "textwrap")},
 }
-_PROTOBUF_PARTS: dict[str, dict[str, Any]] = {"google.protobuf.internal.python_message": {}}
+_PROTOBUF_PARTS: Parts = {"google.protobuf.internal.python_message": {}, "calendar": {}}
+_OWN_PARTS: Parts = {
+    "inspect": {},  # for dataclasses without a docstring
+    "urllib.parse": {"quote_from_bytes": _quote_from_bytes},  # for `Path.as_uri`
+}
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def command() -> Callable[[], None]:
+    """The command line, `bnfold.cli.main`, without what click needs for other kinds of options."""
+    with _stand_ins(_CLICK_PARTS):
+        main: Callable[[], None] = importlib.import_module("bnfold.cli").main
+    return main
 
 
 def prepare(*, many_threads: bool) -> None:
@@ -40,7 +71,8 @@ def prepare(*, many_threads: bool) -> None:
             importlib.import_module("numpy")
         with _stand_ins(_PROTOBUF_PARTS):
             importlib.import_module("onnx.onnx_ml_pb2")
-        importlib.import_module("bnfold.job")
+        with _stand_ins(_OWN_PARTS):
+            importlib.import_module("bnfold.job")
     finally:
         if collecting:
             gc.enable()
@@ -78,7 +110,7 @@ def defer_onnx() -> None:
 
 
 @contextmanager
-def _stand_ins(parts: dict[str, dict[str, Any]]) -> Iterator[None]:
+def _stand_ins(parts: Parts) -> Iterator[None]:
     """Let modules be stood in for while others import them; who imports them later gets the modules themselves."""
     placed = {name: _stand_in(name, known) for name, known in parts.items() if name not in sys.modules}
     sys.modules.update(placed)

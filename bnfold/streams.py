@@ -1,4 +1,4 @@
-"""Standard streams that whoever started the process has closed."""
+"""The standard streams at the beginning and at the end of the process: whoever started it may have closed them."""
 
 from __future__ import annotations
 
@@ -15,3 +15,14 @@ def fill_closed() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
+
+
+def flush() -> bool:
+    """Write what is held back; whether that was possible."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True

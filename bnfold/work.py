@@ -6,12 +6,13 @@ import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import stamp
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
+from bnfold.frozen import frozen
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.pipeline import Options
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What is the same for every model of a batch.
 
@@ -55,7 +56,7 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One model, and where it goes."""
 
@@ -63,7 +64,7 @@ class Task:
     output: Place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """What became of one model of a batch; ``message`` is the error or the verdict's reason.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bnfold.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """``example`` is a whole model, on which ``command`` shows the reason; ``remedy`` is what its owner can do."""
 

@@ -5,7 +5,7 @@ All of it in float32, or float64 where a type is: averages in 16 bits would satu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from bnfold import ir
@@ -15,6 +15,7 @@ from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.moments import Moments
 from bnfold.decomposing.runtime import parameter
 from bnfold.decomposing.spec import Spec
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS
 from bnfold.semantics.policy import SavedVar
 
@@ -33,7 +34,7 @@ def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     return spec.layout.spread(builder, parameter(builder, spec, name, compute))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """The activation as statistics are taken of it: in the type to compute in, and in a rank that is known.
 
@@ -72,7 +73,7 @@ def _channels(builder: Builder, spec: Spec) -> ir.Value:
     return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Training:
     """What is used of a BatchNormalization in training mode."""
 
@@ -89,7 +90,7 @@ class Training:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instance:
     """InstanceNormalization: statistics over the axes behind the channels."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import onnx
 
-from bnfold.ir.tensor import Float64, numpy_type, round_once
+from bnfold.ir.elements import finfo
+from bnfold.ir.tensor import Float64, round_once
 
 TP = onnx.TensorProto
 HALVES = frozenset({TP.FLOAT16, TP.BFLOAT16})
@@ -27,7 +27,7 @@ def fits(block: Float64, dtype: int) -> bool:
     if not np.isfinite(rounded).all():
         return False
     size = np.abs(block) if dtype == TP.FLOAT16 else np.abs(block).max(initial=0.0)
-    normal = float(ml_dtypes.finfo(numpy_type(dtype)).smallest_normal)
+    normal = float(finfo(dtype).smallest_normal)
     return bool(((size >= normal) | (rounded == block)).all())
 
 
@@ -45,7 +45,7 @@ def is_steady(term: Float64, scale: Float64, bias: Float64, dtype: int) -> bool:
 
 def has_headroom(term: Float64, dtype: int) -> bool:
     """Whether ``term`` is so far from the end of the range that adding it overflows only where the result does."""
-    return bool((np.abs(term) <= float(ml_dtypes.finfo(numpy_type(dtype)).max) / _HEADROOM).all())
+    return bool((np.abs(term) <= float(finfo(dtype).max) / _HEADROOM).all())
 
 
 def widest(*dtypes: int) -> int:

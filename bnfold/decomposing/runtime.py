@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bnfold import ir
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.spec import Spec
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import Exact
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formula:
     """In the widest of all types, at least float32.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from bnfold import ir
 from bnfold.decomposing.facts import Facts
 from bnfold.decomposing.layout import Layout, per_activation
 from bnfold.errors import ReferenceAttribute
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason
@@ -18,7 +18,7 @@ from bnfold.semantics import instancenorm as instancenorm_semantics
 from bnfold.semantics.policy import literal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spec:
     """One node, read.
 

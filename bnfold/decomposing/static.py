@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bnfold import ir
@@ -12,13 +10,14 @@ from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
 from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.recognise import statistics
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """An operator with one constant operand; the constant takes the place of parameter ``old``."""
 
@@ -32,7 +31,7 @@ class Step:
         return bool((self.block == (1.0 if self.op_type == "Mul" else 0.0)).all())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Elementwise:
     """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
 
@@ -53,7 +52,7 @@ class Elementwise:
         return {_output(self.spec): value}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Convolution:
     """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
 

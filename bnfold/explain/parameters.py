@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.explain.scales import spread
 from bnfold.folding import recognise
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined
 from bnfold.semantics import Policy, Unreadable
@@ -17,7 +17,7 @@ from bnfold.semantics import batchnorm as batchnorm_semantics
 NAMES = ("scale", "bias", "mean", "var")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """``affine`` is (scale, shift) in float64, one element a parameter; None where it is not the same in every run."""
 

@@ -7,14 +7,14 @@ along which they vary is static. Scalar, per-channel and per-activation affines 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Affine:
     """``y = s·x + t``; build it with `make`, which brings both arrays to one shape and squeezes constant axes."""
 

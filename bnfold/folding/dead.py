@@ -7,7 +7,6 @@ mean takes it along. So what only leads there needs no bias, with or without a B
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.limits import Limits
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.ops import handler
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import TP
 from bnfold.reasons import Declined, Reason
 
@@ -30,7 +30,7 @@ MAX_NODES = 32
 """Nodes between a shift and what makes it dead, over all branches."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class DeadShift:
     """``node`` is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
 

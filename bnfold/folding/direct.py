@@ -7,7 +7,6 @@ much, which shows where a model has thousands of them. What is not plain in ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from bnfold import ir
 from bnfold.folding.magnitude import is_ordinary
 from bnfold.folding.operators import AFFINE
 from bnfold.folding.statistics import Table, tabulate
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics.batchnorm import read_form
@@ -22,7 +22,7 @@ from bnfold.semantics.batchnorm import read_form
 ABSORBER = ("Conv",)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Pair:
     """A Conv and the BatchNormalization behind it, with the new weight and bias (None: it had none and needs none)."""
 
@@ -110,7 +110,14 @@ def _is_end_of_row(made: ir.Value) -> bool:
     if made.is_output:
         return True
     reader = made.only_reader
-    return not reader.is_op(*AFFINE) if reader is not None else bool(made.uses)
+    if reader is None:
+        return bool(made.uses)
+    return not reader.is_op(*AFFINE) or _joins(reader)
+
+
+def _joins(reader: ir.Node) -> bool:
+    """Whether arithmetic has two computed operands, as where a shortcut ends: no affine then."""
+    return len(reader.inputs) == 2 and all(ir.constant(value) is None for value in reader.inputs)
 
 
 def _has_plain_weights(conv: ir.Node, original: frozenset[str]) -> bool:

@@ -6,7 +6,7 @@ normalise, fewer parameters, nothing added. With two such parts there would be t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bnfold import ir
 from bnfold.folding import facts, recognise
@@ -18,6 +18,7 @@ from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
 from bnfold.folding.search import Search, absorb, finish
 from bnfold.folding.step import SetConstant
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import Exact
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy
@@ -25,7 +26,7 @@ from bnfold.semantics import Policy
 PARAMETERS = (1, 2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Shrink:
     """``plan`` folds the whole chain, as if the part at ``slot`` of ``concat`` could: a smaller copy goes there."""
 

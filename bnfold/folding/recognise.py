@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,13 +12,14 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.statistics import Known
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Link:
     """One affine node: the slot that the activation comes in at, and what the node does to it."""
 
@@ -28,7 +28,7 @@ class Link:
     affine: Affine
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Chain:
     """Affine nodes in a row, each the only reader of the one before; they move as one."""
 

@@ -6,7 +6,7 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
@@ -20,6 +20,7 @@ from bnfold.folding.ops import JOINT, handler, padded, weights
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
+from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.reasons import Attempt, Declined, Reason
 
@@ -34,7 +35,7 @@ _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BA
 """Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Search:
     """One attempt: the rules, what may still be spent, and the draft that grows."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import AttributeProto
 
 from bnfold import ir
+from bnfold.frozen import frozen
 from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.semantics import BatchNorm
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """The result for one node, and the tensors that it was computed from: a fold may have replaced them since."""
 
@@ -31,7 +31,7 @@ class Known:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Table:
     """``s`` and ``t`` of many nodes, one after the other.
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bnfold.folding.affine import Affine
+from bnfold.frozen import frozen
 from bnfold.ir import Node, Tensor, Value
 from bnfold.ir.tensor import Float64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SetConstant:
     """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now."""
 
@@ -20,7 +21,7 @@ class SetConstant:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SetAttr:
     """Give ``node`` an attribute."""
 
@@ -29,7 +30,7 @@ class SetAttr:
     value: int | float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Become:
     """Turn ``node`` into another operator of the default domain."""
 
@@ -37,7 +38,7 @@ class Become:
     op_type: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Bypass:
     """Take ``node`` out: its readers read what it reads at ``slot``."""
 
@@ -45,7 +46,7 @@ class Bypass:
     slot: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Residual:
     """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
 
@@ -66,7 +67,7 @@ class Residual:
 Edit = SetConstant | SetAttr | Become | Bypass | Residual
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """One node's part of a plan.
 

@@ -22,8 +22,7 @@ def constant(value: Value | None) -> Tensor | None:
     model = value.graph.model
     if value.tensor_proto is not None:
         return value.tensor if model.is_constant_initializer(value) else None
-    maker = value.producer
-    if maker is None or value.is_input or not (maker.op_type in EVALUATORS or maker.op_type == "Constant"):
+    if value.is_input or _is_computed(value):
         return None
     known = model.evaluated
     if known is None:
@@ -31,6 +30,14 @@ def constant(value: Value | None) -> Tensor | None:
     if value not in known:
         known[value] = _Evaluation().of(value)
     return known[value]
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether one look shows that the value is none: most are made by an operator that is not evaluated."""
+    if value.tensor_proto is not None:
+        return False
+    maker = value.producer
+    return maker is None or not (maker.op_type in EVALUATORS or maker.op_type == "Constant")
 
 
 MAX_DEPTH = 64
@@ -62,7 +69,8 @@ class _Evaluation:
                 continue
             sources = dict.fromkeys(source for source in node.inputs if source is not None)
             waiting = [source for source in sources if source not in self._known]
-            if any(self._known.get(source, self) is None for source in sources) or (waiting and len(stack) > MAX_DEPTH):
+            hopeless = any(self._known.get(source, self) is None for source in sources)
+            if hopeless or any(map(_is_computed, waiting)) or (waiting and len(stack) > MAX_DEPTH):
                 self._known[value] = None
             elif waiting:
                 stack.extend(waiting)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bnfold.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """Names that mean the same value before and after a rewrite.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 
@@ -20,42 +20,61 @@ FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
 MAX_RANK = 32
 """Axes that an array can have, in every numpy that bnfold runs with and in the runtimes."""
 
-RAW_TYPES: dict[int, np.dtype[Any]] = {
-    TP.FLOAT: np.dtype("<f4"),
-    TP.DOUBLE: np.dtype("<f8"),
-    TP.FLOAT16: np.dtype("<f2"),
-    TP.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    TP.INT8: np.dtype("i1"),
-    TP.UINT8: np.dtype("u1"),
-    TP.INT16: np.dtype("<i2"),
-    TP.UINT16: np.dtype("<u2"),
-    TP.INT32: np.dtype("<i4"),
-    TP.UINT32: np.dtype("<u4"),
-    TP.INT64: np.dtype("<i8"),
-    TP.UINT64: np.dtype("<u8"),
-    TP.BOOL: np.dtype("?"),
-    TP.COMPLEX64: np.dtype("<c8"),
-    TP.COMPLEX128: np.dtype("<c16"),
-    TP.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    TP.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    TP.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    TP.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+RAW_TYPES: dict[int, str] = {
+    TP.FLOAT: "float32",
+    TP.DOUBLE: "float64",
+    TP.FLOAT16: "float16",
+    TP.BFLOAT16: "bfloat16",
+    TP.INT8: "int8",
+    TP.UINT8: "uint8",
+    TP.INT16: "int16",
+    TP.UINT16: "uint16",
+    TP.INT32: "int32",
+    TP.UINT32: "uint32",
+    TP.INT64: "int64",
+    TP.UINT64: "uint64",
+    TP.BOOL: "bool",
+    TP.COMPLEX64: "complex64",
+    TP.COMPLEX128: "complex128",
+    TP.FLOAT8E4M3FN: "float8_e4m3fn",
+    TP.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
+    TP.FLOAT8E5M2: "float8_e5m2",
+    TP.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
 }
-_BY_NUMPY_TYPE = {kind: dtype for dtype, kind in RAW_TYPES.items()}
+"""Element types whose raw_data is what an array has in memory, by the name of the array's type; see `numpy_type`."""
+_BY_NAME = {name: dtype for dtype, name in RAW_TYPES.items()}
+_ML_DTYPES = frozenset({TP.BFLOAT16, TP.FLOAT8E4M3FN, TP.FLOAT8E4M3FNUZ, TP.FLOAT8E5M2, TP.FLOAT8E5M2FNUZ})
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
 _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
 
 
+@cache
 def numpy_type(dtype: int) -> np.dtype[Any]:
     """The numpy type whose bytes are the raw_data of an ONNX element type; KeyError for sub-byte types and strings."""
-    return RAW_TYPES[dtype]
+    kind: np.dtype[Any]
+    if dtype in _ML_DTYPES:
+        import ml_dtypes  # 4 ms, and few models have such types
+
+        kind = np.dtype(getattr(ml_dtypes, RAW_TYPES[dtype]))
+    else:
+        kind = np.dtype(RAW_TYPES[dtype]).newbyteorder("<")
+    return kind
+
+
+def finfo(dtype: int) -> Any:
+    """What `numpy.finfo` says of a float type."""
+    if dtype not in _ML_DTYPES:
+        return np.finfo(numpy_type(dtype))
+    import ml_dtypes
+
+    return ml_dtypes.finfo(numpy_type(dtype))
 
 
 def raw_length(dtype: int, size: int) -> int | None:
     """Bytes of ``size`` elements as raw_data; None for strings and for types that are not known here."""
     if dtype in RAW_TYPES:
-        return size * RAW_TYPES[dtype].itemsize
+        return size * numpy_type(dtype).itemsize
     return -(-size // _PER_BYTE[dtype]) if dtype in _PER_BYTE else None
 
 
@@ -67,15 +86,15 @@ def dims_text(dims: Sequence[int]) -> str:
 def from_raw(data: bytes, dtype: int) -> Array:
     """The elements of raw_data, a read-only array of rank 1, for the types of `RAW_TYPES`."""
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":  # its numpy type has the host's byte order and no other
-        return np.frombuffer(data, "u2").byteswap().view(RAW_TYPES[dtype])
-    return np.frombuffer(data, RAW_TYPES[dtype])
+        return np.frombuffer(data, "u2").byteswap().view(numpy_type(dtype))
+    return np.frombuffer(data, numpy_type(dtype))
 
 
 def to_raw(values: Array, dtype: int) -> bytes | memoryview:
     """The raw_data of elements in row-major order; sub-byte ones come as numpy has them, a byte each or more."""
     if dtype not in RAW_TYPES:
         return onnx.numpy_helper.from_array(values).raw_data
-    values = np.ascontiguousarray(values, dtype=RAW_TYPES[dtype])
+    values = np.ascontiguousarray(values, dtype=numpy_type(dtype))
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":
         values = values.view("u2").byteswap()
     return values.reshape(-1).view(np.uint8).data if values.size else b""
@@ -83,7 +102,7 @@ def to_raw(values: Array, dtype: int) -> bytes | memoryview:
 
 def tensor_message(array: Array, name: str = "") -> onnx.TensorProto:
     """As `onnx.numpy_helper.from_array`, which is imported for rare types alone: it brings half of onnx along."""
-    dtype = _BY_NUMPY_TYPE.get(array.dtype)
+    dtype = _BY_NAME.get(array.dtype.name)
     if dtype is None:
         return onnx.numpy_helper.from_array(array, name or None)
     return TP(name=name or None, data_type=dtype, dims=array.shape, raw_data=bytes(to_raw(array, dtype)))
@@ -100,11 +119,11 @@ def round_once(values: Float64, dtype: int) -> Array:
     """Float64 values as ONNX type ``dtype``, rounded to nearest-even a single time (overflow becomes infinity)."""
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype != TP.BFLOAT16:
-            return values.astype(RAW_TYPES[dtype])
+            return values.astype(numpy_type(dtype))
         # ml_dtypes goes through float32 and rounds twice; rounding to odd first keeps the sticky bit.
         near = values.astype(np.float32)
         bits = near.view(np.int32)
         inexact = np.isfinite(near) & (near != values)
         overshot = inexact & (np.abs(near) > np.abs(values))
         odd = np.where(inexact, (bits - overshot) | np.int32(1), bits).view(np.float32)
-        return odd.astype(ml_dtypes.bfloat16)
+        return odd.astype(numpy_type(dtype))

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 
-from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, numpy_type, round_once
+from bnfold.ir.elements import finfo
+from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, round_once
 
 if TYPE_CHECKING:
     from bnfold.ir.node import Node
@@ -57,7 +57,7 @@ def _rounds_harmlessly(values: Float64, dtype: int) -> bool:
     The model rounds after every step; where that makes an infinity, or nothing of a small number, float64 would go on
     with something else.
     """
-    info = ml_dtypes.finfo(numpy_type(dtype))
+    info = finfo(dtype)
     sizes = np.abs(values[values != 0])
     return bool(np.isfinite(values).all() and (sizes <= float(info.max)).all() and (sizes >= float(info.tiny)).all())
 

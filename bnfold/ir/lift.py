@@ -52,6 +52,8 @@ class _Window:
         """The integer at ``position`` and the position behind it; it must lie before ``end``."""
         index = self._at(position)
         data = self._data
+        if position < end and data[index] < 0x80:  # as most are
+            return data[index], position + 1
         value = shift = 0
         limit = min(len(data), index + end - position)
         for count in range(index, min(limit, index + longest)):

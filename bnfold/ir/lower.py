@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from bnfold.errors import MalformedModel
+from bnfold.frozen import frozen
 from bnfold.ir import wire
 from bnfold.ir.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """In a list of segments: the payload that ``token`` stands for goes here."""
 

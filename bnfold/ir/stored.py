@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from bnfold.errors import MalformedModel
-from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, raw_length
+from bnfold.frozen import frozen
+from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, numpy_type, raw_length
 from bnfold.ir.packed import is_whole
 from bnfold.ir.source import Source
 from bnfold.ir.tensor import Inline, Tensor, check_rank
 from bnfold.ir.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
 
@@ -76,7 +76,7 @@ class Stored(Tensor):
         return self.is_raw and self.dtype in RAW_TYPES
 
     def read(self, start: int, count: int) -> Array:
-        itemsize = RAW_TYPES[self.dtype].itemsize
+        itemsize = numpy_type(self.dtype).itemsize
         return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
 
     def numpy(self) -> Array:

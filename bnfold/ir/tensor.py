@@ -231,7 +231,7 @@ class Scaled(Tensor):
 
     def _rounded(self, block: Array, window: tuple[slice, ...]) -> Array:
         """A window of the base, multiplied and rounded."""
-        target = RAW_TYPES[self.dtype]
+        target = numpy_type(self.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             if target.kind == "f":  # numpy computes in float64 and rounds as it stores
                 out = np.empty(block.shape, dtype=target)

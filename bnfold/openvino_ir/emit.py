@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from bnfold import ir
+from bnfold.frozen import frozen
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
 from bnfold.openvino_ir.views import View
 
@@ -14,7 +15,7 @@ ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.it
 _PRECISION_NAMES: dict[int, str] = {dtype: name for name, dtype in PRECISIONS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """Element type and dims of a value; dims None for an unknown rank, -1 for an unknown size."""
 
@@ -22,7 +23,7 @@ class Kind:
     dims: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Payload:
     """What a new Const holds: a weight as ONNX sees it, and how it is stored."""
 

@@ -17,6 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
+from bnfold.frozen import frozen
 from bnfold.ir.elements import TP
 from bnfold.ir.payloads import Payloads
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, read
@@ -31,7 +32,7 @@ _ONNX_IR = 8
 BODIES = ("then_body", "else_body", "body")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """What a node was lifted from: its layer, and the ports of its inputs and outputs, slot by slot."""
 
@@ -41,7 +42,7 @@ class Origin:
     outputs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """An initializer as it was lifted: its tensor, and the port that gives it (of the Const, or of its Convert)."""
 

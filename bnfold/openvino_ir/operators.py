@@ -7,13 +7,14 @@ operator of the domain ``openvino``, which nothing can be folded into or moved t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
+from bnfold.frozen import frozen
 from bnfold.openvino_ir.document import ELEMENT_TYPES, Layer, numbers
 from bnfold.openvino_ir.views import View
 
@@ -21,7 +22,7 @@ DOMAIN = "openvino"
 NORM = "BatchNormInference"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """An input port, by its place among the layer's, and how the constant there is seen."""
 
@@ -29,7 +30,7 @@ class Slot:
     view: View = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Meaning:
     """A layer as an ONNX node. Inputs that became attributes are in no slot; their edges stay as they are."""
 
@@ -39,7 +40,7 @@ class Meaning:
     outputs: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """A layer, and the constant at each of its inputs (None: it is computed)."""
 

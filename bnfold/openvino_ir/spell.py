@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.frozen import frozen
 from bnfold.openvino_ir.emit import ELEMENT_NAMES, Kind
 
 _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spelling:
     """Type and attributes of a layer, and what it makes."""
 

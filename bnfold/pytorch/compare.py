@@ -17,6 +17,7 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
+from bnfold.frozen import frozen
 from bnfold.pytorch import inputs as examples
 from bnfold.pytorch.inputs import Inputs
 from bnfold.pytorch.twin import Array, CannotRun, Twin
@@ -45,7 +46,7 @@ class Comparison:
     reacts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """What to compare on: ``example`` as `bnfold.pytorch.optimize` takes it, or ready made; shapes for open dims."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bnfold import ir
 from bnfold.errors import ExportedInTraining, Unsupported
+from bnfold.frozen import frozen
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
@@ -13,7 +12,7 @@ DROPS_SINCE = 12
 """The opset from which Dropout can be told to drop; from 7 to 11 it copies."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Training:
     """The nodes in training mode, by label."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from bnfold.frozen import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleRow:
     """One output on one sample.
 
@@ -37,7 +38,7 @@ class ModuleRow:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleVerdict:
     """``verified``: on every sample all outputs are what ``module.eval()`` gives. ``unverified``: nothing was compared.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.frozen import frozen
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registry import (
@@ -29,7 +29,7 @@ from bnfold.reference.registry import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """What onnx's schema says of an operator at some opset: its version, defaults, and the type variables it uses."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bnfold import errors
+from bnfold.frozen import frozen
 from bnfold.reference.precision import Precision, computed_type
 
 Array = npt.NDArray[Any]
@@ -61,7 +62,7 @@ class Randomness(Declined):
     """Raised by a kernel whose result is random; becomes `Random`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """Choices that operator texts leave open or that a user may override.
 
@@ -76,7 +77,7 @@ class Policy:
     force_inference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """What a kernel may know about its node besides the input arrays.
 

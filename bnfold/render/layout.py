@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from bnfold.frozen import frozen
+
 CHARACTER, LINE, PADDING = 7.3, 16, 10
 GAP_X, GAP_Y, MARGIN = 18, 34, 8
 LONGEST = 22
@@ -50,7 +52,7 @@ class Box:
         return self.x - self.width / 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wire:
     """``path`` in SVG's words; ``value`` is the name that the graph has for it."""
 
@@ -58,7 +60,7 @@ class Wire:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagram:
     """A drawing: ``description`` says in words what it shows."""
 

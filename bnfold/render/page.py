@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
 from bnfold.advice import ADVICE, Advice
+from bnfold.frozen import frozen
 from bnfold.reasons import Reason
 from bnfold.render import layout, plots
 
@@ -21,7 +21,7 @@ MAX_DRAWINGS = 600
 Document = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A BatchNormalization as the page shows it; ``anchor`` is unique on the page."""
 
@@ -43,7 +43,7 @@ class Row:
         return " ".join([*parts, reason.get("code", ""), reason.get("text", ""), reason.get("detail", "")]).lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """One report on the page; ``document`` holds ``error`` and no events where the model could not be processed."""
 

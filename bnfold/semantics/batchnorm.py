@@ -8,11 +8,11 @@ changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`b
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnfold.frozen import frozen
 from bnfold.semantics.layout import is_per_activation
 from bnfold.semantics.mode import STATISTICS, Mode, read_mode
 from bnfold.semantics.policy import Policy, Repair, Unreadable, literal
@@ -28,7 +28,7 @@ Parameters = tuple["ir.Value", "ir.Value", "ir.Value", "ir.Value", "ir.Value"]
 Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | None", "ir.Value | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers."""
 
@@ -39,7 +39,7 @@ class Form:
     repairs: tuple[Repair, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchNorm:
     """One BatchNormalization.
 

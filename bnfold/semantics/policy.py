@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bnfold.errors import MistypedAttribute, Unsupported
+from bnfold.frozen import frozen
 
 if TYPE_CHECKING:
     from bnfold import ir
@@ -14,7 +14,7 @@ LegacyMode = Literal["auto", "inference", "training", "error"]
 SavedVar = Literal["variance", "inv-std"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """How to read what is ambiguous.
 
@@ -33,7 +33,7 @@ class Policy:
     saved_var: SavedVar = "variance"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repair:
     """One thing that was decided, corrected or changed at one node, for the report."""
 

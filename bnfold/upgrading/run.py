@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold.errors import UpgradeBlocked
+from bnfold.frozen import frozen
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bnfold import ir
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Upgraded:
     """What an upgrade did.
 

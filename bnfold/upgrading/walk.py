@@ -10,6 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.frozen import frozen
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
@@ -28,7 +29,7 @@ BY_MEANING: dict[str, Callable[[Site], None]] = {
 """Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One node that was rewritten.
 

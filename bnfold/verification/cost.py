@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from bnfold import ir
+from bnfold.frozen import frozen
 
 PRODUCTS_A_SECOND = 2e9
 """Multiply-adds in float64 that modest machines reach."""
@@ -22,7 +22,7 @@ HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """Of one evaluation."""
 

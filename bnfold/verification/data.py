@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.frozen import frozen
 from bnfold.verification.inputs import required
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recorded:
     """One recorded run; ``outputs`` may be empty or incomplete."""
 

@@ -8,15 +8,15 @@ outward, which makes the region of an If or Loop body a flat model.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Region:
     """``model`` computes the outputs from ``inputs`` (the values to feed, by name, as they are in the source model)."""
 

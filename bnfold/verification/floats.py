@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
+from bnfold.frozen import frozen
+
 F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FloatType:
     """A binary float: significant bits (the hidden one included), smallest normal exponent, largest value."""
 

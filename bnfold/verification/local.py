@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.frozen import frozen
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
@@ -37,7 +38,7 @@ REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skip:
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
 
@@ -115,10 +116,9 @@ class Bench:
         found: list[Difference | Skip] = []
         wanted = 1
         while len(found) < wanted and not (found and self._clock.is_over):
-            number = len(found)
-            found.append(
-                attempt({name: random_value(inputs[name], shapes[name], self._seed, number) for name in inputs})
-            )
+            sample = len(found)
+            feeds = {name: random_value(value, shapes[name], self._seed, sample) for name, value in inputs.items()}
+            found.append(attempt(feeds))
             wanted = _samples(shapes, found[0])
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from bnfold import ir, reference
+from bnfold.frozen import frozen
 from bnfold.verification.clock import Clock
 
 Depth = Literal["auto", "full", "local"]
@@ -15,7 +16,7 @@ Runtime = Literal["onnxruntime", "openvino", "none"]
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """The two models, opened, with the options of `bnfold.verification.verify`; the files where a model came as one."""
 

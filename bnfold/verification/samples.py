@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, islice
 
 import numpy as np
 
 from bnfold import reference
 from bnfold.errors import BadInput, Unsupported
+from bnfold.frozen import frozen
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.full import Pair
@@ -46,7 +47,7 @@ class Impossible(Exception):
     """The whole models cannot be compared; the message is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """One set of inputs with what the original makes of it in float64, and what was recorded for it."""
 
@@ -55,7 +56,7 @@ class Sample:
     recorded: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Samples:
     """The samples, and how to draw one more (None for recorded ones)."""
 

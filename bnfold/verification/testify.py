@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.frozen import frozen
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.request import Request
@@ -32,7 +33,7 @@ _HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 OWN = "referee in storage precision"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
 

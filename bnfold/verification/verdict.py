@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from bnfold.frozen import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputRow:
     """One output of the whole model, worst sample. Errors are relative to ``scale``, the largest finite magnitude.
 
@@ -36,7 +38,7 @@ class OutputRow:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WitnessRow:
     """What an independent runtime says. ``agrees``: with the referee on the *original*; None if it did not run it."""
 
@@ -47,7 +49,7 @@ class WitnessRow:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalRow:
     """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
 
@@ -60,7 +62,7 @@ class LocalRow:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Location:
     """The first value that differs, and the rewrite that made it (empty where no cut covers it)."""
 
@@ -69,7 +71,7 @@ class Location:
     relative: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 

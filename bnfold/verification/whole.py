@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from bnfold import reference
 from bnfold.errors import Unsupported
+from bnfold.frozen import frozen
 from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
@@ -24,7 +24,7 @@ class Broken(Exception):
     """The rewritten model does not run where the original does."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count."""
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from bnfold import ir
 from bnfold.errors import OutputError
+from bnfold.frozen import frozen
 from bnfold.verification import worker
 from bnfold.verification.worker import Array, Sample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Testimony:
     """What a runtime made of a model: one mapping of output arrays a sample, or the reason why there is none."""
 

@@ -12,7 +12,7 @@ from _bench.cases import Case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PEERS = Path(__file__).with_name("peers.py")
-_BNFOLD = "import sys; from bnfold.cli import run; sys.exit(run())"  # as the installed command does
+_BNFOLD = "import sys; from bnfold.__main__ import run; sys.exit(run())"  # as the installed command does
 
 Command = Callable[[Path, Path], list[str]]
 

@@ -63,6 +63,18 @@ def test_drawn_rows_are_folded_as_by_the_search(biases: bool, dtype: type, monke
     assert rewritten(model) == at_once
 
 
+@pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
+def test_where_two_rows_meet_both_are_folded_at_once(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(dtype=np.float32)
+    x = net.input(1, 3, 5, 6)
+    arms = [net.batchnorm(net.node("Conv", x, net.const(4, 3, 1, 1)), 4) for _ in range(2)]
+    model = net.model(net.node("Relu", net.node(op_type, *arms)))
+    assert len(plain(model)) == 2
+    at_once = rewritten(model)
+    monkeypatch.setattr(direct, "pairs", lambda *_: iter(()))
+    assert rewritten(model) == at_once
+
+
 @pytest.mark.parametrize("biases", [False, True])
 def test_the_numbers_are_right(biases: bool) -> None:
     net = row(biases, np.float64)
@@ -93,6 +105,16 @@ def shared_bias(net: Net) -> list[str]:
 def affine_behind(net: Net) -> list[str]:
     y = net.batchnorm(net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1)), 4)
     return [net.node("Mul", y, net.const(4, 1, 1))]
+
+
+def negated(net: Net) -> list[str]:
+    y = net.batchnorm(net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1)), 4)
+    return [net.node("Neg", y)]
+
+
+def read_as_divisor(net: Net) -> list[str]:
+    y = net.batchnorm(net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1)), 4)
+    return [net.node("Div", net.const(4, 1, 1), y)]
 
 
 def identity(net: Net) -> list[str]:
@@ -128,7 +150,17 @@ def constant_input(net: Net) -> list[str]:
 @pytest.mark.parametrize(
     "draw",
     [
-        *(shared_value, output_between, shared_kernel, shared_bias, affine_behind, identity, other_length),
+        *(
+            shared_value,
+            output_between,
+            shared_kernel,
+            shared_bias,
+            affine_behind,
+            negated,
+            read_as_divisor,
+            identity,
+            other_length,
+        ),
         *(zero_variance, enormous_scale, training, constant_input),
     ],
 )

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from bnfold.errors import MalformedModel
 from bnfold.ir import tensor as module
-from bnfold.ir.elements import RAW_TYPES, TP, numpy_type, round_once
+from bnfold.ir.elements import TP, numpy_type, round_once
 from bnfold.ir.tensor import Exact, Inline, InMemory, RangeViolation, Scaled
 from tests.ir.build import stored
 
@@ -48,7 +48,7 @@ def test_scaled_is_the_plain_product(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from([TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16]))
     axes = data.draw(st.lists(st.integers(0, len(dims) - 1), max_size=4))
     generator = np.random.default_rng(data.draw(st.integers(0, 99)))
-    values = generator.normal(size=dims).astype(RAW_TYPES[dtype])
+    values = generator.normal(size=dims).astype(numpy_type(dtype))
     factors = [(axis, generator.normal(size=dims[axis])) for axis in axes]
     kind = data.draw(st.sampled_from(["stored", "inline", "in memory"]))
     base = {
@@ -62,7 +62,7 @@ def test_scaled_is_the_plain_product(data: st.DataObject) -> None:
         blocks = list(scaled.blocks())
     assert all(block.size <= module.CHUNK // 8 for block in blocks)
     result = np.concatenate(blocks).reshape(dims)
-    assert result.dtype == RAW_TYPES[dtype]
+    assert result.dtype == numpy_type(dtype)
     np.testing.assert_array_equal(result, scaled.numpy())
     expected = plain(values, factors)
     # Rounding the product of the factors to float64 costs a few units there, which only float64 itself can see.

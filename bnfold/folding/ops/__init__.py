@@ -8,7 +8,6 @@ reads the value without it. A handler that cannot raises `Declined`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from bnfold.folding.affine import Affine
@@ -33,13 +32,14 @@ from bnfold.folding.ops import (
     transpose,
 )
 from bnfold.folding.step import Step
+from bnfold.frozen import frozen
 from bnfold.ir import Node
 from bnfold.reasons import Declined, Reason
 
 Solve = Callable[[Node, int, Affine], Step]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handler:
     """The two equations of an operator; None where it has no solution in that direction."""
 

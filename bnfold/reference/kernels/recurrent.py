@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from bnfold.frozen import frozen
 from bnfold.reference.kernels.activation import sigmoid, softplus
 from bnfold.reference.registry import Array, Call, Declined, Result, kernel
 
@@ -16,7 +16,7 @@ Step = Callable[[Array, Array, Array], tuple[Array, Array]]
 """(gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Direction:
     """One direction's recurrence weights (gates·H, H), recurrence bias (gates·H), peepholes (3·H), activations."""
 
