@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 
 from bnfold import ir
 from bnfold.errors import OutputError
 from bnfold.frozen import frozen
-from bnfold.verification import worker
+from bnfold.verification import helpers
 from bnfold.verification.worker import Array, Sample
 
 
@@ -54,30 +51,14 @@ class Witness:
             return Testimony(self.runtime, error=_one_line(f"no place for the model: {error}"))
 
     def _ask(self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Testimony:
-        request = worker.pack({"runtime": self.runtime, "model": str(path)}, samples)
+        request = {"runtime": self.runtime, "model": str(path.absolute())}
         try:
-            process = subprocess.run(
-                [self.python, "-P", worker.__file__],
-                input=request,
-                capture_output=True,
-                timeout=limit_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Testimony(self.runtime, error=f"took longer than {limit_seconds:.0f} s")
+            head, results = helpers.ask(self.python, request, samples, limit_seconds)
+        except (helpers.HelperLate, helpers.HelperDied) as error:
+            return Testimony(self.runtime, error=_one_line(str(error)))
         except OSError as error:
             return Testimony(self.runtime, error=_one_line(f"cannot be started: {error}"))
-        if process.returncode != 0:
-            return Testimony(self.runtime, error=_how_it_died(process))
-        head, results = worker.unpack(BytesIO(process.stdout))
         return Testimony(head["version"], tuple(results), _one_line(head["error"]))
-
-
-def _how_it_died(process: subprocess.CompletedProcess[bytes]) -> str:
-    if process.returncode < 0:
-        return f"crashed ({signal.Signals(-process.returncode).name})"
-    last = process.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    return f"ended with code {process.returncode}" + (f": {_one_line(last[0])}" if last else "")
 
 
 def _one_line(text: str) -> str:

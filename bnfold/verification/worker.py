@@ -1,4 +1,4 @@
-"""The other side of a witness: a process that runs one model in one runtime and writes the results to its output.
+"""The other side of a witness: a process that runs models in a runtime and writes the results to its output.
 
 It is started as a script, so that it imports numpy and the runtime and nothing else; when the runtime crashes, this
 process is all that dies. Messages are one line of JSON that describes the arrays, then their bytes.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
@@ -96,22 +95,27 @@ RUNTIMES = {"onnxruntime": run_onnxruntime, "openvino": run_openvino}
 
 
 def main() -> None:
-    """Answer one request. Whatever the runtime prints goes to standard error, standard output belongs to the answer."""
-    answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    head, samples = unpack(sys.stdin.buffer)
+    """Answer requests until there are no more. Whatever the runtime prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # standard output belongs to the answers
+    requests = os.fdopen(os.dup(0), "rb")
+    while requests.peek(1):
+        head, samples = unpack(requests)
+        answers.write(_answer(head["runtime"], head["model"], samples))
+        answers.flush()
+
+
+def _answer(runtime: str, model: str, samples: Sequence[Sample]) -> bytes:
     try:
-        version, results = RUNTIMES[head["runtime"]](head["model"], samples)
-        message = pack({"version": version, "error": ""}, results)
+        version, results = RUNTIMES[runtime](model, samples)
+        return pack({"version": version, "error": ""}, results)
     except ModuleNotFoundError as error:
         # Said here and not before: an interpreter of its own may have what the caller's has not.
-        absent = error.name == head["runtime"]
-        text = f"{head['runtime']} is not installed" if absent else f"ModuleNotFoundError: {error}"
-        message = pack({"version": head["runtime"], "error": text}, [])
+        absent = error.name == runtime
+        text = f"{runtime} is not installed" if absent else f"ModuleNotFoundError: {error}"
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything, and what it says is the result
-        message = pack({"version": head["runtime"], "error": f"{type(error).__name__}: {error}"}, [])
-    answer.write(message)
-    answer.close()
+        text = f"{type(error).__name__}: {error}"
+    return pack({"version": runtime, "error": text}, [])
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ def _fail_without_collector() -> None:
 
 def test_who_loads_many_models_does_not_keep_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under `no_garbage_collection` the collector's own counters never reach its oldest generation."""
-    monkeypatch.setattr(pause, "MANY", 1_000)
+    monkeypatch.setattr(pause, "MANY", 100)
     monkeypatch.setattr(pause, "_oldest", pause._Oldest())
     gc.collect()
     counts = []
     for _ in range(60):
         ir.load(MODELS / "bn9.onnx")
         counts.append(sum(isinstance(thing, ir.Model) for thing in gc.get_objects()))
-    assert max(counts[30:]) <= max(counts[:30])
+    assert max(counts) < 30 + counts[0]

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification import verify, worker
+from bnfold.verification import helpers, verify, worker
 from bnfold.verification.witness import Witness
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -82,13 +83,15 @@ def stand_in(folder: Path, script: str) -> str:
 
 @pytest.mark.skipif(os.name == "nt", reason="no signals there")
 def test_a_crash_is_a_result(tmp_path: Path) -> None:
-    python = stand_in(tmp_path, "import os, signal, sys; sys.stdin.buffer.read(); os.kill(os.getpid(), signal.SIGSEGV)")
+    python = stand_in(
+        tmp_path, "import os, signal, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), signal.SIGSEGV)"
+    )
     testimony = Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 60.0)
     assert testimony.error == "crashed (SIGSEGV)"
 
 
 def test_a_worker_that_dies_otherwise_is_a_result(tmp_path: Path) -> None:
-    python = stand_in(tmp_path, "import sys; sys.stdin.buffer.read(); sys.exit('out of luck')")
+    python = stand_in(tmp_path, "import os, sys; os.read(0, 1); sys.exit('out of luck')")
     testimony = Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 60.0)
     assert testimony.error == "ended with code 1: out of luck"
 
@@ -96,6 +99,62 @@ def test_a_worker_that_dies_otherwise_is_a_result(tmp_path: Path) -> None:
 def test_time_is_limited(tmp_path: Path) -> None:
     python = stand_in(tmp_path, "import time; time.sleep(60)")
     assert "longer than" in Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 0.5).error
+
+
+def test_one_process_answers_again_until_it_dies(tmp_path: Path) -> None:
+    """Who dies of a second request may have died of the first one's aftermath: a new process is asked."""
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+import worker
+worker.RUNTIMES["onnxruntime"] = lambda model, _: (str(os.getpid()), []) if "bad" not in model else os._exit(3)
+worker.main()"""
+    python = stand_in(tmp_path, script)
+    first, second = (Witness("onnxruntime", python).testify(Path("m.onnx"), [], 60.0).runtime for _ in range(2))
+    assert first == second
+    assert Witness("onnxruntime", python).testify(Path("bad.onnx"), [], 60.0).error == "ended with code 3"
+    assert Witness("onnxruntime", python).testify(Path("m.onnx"), [], 60.0).runtime != first
+
+
+def test_a_helper_makes_room_for_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helpers, "MOST_ANSWERS", 2)
+    before = {helper.pid for helper in helpers._idle.get(os.getpid(), [])}
+    path = tmp_path / "model.onnx"
+    onnx.save(proto(), path)
+    python = stand_in(tmp_path, f"import runpy; runpy.run_path({worker.__file__!r}, run_name='__main__')")
+    for left in (1, 0):
+        assert Witness("onnxruntime", python).testify(path, feeds(), 60.0).ran
+        now = {helper.pid for helper in helpers._idle.get(os.getpid(), [])}
+        assert len(now - before) == left
+
+
+def test_a_fork_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Witness("onnxruntime").testify(ir.load(proto()), feeds(), 60.0).ran
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        assert helpers._take(sys.executable) is None
+    mine = helpers._take(sys.executable)
+    assert mine is not None
+    mine.end()
+
+
+def test_helpers_end_with_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(proto(), path)
+    program = (
+        "import sys; from pathlib import Path; from bnfold.verification import helpers, witness\n"
+        "import numpy as np\n"
+        "told = witness.Witness('onnxruntime').testify(Path(sys.argv[1]), [{'x': np.ones((2, 3), np.float32)}], 60)\n"
+        "assert told.ran, told\n"
+        "print(helpers._take(sys.executable).pid)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, str(path)]
+    pid = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("it is still there")
 
 
 def test_onnxruntime_really_crashes_and_nothing_else_does() -> None:
