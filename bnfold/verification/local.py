@@ -15,7 +15,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.frozen import frozen
+from bnfold.verification.attempts import Attempts, Found, Skip
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
@@ -36,14 +36,6 @@ MOST_SAMPLES = 10
 
 REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
-
-
-@frozen
-class Skip:
-    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
-
-    reason: str
-    only_after: bool = False
 
 
 class Bench:
@@ -76,44 +68,26 @@ class Bench:
             found.fault,
         )
 
-    def _compare(self, cut: ir.Cut, *, must_react: bool) -> Difference | Skip:
+    def _compare(self, cut: ir.Cut, *, must_react: bool) -> Found:
         old, new = (self._region(graphs, cut) for graphs in self._graphs)
         if isinstance(old, Skip) or isinstance(new, Skip):
             return next(side for side in (old, new) if isinstance(side, Skip))
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         inputs = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
-        found: Difference | Skip = Skip("no shape of its inputs is small enough to try")
-        equal: Difference | None = None
-        unranked, differs, binding, contradicted = lacks_rank(inputs), False, False, False
+        attempts = Attempts(unranked=lacks_rank(inputs))
         for shapes, acquits in region_shapes(inputs, old.nodes):
-            if binding and not acquits:
-                continue
             guessed = has_guesses(inputs, shapes)
-            if guessed and not unranked and isinstance(found, Difference):
-                continue  # a difference at sizes that contradict the declared ones is answered at the declared ones
+            if not attempts.need(guessed=guessed, acquits=acquits):
+                continue
             attempt = partial(self._attempt, cut, (old.model, new.model), guessed=guessed, must_react=must_react)
             latest = self._sampled(attempt, inputs, shapes)
-            if isinstance(latest, Difference) and latest.excess <= 1:
-                if not unranked or max(map(len, shapes.values())) > 2:
-                    return latest
-                equal = latest  # with nothing beside channels, operators coincide that are not the same
-                continue
-            differs = differs or isinstance(latest, Difference) or latest.only_after
-            binding = binding or (isinstance(latest, Difference) and (unranked or not guessed))
-            contradicted = contradicted or (isinstance(latest, Skip) and not guessed)
-            if isinstance(found, Skip):
-                found = latest
-        if contradicted and not binding and isinstance(found, Difference):
-            return Skip("it differs at sizes other than the declared ones only, and does not run on those")
-        if equal is not None and differs:
-            return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
-        return equal or found
+            if attempts.decide(latest, guessed=guessed, rank=max(map(len, shapes.values()), default=0)):
+                return latest
+        return attempts.outcome()
 
-    def _sampled(
-        self, attempt: Callable[[Feeds], Difference | Skip], inputs: Mapping[str, ir.Value], shapes: Shapes
-    ) -> Difference | Skip:
+    def _sampled(self, attempt: Callable[[Feeds], Found], inputs: Mapping[str, ir.Value], shapes: Shapes) -> Found:
         """The largest difference over a few samples; where none could be compared, why the first one could not."""
-        found: list[Difference | Skip] = []
+        found: list[Found] = []
         wanted = 1
         while len(found) < wanted and not (found and self._clock.is_over):
             sample = len(found)
@@ -137,7 +111,7 @@ class Bench:
 
     def _attempt(
         self, cut: ir.Cut, sides: tuple[ir.Model, ir.Model], feeds: Feeds, *, guessed: bool, must_react: bool
-    ) -> Difference | Skip:
+    ) -> Found:
         old, new = sides
         try:
             expected = self._run(old, cut, feeds)
@@ -158,7 +132,7 @@ class Bench:
 
     def _measured(
         self, cut: ir.Cut, new: ir.Model, feeds: Feeds, results: tuple[Results, Results], *, must_react: bool
-    ) -> Difference | Skip:
+    ) -> Found:
         """How the results differ, beside what disturbing the new weights does to them."""
         expected, actual = results
         if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
@@ -200,7 +174,7 @@ def _says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
     return value.shape is not None or value.name not in others or others[value.name].shape is None
 
 
-def _samples(shapes: Shapes, first: Difference | Skip) -> int:
+def _samples(shapes: Shapes, first: Found) -> int:
     """Of very few numbers more samples: they may all be negative before a Relu, or hide behind the largest of all."""
     elements = sum(map(math.prod, shapes.values()))
     if isinstance(first, Difference):

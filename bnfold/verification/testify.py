@@ -100,7 +100,7 @@ def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evi
     """
     if evidence.fault or not evidence.suspicion:
         return evidence
-    errs = _weigh(request, pair, samples, *[_own(request, request.after, samples)] * 2).errors_after
+    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples))
     if not errs or not all(agrees(errs[name], request.before.graph.values[name].dtype) for name in errs):
         return replace(evidence, fault=evidence.suspicion)
     note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"

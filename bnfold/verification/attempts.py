@@ -1,0 +1,64 @@
+"""What comparing a region at one choice of sizes after the other adds up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bnfold.frozen import frozen
+from bnfold.verification.compare import Difference
+
+
+@frozen
+class Skip:
+    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
+
+    reason: str
+    only_after: bool = False
+
+
+Found = Difference | Skip
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What was found so far.
+
+    ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a
+    difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
+    rank of an input (``unranked``), nothing is declared that would answer.
+    """
+
+    unranked: bool
+    _first: Found = field(default_factory=lambda: Skip("no shape of its inputs is small enough to try"))
+    _equal: Difference | None = None
+    _differs: bool = False
+    _is_binding: bool = False
+    _declared_do_not_run: bool = False
+
+    def need(self, *, guessed: bool, acquits: bool) -> bool:
+        """Whether sizes are worth trying; those that do not acquit say nothing new after a difference that counts."""
+        if self._is_binding and not acquits:
+            return False
+        return self.unranked or not guessed or isinstance(self._first, Skip)
+
+    def decide(self, latest: Found, *, guessed: bool, rank: int) -> bool:
+        """Take note of a finding, where the largest input has ``rank`` axes; whether it is equality and counts."""
+        if isinstance(latest, Difference) and latest.excess <= 1:
+            self._equal = latest
+            # With nothing beside channels, operators coincide that are not the same.
+            return not self.unranked or rank > 2
+        is_skip = isinstance(latest, Skip)
+        self._differs |= not isinstance(latest, Skip) or latest.only_after
+        self._is_binding |= not is_skip and (self.unranked or not guessed)
+        self._declared_do_not_run |= is_skip and not guessed
+        if isinstance(self._first, Skip):
+            self._first = latest
+        return False
+
+    def outcome(self) -> Found:
+        """Where nothing decided."""
+        if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
+            return Skip("it differs at sizes other than the declared ones only, and does not run on those")
+        if self._equal is not None and self._differs:
+            return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
+        return self._equal or self._first
