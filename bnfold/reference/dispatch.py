@@ -11,6 +11,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.frozen import frozen
+from bnfold.ir.elements import MAX_RANK
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registry import (
@@ -128,7 +129,10 @@ def _compute(function: Kernel, call: Call, node: ir.Node, inputs: Sequence[Datum
         raise refused(node, call.version, str(reason)) from reason
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         raise refused(node, call.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
-    return [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]
+    made = [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]
+    if any(isinstance(value, np.ndarray) and value.ndim > MAX_RANK for value in made):
+        raise refused(node, call.version, "it makes more axes than can be evaluated")  # numpy itself is of two minds
+    return made
 
 
 def _model_of(known: Definition, inputs: Sequence[Datum], output: int) -> Datum:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from bnfold import errors
 from bnfold.frozen import frozen
+from bnfold.ir.elements import MAX_RANK
 from bnfold.reference.precision import Precision, computed_type
 
 Array = npt.NDArray[Any]
@@ -158,6 +159,8 @@ def dims_to_make(dims: Iterable[int]) -> tuple[int, ...]:
     shape = tuple(dims)
     if any(dim < 0 for dim in shape):
         raise Mismatch(f"a result of dims {list(shape)}")
+    if len(shape) > MAX_RANK:
+        raise Declined(f"{len(shape)} axes are too many to evaluate")
     if math.prod(shape) > LARGEST:
         raise Declined(f"{math.prod(shape):,} elements are too many to evaluate")
     return shape

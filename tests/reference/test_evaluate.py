@@ -274,6 +274,13 @@ ONE = np.ones((1, 1), np.float32)
 MANY = np.array([1 << 20, 1 << 20])
 
 
+def test_more_axes_than_numpy_computes_with_are_refused() -> None:
+    with pytest.raises(reference.Unsupported, match="33 axes are too many"):
+        compute("Expand", 13, [ONE, np.ones(33, np.int64)])
+    with pytest.raises(reference.Unsupported, match="more axes than can be evaluated"):
+        compute("Reshape", 13, [ONE, np.ones(40, np.int64)])
+
+
 @pytest.mark.parametrize(
     ("op", "opset", "inputs", "attrs"),
     [
