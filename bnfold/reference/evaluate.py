@@ -12,7 +12,7 @@ from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
-from bnfold.reference.precision import Datum, Precision, as_declared, widen
+from bnfold.reference.precision import Datum, Precision, as_declared, jittered, widen
 from bnfold.reference.registry import Array, Policy
 from bnfold.reference.schedule import Schedule, schedule
 
@@ -34,6 +34,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     observer: Observer | None = None,
     limit_seconds: float | None = None,
     policy: Policy | None = None,
+    jitter: int | None = None,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -49,6 +50,8 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         observer: Called with each value that a node of the main graph makes, as soon as it is made.
         limit_seconds: Give up after so long; looked at between nodes.
         policy: What to make of nodes whose text leaves a choice.
+        jitter: A seed, to move each float that a node makes to a neighbour in float64. How far the results move by
+            that is about what they err by in float64 (Monte Carlo arithmetic).
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -64,6 +67,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     names = [*(outputs if outputs is not None else (value.name for value in graph.outputs)), *keep]
     wanted = {name: _named(graph, name) for name in names}
     evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
+    evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -116,6 +120,7 @@ class Evaluation:
         self.precision = precision
         self.policy = policy
         self.observer = observer
+        self.jitter: np.random.Generator | None = None
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {
             (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
@@ -170,6 +175,8 @@ class Evaluation:
             results = control.run(self, node, inputs, environment, bindings)
         else:
             results = apply(node, inputs, resolve(node, bindings, self.precision), self.precision, self.policy)
+            if self.jitter is not None and inputs:
+                results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):
             if value is None or value in environment:  # a fed value stays, even where its node runs for another
                 continue

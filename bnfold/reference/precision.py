@@ -43,6 +43,16 @@ def widen(value: Datum) -> Datum:
     return value
 
 
+def jittered(value: Datum, rng: np.random.Generator) -> Datum:
+    """float64 arrays with each number moved to a neighbour, but for integers, which may be sizes or masks."""
+    if isinstance(value, list):
+        return [jittered(item, rng) for item in value]
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+        return value
+    ends = np.where(rng.random(value.shape) < 0.5, np.inf, -np.inf)
+    return np.where(np.isfinite(value) & (value != np.rint(value)), np.nextafter(value, ends), value)
+
+
 def as_declared(value: Datum, code: int | None) -> Datum:
     """A float array in the float type that its declaration gives (None: says nothing); anything else as it is."""
     if code not in WIDENED or not isinstance(value, np.ndarray) or not is_float(value):

@@ -14,7 +14,7 @@ from bnfold.verification.compare import ROUNDS, Difference, difference, toleranc
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
-from bnfold.verification.rounding import Array, Draws
+from bnfold.verification.rounding import Array, Draws, jittered_draws
 from bnfold.verification.verdict import OutputRow
 
 
@@ -22,7 +22,12 @@ class Evaluate(Protocol):
     """`evaluator`: the named values of a model; an observer is told every value of its main graph."""
 
     def __call__(
-        self, model: ir.Model, feeds: Feeds, outputs: Sequence[str], observer: reference.Observer | None = None
+        self,
+        model: ir.Model,
+        feeds: Feeds,
+        outputs: Sequence[str],
+        observer: reference.Observer | None = None,
+        jitter: int | None = None,
     ) -> dict[str, Array]: ...
 
 
@@ -107,9 +112,12 @@ class Pair:
         actual = self._evaluate(self._acting, given, names)
         rounds: list[list[dict[str, Array]]] = []
         while True:
-            rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
+            if len(rounds) < ROUNDS:
+                rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
+            else:
+                rounds.append(jittered_draws(lambda seed: self._evaluate(self._acting, given, names, jitter=seed)))
             compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
-            if len(rounds) == ROUNDS or not any(item.difference.is_in_doubt for item in compared):
+            if len(rounds) > ROUNDS or not any(item.difference.is_in_doubt for item in compared):
                 return compared
 
     def _compared(
@@ -202,8 +210,15 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
     """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
     def evaluate(
-        model: ir.Model, feeds: Feeds, outputs: Sequence[str], observer: reference.Observer | None = None
+        model: ir.Model,
+        feeds: Feeds,
+        outputs: Sequence[str],
+        observer: reference.Observer | None = None,
+        jitter: int | None = None,
     ) -> dict[str, Array]:
-        return reference.evaluate(model, feeds, outputs, observer=observer, limit_seconds=seconds_left(), policy=policy)
+        limit = seconds_left()
+        return reference.evaluate(
+            model, feeds, outputs, observer=observer, limit_seconds=limit, policy=policy, jitter=jitter
+        )
 
     return evaluate

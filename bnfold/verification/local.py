@@ -22,7 +22,7 @@ from bnfold.verification.extract import Region, extract
 from bnfold.verification.full import compare_values
 from bnfold.verification.inputs import CannotFeed, Feeds, random_value
 from bnfold.verification.region_shapes import Shapes, has_guesses, lacks_rank, region_shapes
-from bnfold.verification.rounding import Array, Draws
+from bnfold.verification.rounding import Array, Draws, jittered_draws
 from bnfold.verification.verdict import LocalRow
 
 Results = dict[str, Array]
@@ -32,7 +32,8 @@ GROUPS = 3
 
 FEW = 128
 MOST_SAMPLES = 10
-"""A region that is fed or makes fewer than FEW elements is tried on several samples, of every kind at most twice."""
+"""A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
+kind at most twice."""
 
 REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
@@ -139,12 +140,15 @@ class Bench:
             return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
         rounds: list[list[Results]] = []
         while True:
-            disturbed = self._draws.of_region(new, GROUPS, len(rounds))
-            rounds.append([self._run(model, cut, feeds) for model in disturbed])
+            if len(rounds) < ROUNDS:
+                disturbed = self._draws.of_region(new, GROUPS, len(rounds))
+                rounds.append([self._run(model, cut, feeds) for model in disturbed])
+            else:
+                rounds.append(jittered_draws(lambda seed: self._run(new, cut, feeds, jitter=seed)))
             if must_react and not all(_differ(actual, draw) for draw in rounds[0]):
                 return Skip("a new weight does not show in it", only_after=True)
             found = self._worst(cut, expected, actual, rounds)
-            if len(rounds) == ROUNDS or not found.is_in_doubt:
+            if len(rounds) > ROUNDS or not found.is_in_doubt:
                 return found
 
     def _worst(
@@ -164,10 +168,10 @@ class Bench:
         worst = max(found, key=lambda difference: difference.excess)
         return replace(worst, elements=min(np.size(expected[name]) for name in cut.outputs))
 
-    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds) -> Results:
+    def _run(self, region: ir.Model, cut: ir.Cut, feeds: Feeds, jitter: int | None = None) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         limit = max(self._clock.left, REGION_SECONDS)
-        return reference.evaluate(region, own, cut.outputs, limit_seconds=limit, policy=self._policy)
+        return reference.evaluate(region, own, cut.outputs, limit_seconds=limit, policy=self._policy, jitter=jitter)
 
 
 def _says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
@@ -176,10 +180,9 @@ def _says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
 
 def _samples(shapes: Shapes, first: Found) -> int:
     """Of very few numbers more samples: they may all be negative before a Relu, or hide behind the largest of all."""
-    elements = sum(map(math.prod, shapes.values()))
-    if isinstance(first, Difference):
-        elements = min(elements, first.elements)
-    return max(1, min(MOST_SAMPLES, FEW // max(elements, 1)))
+    made = [first.elements] if isinstance(first, Difference) else []
+    smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
+    return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
 
 
 def _differ(one: Results, other: Results) -> bool:

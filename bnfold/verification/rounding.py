@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from bnfold import ir
+from bnfold import ir, reference
 from bnfold.verification.floats import FLOAT_TYPES, float_type
 
 Array = npt.NDArray[Any]
+
+JITTERS = 4
 
 
 class Disturbed(ir.Tensor):
@@ -48,6 +51,18 @@ class Disturbed(ir.Tensor):
         if self.old is not None:
             usable &= bits != np.ascontiguousarray(self.old.numpy()).reshape(-1).view(bits.dtype)
         return np.where(usable, moved, values).reshape(self.dims)
+
+
+def jittered_draws(evaluate: Callable[[int], dict[str, Array]]) -> list[dict[str, Array]]:
+    """What evaluations in float64 err by themselves, as draws beside those of disturbed weights.
+
+    Those do not always show it: a normaliser takes out again what a scale or a shift is off by, and blows up what is
+    left of numbers that nearly cancel. ``evaluate`` takes the seed of `reference.evaluate`'s jitter; what does not run
+    so, because a size came out another one, tells nothing.
+    """
+    with suppress(reference.Misfit):
+        return [evaluate(seed) for seed in range(JITTERS)]
+    return []
 
 
 Key = tuple[str, str]

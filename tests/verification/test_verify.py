@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -346,3 +346,21 @@ def test_other_batches_are_tried_before_a_batch_of_one_hides_what_broadcasts() -
     before, after = (ir.load(model(body.replace("KEEP", keep), weights)) for keep in ("1", "0"))
     assert verify(before, before, depth="full", witness="none").outputs[0].shape == (3, 5)
     assert verify(before, after, depth="full", witness="none").status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["full", "local"])
+def test_what_float64_itself_errs_by_accuses_nobody(depth: Literal["full", "local"]) -> None:
+    """A normaliser takes out the new weight, and what rounding it does; what is left of large numbers is noise."""
+    rng = numbers(23)
+    first, second = (rng.normal(size=(1, 3, 1)) + 1e3 for _ in range(2))
+    weights = {"t": first, "u": second, "both": first + second, "g": np.ones(3), "b": np.array([0.5, -0.7, 1.1])}
+    head = "(double[2,3,4] x) => (double[2,3,4] y)"
+    before = model(f"{head} {{ a = Add (x, t)  c = Add (a, u)  y = InstanceNormalization (c, g, b) }}", weights)
+    after, wrong = (
+        model(f"{head} {{ {scaled}  c = Add (a, both)  y = InstanceNormalization (c, g, b) }}", {**weights, **more})
+        for scaled, more in (("a = Identity (x)", {}), ("a = Mul (x, s)", {"s": np.array([[[1.001], [1], [1]]])}))
+    )
+    cut = ir.Cut("", ("x",), ("y",), "fold")
+    for side, failed in ((after, False), (wrong, True)):
+        verdict = verify(ir.load(before), ir.load(side), cuts=[cut], depth=depth, witness="none")
+        assert (verdict.status == "failed") == failed, verdict.reason
