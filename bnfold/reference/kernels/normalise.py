@@ -72,8 +72,8 @@ def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
     channels = x.shape[1] if x.ndim > 1 else 1
     if call.attr("spatial", 1) == 0 and scale.size == math.prod(x.shape[1:]):
         return True
-    if scale.size != channels:
-        raise Mismatch(f"{scale.size} parameters for an input of shape {x.shape}")
+    if scale.size != channels or scale.size != max(scale.shape, default=1):
+        raise Mismatch(f"parameters of shape {scale.shape} for an input of shape {x.shape}")
     return False
 
 

@@ -189,7 +189,7 @@ def test_what_no_version_allows(opset: int, outputs: tuple[str, ...], said: dict
 
 def test_parameters_that_fit_neither_channels_nor_activations() -> None:
     for spatial in (0, 1):
-        with pytest.raises(reference.Unsupported, match="7 parameters"):
+        with pytest.raises(reference.Unsupported, match=r"parameters of shape \(7,\)"):
             compute("BatchNormalization", 7, [floats(1, 3, 4, 5), *parameters(2, 7)], spatial=spatial)
 
 
@@ -268,3 +268,15 @@ def test_groups_that_do_not_divide_the_channels() -> None:
         compute("GroupNormalization", 21, [x, scale, scale], num_groups=4)
     with pytest.raises(reference.Unsupported, match="6 scales at this version"):
         compute("GroupNormalization", 18, [x, scale, scale], num_groups=2)
+
+
+def test_as_many_activations_as_channels_are_not_channels() -> None:
+    x = floats(0, 3, 8, 4)
+    with pytest.raises(reference.Misfit, match=r"parameters of shape \(2, 4\)"):
+        compute("BatchNormalization", 8, [x, *parameters(1, 2, 4)], spatial=0)
+
+
+def test_parameters_of_different_lengths_are_refused() -> None:
+    scale, b, mean, _ = parameters(1, 8)
+    with pytest.raises(reference.Misfit, match="different lengths"):
+        compute("BatchNormalization", 15, [floats(0, 3, 8, 4), scale, b, mean, np.ones(1, np.float32)])
