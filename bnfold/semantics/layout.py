@@ -39,6 +39,9 @@ def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[R
     if count != channels:
         _check_fit(node, count, (channels, *inner))
         return True
+    dims = _dims(parameters[0]) or ()
+    if sum(dim != 1 for dim in dims) > 1:
+        raise Unreadable(node, f"spatial=0 with parameters of shape {list(dims)}, but {channels} channels")
     if any(dim != 1 for dim in inner):
         text = f"spatial=0 with {count} parameters, one for each channel: read as spatial=1 (onnx/models#156)"
         repairs.append(Repair("nonspatial-channel-parameters", node.label, text))

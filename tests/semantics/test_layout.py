@@ -43,7 +43,14 @@ def test_the_element_count_decides(
 
 @pytest.mark.parametrize(
     ("shape", "params"),
-    [((2, 3, 4, 5), (12,)), ((2, 3, "h", 5), (61,)), (None, (3,)), ((2, "c", 4, 5), (60,)), ((2, 3, 4, 5), (1,))],
+    [
+        ((2, 3, 4, 5), (12,)),
+        ((2, 3, "h", 5), (61,)),
+        (None, (3,)),
+        ((2, "c", 4, 5), (60,)),
+        ((2, 3, 4, 5), (1,)),
+        ((2, 8, 4), (2, 4)),
+    ],
 )
 def test_what_fits_neither_reading_is_refused(
     batchnorm: NodeMaker, shape: Shape | None, params: tuple[int, ...]
