@@ -101,13 +101,24 @@ def _sentence(item: Compared) -> str:
 
 
 def _blank(pair: Pair, drawn: Samples) -> str:
-    """Whether the sizes that were guessed leave nothing of the inputs in any output, only padding and biases."""
-    if not pair.has_empty or drawn.another is None or not drawn.chosen[0].feeds:
+    """Whether no output shows anything of the inputs.
+
+    The sizes that were guessed may leave nothing of them but padding and biases; and of few numbers, all may be zero
+    behind a Hardmax, whatever was drawn.
+    """
+    first, *others = drawn.chosen
+    if drawn.another is None or not first.feeds:
         return ""
-    first, second = drawn.chosen[0].expected, drawn.another(len(drawn.chosen)).expected
-    if all(compare_values(first[name], second[name], (), None, by_channel=False).excess == 0 for name in pair.outputs):
+    if not others and pair.has_empty:
+        others = [drawn.another(len(drawn.chosen))]
+    if others and all(_same_outputs(pair, first, other) for other in others):
         return "no output depends on the inputs at the sizes that were tried"
     return ""
+
+
+def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
+    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
+    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
 def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:

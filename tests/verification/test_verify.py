@@ -364,3 +364,13 @@ def test_what_float64_itself_errs_by_accuses_nobody(depth: Literal["full", "loca
     for side, failed in ((after, False), (wrong, True)):
         verdict = verify(ir.load(before), ir.load(side), cuts=[cut], depth=depth, witness="none")
         assert (verdict.status == "failed") == failed, verdict.reason
+
+
+def test_an_output_that_never_moves_acquits_nobody() -> None:
+    """One place of three hundred is the largest: nobody draws that, and the sign of a zero is no difference."""
+    head = "(float[300] x) => (float[1] y) <int64[1] place = {7}>"
+    before = model(f"{head} {{ h = Hardmax <axis = 0> (x)  y = Gather (h, place) }}", {}, opset=15)
+    after = model(f"{head} {{ h = Hardmax <axis = 0> (x)  n = Neg (h)  y = Gather (n, place) }}", {}, opset=15)
+    assert verify(ir.load(before), ir.load(after), depth="full", witness="none").status == "unverified"
+    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(before), witness="none").status == "verified"
