@@ -96,20 +96,22 @@ class FileSource(Source):
         return data
 
     def _pieces(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes; one system call gives no more than 2 GB."""
-        descriptor = self._held
-        if descriptor is not None:
-            data = self._pread(descriptor, length, offset)
-            while 0 < len(data) < length and (more := self._pread(descriptor, length - len(data), offset + len(data))):
-                data += more
-            return data
-        with self._lock:
-            self._held = self._open()
-            try:
-                self.check_unchanged()
-                return self._pieces(offset, length)
-            finally:
-                self.release()
+        """Up to ``length`` bytes. What is not held is opened for this thread alone: another one would close it."""
+        if self._held is not None:
+            return self._all_pieces(self._held, offset, length)
+        descriptor = self._open()
+        try:
+            self._compare(os.fstat(descriptor))
+            return self._all_pieces(descriptor, offset, length)
+        finally:
+            os.close(descriptor)
+
+    def _all_pieces(self, descriptor: int, offset: int, length: int) -> bytes:
+        """One system call gives no more than 2 GB."""
+        data = self._pread(descriptor, length, offset)
+        while 0 < len(data) < length and (more := self._pread(descriptor, length - len(data), offset + len(data))):
+            data += more
+        return data
 
     def _pread(self, descriptor: int, length: int, offset: int) -> bytes:
         if hasattr(os, "pread"):
@@ -122,14 +124,18 @@ class FileSource(Source):
         return self._held
 
     def check_unchanged(self) -> None:
-        """As `Source.check_unchanged`. The change time betrays an edit whose author put the old modification time back.
+        """As `Source.check_unchanged`."""
+        try:
+            self._compare(self.path.stat() if self._held is None else os.fstat(self._held))
+        except OSError as error:
+            raise BadInput(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+    def _compare(self, now: os.stat_result) -> None:
+        """The change time betrays an edit whose author put the old modification time back.
 
         It says nothing when the number of links changed too: then the file was merely unlinked or linked.
         """
-        try:
-            now, first = self.path.stat() if self._held is None else os.fstat(self._held), self._first
-        except OSError as error:
-            raise BadInput(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        first = self._first
         same_file = (now.st_dev, now.st_ino, now.st_size) == (first.st_dev, first.st_ino, first.st_size)
         touched = now.st_ctime_ns != first.st_ctime_ns and now.st_nlink == first.st_nlink
         if not same_file or now.st_mtime_ns != first.st_mtime_ns or touched:

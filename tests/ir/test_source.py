@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,17 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     del source
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_threads_do_not_close_the_file_on_each_other(tmp_path: Path) -> None:
+    """The writer reads with two: a descriptor that another thread closed may be another file's by then."""
+    path = tmp_path / "m.onnx.data"
+    path.write_bytes(bytes(range(256)) * 64)
+    source = FileSource(path, hold=False)
+
+    def read(first: int) -> bool:
+        return all(source.read(offset, 64)[0] == offset % 256 for offset in range(first, 16_000, 7))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(4)))
+    assert source.fileno() is None
