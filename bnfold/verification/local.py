@@ -70,18 +70,20 @@ class Bench:
         )
 
     def _compare(self, cut: ir.Cut, *, must_react: bool) -> Found:
-        old, new = (self._region(graphs, cut) for graphs in self._graphs)
+        # A value that only one side has, because another rewrite made it or gave it a name, is no boundary for either.
+        inputs = [name for name in cut.inputs if all(_has(graphs, cut, name) for graphs in self._graphs)]
+        old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip) or isinstance(new, Skip):
             return next(side for side in (old, new) if isinstance(side, Skip))
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
-        inputs = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
-        attempts = Attempts(unranked=lacks_rank(inputs))
-        for shapes, acquits in region_shapes(inputs, old.nodes):
-            guessed = has_guesses(inputs, shapes)
+        fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
+        attempts = Attempts(unranked=lacks_rank(fed))
+        for shapes, acquits in region_shapes(fed, old.nodes):
+            guessed = has_guesses(fed, shapes)
             if not attempts.need(guessed=guessed, acquits=acquits):
                 continue
             attempt = partial(self._attempt, cut, (old.model, new.model), guessed=guessed, must_react=must_react)
-            latest = self._sampled(attempt, inputs, shapes)
+            latest = self._sampled(attempt, fed, shapes)
             if attempts.decide(latest, guessed=guessed, rank=max(map(len, shapes.values()), default=0)):
                 return latest
         return attempts.outcome()
@@ -99,14 +101,14 @@ class Bench:
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
     @staticmethod
-    def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut) -> Region | Skip:
+    def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
-        found = [_visible(graph, name) for name in cut.inputs]
+        found = [_visible(graph, name) for name in inputs]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
         return extract([graph.values[name] for name in cut.outputs], stops)
 
@@ -172,6 +174,10 @@ class Bench:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         limit = max(self._clock.left, REGION_SECONDS)
         return reference.evaluate(region, own, cut.outputs, limit_seconds=limit, policy=self._policy, jitter=jitter)
+
+
+def _has(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
+    return cut.graph in graphs and _visible(graphs[cut.graph], name) is not None
 
 
 def _says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:

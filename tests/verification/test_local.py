@@ -290,3 +290,17 @@ def test_a_shape_that_only_the_rewritten_model_tells_is_tried() -> None:
     cut = ir.Cut("", ("h",), ("y",), "upgrade")
     rows = [check(_with_domain(before), _with_domain(side), cut)[0] for side in (after, wrong)]
     assert [row.status for row in rows] == ["verified", "failed"]
+
+
+def test_a_boundary_that_another_rewrite_made_is_none() -> None:
+    """A fold left the value under a new name; fed there, the rewritten region would miss what the fold moved behind."""
+    weights = {"p": along(np.array([2.0, -3.0, 0.5]), 1, 3), "q": along(np.array([0.5, 1.5, -1.0]), 1, 3)}
+    head = "(float[N,3,L] x) => (float[N,3,L] y)"
+    before = model(f"{head} {{ a = Mul (x, p)  u = Neg (a)  y = Mul (u, q) }}", weights)
+    both = weights["p"] * weights["q"]
+    after, wrong = (
+        model(f"{head} {{ u_folded = Neg (x)  y = Mul (u_folded, both) }}", {"both": factor})
+        for factor in (both, -both)
+    )
+    cut = ir.Cut("", ("u_folded",), ("y",), "decompose")
+    assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
