@@ -19,7 +19,7 @@ SIZES = ((32, 96), (64, 240), (32, 1000))
 KINDS = {"net", "net-noweights", "exporter-op", "fixture"}
 REFUSALS = {
     "Azure-Samples+": "com.microsoft:LegacyPadding",  # an operator of a private converter, never described
-    "three_layer_bn_keras.504ea6f1": "64 parameters for an input",  # a transposed matrix: its channels are the batch
+    "three_layer_bn_keras.504ea6f1": "parameters of shape (64,)",  # a transposed matrix: its channels are the batch
     "three_layer_bn_keras.4e055300": "axes don't match",  # four axes to permute of a matrix
     "resnet18_dynamo": "its data does not fit",  # the weights are not in the file
     "instance_norm_nonbroadcastable": "could not be broadcast",  # made to be invalid
