@@ -27,7 +27,7 @@ ROUNDING_FACTOR = 8.0
 FLOOR = 2.0
 """Accepted units of roundoff of the scale, whatever the noise: the result's own type cannot show less."""
 
-ROUNDS = 4
+ROUNDS = 8
 """How often weights are disturbed anew before a difference beyond the noise is called a fault.
 
 Outputs that move as one (a Softmax, a single logit) make one round a single draw, which one time in twenty is far too
