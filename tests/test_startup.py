@@ -52,7 +52,10 @@ def test_a_fold_needs_no_more_than_parts(tmp_path: Path) -> None:
     assert out.exists()
 
 
-PREPARED = "import os, sys; from bnfold.startup import defer_onnx, prepare; defer_onnx(); prepare(many_threads=False)\n"
+PREPARED = (
+    "import os, sys; os.environ.pop('OPENBLAS_NUM_THREADS', None)\n"  # another test's cluster may have left it
+    "from bnfold.startup import defer_onnx, prepare; defer_onnx(); prepare(many_threads=False)\n"
+)
 
 
 def test_parts_that_stood_in_are_there_for_whoever_asks() -> None:
