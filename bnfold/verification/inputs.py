@@ -106,6 +106,15 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     return {"bias": normal * 0.1, "scale": scale, "positive": 0.5 + uniform, "unit": uniform}[purpose]
 
 
+def _large(_: ir.Value, normal: Array) -> Array:
+    """Every channel of every sample is of one sign, unlike its neighbours': what only negative numbers show, as the
+    slope of a PRelu, is hidden by a later maximum wherever the two mix."""
+    if normal.ndim < 2:
+        return normal * 1e3
+    signs = 1 - 2 * (np.indices(normal.shape[:2]).sum(axis=0) % 2)
+    return np.abs(normal) * 1e3 * -signs.reshape(*normal.shape[:2], *[1] * (normal.ndim - 2))
+
+
 def _constant_channels(_: ir.Value, normal: Array) -> Array:
     """Every channel holds one number, another than its neighbours."""
     if normal.ndim < 2:
@@ -130,7 +139,7 @@ def _at_mean(value: ir.Value, normal: Array) -> Array:
 
 _DATA: dict[str, Callable[[ir.Value, Array], Array]] = {
     "normal": lambda _, normal: normal,
-    "large": lambda _, normal: normal * 1e3,
+    "large": _large,
     "tiny": lambda _, normal: normal * 1e-3,
     "constant": _constant_channels,
     "at mean": _at_mean,
