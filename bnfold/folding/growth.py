@@ -31,14 +31,18 @@ class Budget:
     _wanted: dict[ir.Value, dict[Use, tuple[Print, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
+    refused: int = 0
+    """Plans that did not fit; what is spent or copied later may let them."""
 
     def check(self, edits: Sequence[Edit], *, images: bool = False) -> None:
         """Raise TooLarge if the copies among ``edits`` do not fit, Declined if new ``images`` do not."""
         if images and (size := added(edits)) > self.left:
+            self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         copies = [edit for edit in edits if isinstance(edit, SetConstant)]
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
+            self.refused += 1
             raise TooLarge(copies, growth)
 
     def charge(self, edits: Sequence[Edit], *, images: bool = False) -> None:

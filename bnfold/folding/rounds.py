@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.folding import dead, partial, rows
+from bnfold.folding import attempts, dead, partial, rows
 from bnfold.folding.apply import apply
-from bnfold.folding.growth import Budget, TooLarge
+from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
-from bnfold.folding.recognise import Chain
+from bnfold.folding.refusals import Refusals
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
 from bnfold.folding.statistics import Known, prefetch
@@ -38,6 +38,7 @@ class Fold:
     original: frozenset[str]
     budget: Budget = field(init=False)
     known: dict[ir.Node, Known] = field(init=False)
+    refusals: Refusals = field(default_factory=Refusals)
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Everything: the search, what remains behind a Concat, and shifts without effect."""
@@ -72,7 +73,7 @@ def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int],
             continue
         progress(len(nodes) - len(queue), len(nodes))
         declined += 1
-        if _settle(fold, node):
+        if not fold.refusals.holds(node) and _settle(fold, node):
             changed, declined = True, 0
         if _stands(node):
             queue.append(node)
@@ -90,29 +91,17 @@ def _settle(fold: Fold, node: ir.Node) -> bool:
     """
     changed = False
     while _stands(node):
-        try:
-            plan = _first_plan(fold, rows.around(node, fold.policy, fold.known.get(node)))
-        except Declined as refusal:
+        attempt = attempts.attempt(node, fold.known.get(node), fold.policy, fold.limits, fold.budget)
+        refusal = attempt.furthest
+        if attempt.plan is not None:
+            _carry_out(fold, attempt.plan, fold.events[node])
+            changed, refusal = True, attempt.of_what_is_left(node)
+        if refusal is not None:
             fold.events[node].decline(refusal)
+            if attempt.fits:
+                fold.refusals.remember(node, attempt.seen)
             return changed
-        _carry_out(fold, plan, fold.events[node])
-        changed = True
     return changed
-
-
-def _first_plan(fold: Fold, candidates: Iterable[Chain]) -> Plan:
-    """A plan for the first candidate that has one. Raises Declined with the furthest refusal."""
-    furthest: Declined | None = None
-    for candidate in candidates:
-        try:
-            return search(candidate, fold.limits, fold.budget)
-        except Declined as refusal:
-            if isinstance(refusal, TooLarge):
-                fold.budget.want(refusal)
-            if furthest is None or refusal.depth > furthest.depth:
-                furthest = refusal
-    assert furthest is not None, "there is at least one candidate"
-    raise furthest
 
 
 def _carry_out(fold: Fold, plan: Plan, event: BatchNormEvent | None) -> None:
@@ -121,6 +110,7 @@ def _carry_out(fold: Fold, plan: Plan, event: BatchNormEvent | None) -> None:
     operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
+    fold.refusals.edit(plan)
     fold.budget.charge(plan.edits, images=plan.images)
     before = {value: value.name for value in plan.relabelled}
     _note_names(fold, before, apply(plan, fold.budget), cut)

@@ -37,17 +37,22 @@ _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BA
 
 @frozen
 class Search:
-    """One attempt: the rules, what may still be spent, and the draft that grows."""
+    """One attempt: the rules, what may still be spent, the draft that grows, and every node that was asked."""
 
     limits: Limits
     budget: Budget
+    seen: set[ir.Node] = field(default_factory=set)
     draft: Draft = field(default_factory=Draft)
     padded: str = ""
     """The form of `ops.padded` for Convs with zero padding; empty for an Add in front of them."""
 
 
-def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
-    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
+def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
+    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest.
+
+    The nodes that were asked are added to ``seen``.
+    """
+    seen = set() if seen is None else seen
     if chain.affine.is_identity:
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None:
@@ -56,7 +61,7 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     refusals: list[Declined] = []
     attempts: list[Attempt] = []
     for name, direction in (("up", upward), ("down", downward)):
-        attempt = Search(limits, budget)
+        attempt = Search(limits, budget, seen)
         try:
             plan = direction(chain, attempt)
         except Declined as refusal:
@@ -66,7 +71,7 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         if not plan.residuals:
             return plan
         plans.append(plan)
-    plans = images.improve(plans, refusals, lambda form: downward(chain, Search(limits, budget, padded=form)))
+    plans = images.improve(plans, refusals, lambda form: downward(chain, Search(limits, budget, seen, padded=form)))
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
@@ -248,6 +253,7 @@ def _ask(
     depth: int,
     standing: Mapping[int, Affine] = MappingProxyType({}),
 ) -> Step:
+    search.seen.add(node)
     if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:

@@ -31,7 +31,7 @@ class Attempts:
     unranked: bool
     _first: Found = field(default_factory=lambda: Skip("no shape of its inputs is small enough to try"))
     _equal: Difference | None = None
-    _differs: bool = False
+    _differing_rank: int = -1
     _is_binding: bool = False
     _declared_do_not_run: bool = False
 
@@ -46,9 +46,10 @@ class Attempts:
         if isinstance(latest, Difference) and latest.excess <= 1:
             self._equal = latest
             # With nothing beside channels, operators coincide that are not the same.
-            return not self.unranked or rank > 2
+            return not self.unranked or rank > max(2, self._differing_rank)
         is_skip = isinstance(latest, Skip)
-        self._differs |= not isinstance(latest, Skip) or latest.only_after
+        if not isinstance(latest, Skip) or latest.only_after:
+            self._differing_rank = max(self._differing_rank, rank)
         self._is_binding |= not is_skip and (self.unranked or not guessed)
         self._declared_do_not_run |= is_skip and not guessed
         if isinstance(self._first, Skip):
@@ -59,6 +60,6 @@ class Attempts:
         """Where nothing decided."""
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
             return Skip("it differs at sizes other than the declared ones only, and does not run on those")
-        if self._equal is not None and self._differs:
-            return Skip("it computes the same for low ranks of its inputs only, and nothing tells theirs")
+        if self._equal is not None and self._differing_rank >= 0:
+            return Skip("it computes the same at some ranks of its inputs only, and nothing tells theirs")
         return self._equal or self._first

@@ -107,12 +107,15 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
 
 
 def _large(_: ir.Value, normal: Array) -> Array:
-    """Every channel of every sample is of one sign, unlike its neighbours': what only negative numbers show, as the
-    slope of a PRelu, is hidden by a later maximum wherever the two mix."""
+    """Every channel of every sample is of one sign, unlike its neighbours'.
+
+    What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
+    """
     if normal.ndim < 2:
         return normal * 1e3
-    signs = 1 - 2 * (np.indices(normal.shape[:2]).sum(axis=0) % 2)
-    return np.abs(normal) * 1e3 * -signs.reshape(*normal.shape[:2], *[1] * (normal.ndim - 2))
+    odd = np.indices(normal.shape[:2]).sum(axis=0) % 2
+    signs = np.where(odd, 1e3, -1e3).reshape(*normal.shape[:2], *[1] * (normal.ndim - 2))
+    return np.asarray(np.abs(normal) * signs)
 
 
 def _constant_channels(_: ir.Value, normal: Array) -> Array:
