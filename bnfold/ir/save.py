@@ -24,7 +24,7 @@ from bnfold.ir.lower import Reference, Segment, lower
 from bnfold.ir.model import Model
 from bnfold.ir.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.stored import Stored
-from bnfold.ir.stream import BUFFER, Progress, write_payload, write_payloads
+from bnfold.ir.stream import Progress, fill, write_payload, write_payloads
 from bnfold.ir.tensor import Inline, Scaled, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
@@ -252,12 +252,12 @@ def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress:
     """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
     if sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Scaled)) < PARALLEL:
-        with path.open("wb", buffering=BUFFER) as out:
+        with fill(path) as out:
             _write_segments(model, segments, out, progress)
         return
     payloads: list[tuple[Tensor, int]] = []
     offset = 0
-    with path.open("wb", buffering=BUFFER) as out:
+    with fill(path) as out:
         for segment in segments:
             if isinstance(segment, Reference):
                 payloads.append((model.payloads.held(segment.token), offset))

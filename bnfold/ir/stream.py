@@ -27,6 +27,14 @@ _NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EB
 Progress = Callable[[int], None]
 
 
+def fill(path: Path) -> IO[bytes]:
+    """Open a new, empty file for writing, without truncating it.
+
+    A file that was truncated ext4 begins to write to the disk as soon as it is closed, and lets us wait for that.
+    """
+    return open(path, "wb", BUFFER, opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))
+
+
 def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: Progress | None = None) -> None:
     """Append the tensor's payload: as raw_data, or ``as_stored`` in the encoding the span has in its file."""
     if isinstance(tensor, Stored) and (as_stored or tensor.is_raw):
