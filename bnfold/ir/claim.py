@@ -43,6 +43,20 @@ class Claim:
         self.path.replace(path)
         self.path = path
 
+    def link(self, path: Path) -> bool:
+        """Give the file a name that nothing has; False where something has it, or files can have one name only.
+
+        Beside that no other run can come in between, ext4 does not begin to write the file to the disk, as it does
+        when a file is renamed over another.
+        """
+        try:
+            os.link(self.path, path)
+        except OSError:
+            return False
+        temporary, self.path = self.path, path
+        temporary.unlink()
+        return True
+
     def release(self) -> None:
         """Leave the file to others; harmless when done twice."""
         descriptor, self._descriptor = self._descriptor, None

@@ -99,6 +99,8 @@ def settle(written: Claim, wanted: Path) -> tuple[Claim, bool]:
     is used again. A name is taken before the file gets it, so that two runs at once never share one by chance.
     """
     for candidate in _names(written.path, wanted):
+        if written.link(candidate):
+            return written, True
         place = claim.take(candidate)
         if place is not None:
             with place:

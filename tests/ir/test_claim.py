@@ -17,6 +17,17 @@ from tests.ir.build import chain, names, read
 pytestmark = pytest.mark.skipif(claim.fcntl is None, reason="files cannot be locked here")
 
 
+@pytest.fixture(params=["links", "one name"], autouse=True)
+def names_of_a_file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a file system where a file has one name only."""
+    if request.param == "one name":
+        monkeypatch.setattr(os, "link", _refuse)
+
+
+def _refuse(*_: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
 def test_what_nobody_holds_is_swept_and_nothing_else(tmp_path: Path) -> None:
     held = claim.temporary(tmp_path)
     left = tmp_path / ".bnfold-0123456789ab.tmp"
