@@ -41,8 +41,8 @@ def _fold_pairs(
     for pair in direct.pairs(events, policy, original):
         cut, event, absorber = pair.cut, events[pair.node], (pair.conv.label,)
         gone = direct.apply(pair)
-        report.retire([gone], cut)
-        report.removed_names.append(gone)
+        report.retire(gone, cut)
+        report.removed_names.extend(gone)
         pair.kernel.maker = event.key
         event.fold("up", absorber, direct.ABSORBER, absorber)
 

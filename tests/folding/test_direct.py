@@ -75,6 +75,39 @@ def test_where_two_rows_meet_both_are_folded_at_once(op_type: str, monkeypatch: 
     assert rewritten(model) == at_once
 
 
+def scaled(net: Net, x: str) -> str:
+    """As Caffe has it: one layer normalises, and the next scales and shifts."""
+    return net.node("Add", net.const(4, 1, 1), net.node("Mul", x, net.const(1, 4, 1, 1)))
+
+
+def halved(net: Net, x: str) -> str:
+    return net.node("Mul", net.const(value=np.array(-0.5)), x)
+
+
+def shifted_twice(net: Net, x: str) -> str:
+    return net.node("Add", net.node("Add", x, net.const(1)), net.const(4, 1, 1))
+
+
+def unsqueezed(net: Net, x: str) -> str:
+    return net.node("Mul", x, net.node("Unsqueeze", net.const(4), net.ints(1, 2)))
+
+
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("tail", [scaled, halved, shifted_twice, unsqueezed])
+def test_channelwise_arithmetic_behind_goes_along(
+    tail: Callable[[Net, str], str], biases: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net()
+    operands = [net.input(2, 3, 5, 6), net.const(4, 3, 1, 1), *([net.const(4)] if biases else [])]
+    end = net.node("Relu", tail(net, net.batchnorm(net.node("Conv", *operands), 4)))
+    assert folded(net, end).ops == ["Conv", "Relu"]
+    model = net.model(end)
+    assert len(plain(model)) == 1
+    at_once = rewritten(model)
+    monkeypatch.setattr(direct, "pairs", lambda *_: iter(()))
+    assert rewritten(model) == at_once
+
+
 @pytest.mark.parametrize("biases", [False, True])
 def test_the_numbers_are_right(biases: bool) -> None:
     net = row(biases, np.float64)
@@ -102,9 +135,51 @@ def shared_bias(net: Net) -> list[str]:
     return [net.batchnorm(net.node("Conv", x, net.const(4, 3, 1, 1), bias), 4) for _ in range(2)]
 
 
-def affine_behind(net: Net) -> list[str]:
-    y = net.batchnorm(net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1)), 4)
-    return [net.node("Mul", y, net.const(4, 1, 1))]
+def normalised(net: Net) -> str:
+    return net.batchnorm(net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1)), 4)
+
+
+def factor_along_another_axis(net: Net) -> list[str]:
+    return [net.node("Mul", normalised(net), net.const(6))]
+
+
+def factor_of_every_activation(net: Net) -> list[str]:
+    return [net.node("Mul", normalised(net), net.const(4, 5, 6))]
+
+
+def factor_that_adds_an_axis(net: Net) -> list[str]:
+    return [net.node("Mul", normalised(net), net.const(1, 1, 4, 1, 1))]
+
+
+def factor_that_is_infinite(net: Net) -> list[str]:
+    return [net.node("Mul", normalised(net), net.const(value=np.array([1.0, np.inf, 2.0, 3.0]).reshape(4, 1, 1)))]
+
+
+def factor_too_large(net: Net) -> list[str]:
+    return [net.node("Mul", normalised(net), net.const(value=np.full((4, 1, 1), 2.0**70)))]
+
+
+def divisor_behind(net: Net) -> list[str]:
+    return [net.node("Div", normalised(net), net.const(4, 1, 1))]
+
+
+def tail_with_a_shared_value(net: Net) -> list[str]:
+    y = net.node("Mul", normalised(net), net.const(4, 1, 1))
+    return [net.node("Add", y, net.const(4, 1, 1)), net.node("Sigmoid", y)]
+
+
+def tail_that_undoes_the_rest(net: Net) -> list[str]:
+    c = net.node("Conv", net.input(1, 3, 5, 6), net.const(4, 3, 1, 1))
+    zero, one, two = (net.const(value=np.full(4, number)) for number in (0.0, 1.0, 2.0))
+    y = net.node("BatchNormalization", c, two, zero, zero, one, epsilon=0.0)
+    return [net.node("Mul", y, net.const(value=np.array(0.5)))]
+
+
+def long_tail(net: Net) -> list[str]:
+    y = normalised(net)
+    for _ in range(5):
+        y = net.node("Mul", y, net.const(4, 1, 1))
+    return [y]
 
 
 def negated(net: Net) -> list[str]:
@@ -155,7 +230,14 @@ def constant_input(net: Net) -> list[str]:
             output_between,
             shared_kernel,
             shared_bias,
-            affine_behind,
+            factor_along_another_axis,
+            factor_of_every_activation,
+            factor_that_adds_an_axis,
+            factor_that_is_infinite,
+            factor_too_large,
+            divisor_behind,
+            tail_that_undoes_the_rest,
+            long_tail,
             negated,
             read_as_divisor,
             identity,
@@ -167,6 +249,12 @@ def constant_input(net: Net) -> list[str]:
 def test_what_is_not_plain_is_left_to_the_search(draw: Callable[[Net], list[str]]) -> None:
     net = Net(dtype=np.float32)
     assert plain(net.model(*draw(net))) == []
+
+
+def test_a_tail_ends_where_a_value_is_shared() -> None:
+    net = Net(dtype=np.float32)
+    (pair,) = plain(net.model(*tail_with_a_shared_value(net)))
+    assert [node.op_type for node in pair.row] == ["BatchNormalization", "Mul"]
 
 
 def test_a_weight_that_a_caller_may_replace_is_left_to_the_search() -> None:
