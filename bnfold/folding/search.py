@@ -12,7 +12,7 @@ from typing import Literal
 
 from bnfold import ir
 from bnfold.errors import MistypedAttribute, ReferenceAttribute
-from bnfold.folding import guard, images, picks
+from bnfold.folding import guard, images, picks, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
@@ -123,8 +123,8 @@ def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Nod
         _up_together(search, value, draft.picked.pop(value))
     for value, depth in draft.shared:
         affine = draft.relabelled[value]
-        if not all(use in draft.edges or _untouched(value, use, affine) for use in value.uses):
-            raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+        if not all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
+            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
 
 
 def downward(chain: Chain, search: Search) -> Plan:
@@ -135,10 +135,6 @@ def downward(chain: Chain, search: Search) -> Plan:
         standing, depth = search.draft.joined.pop(reader)
         _pass_on(search, reader, standing, depth)
     return finish(chain, "down", search)
-
-
-def _readers(value: ir.Value) -> str:
-    return f"value {value.name!r} is read by {len(value.uses)} nodes"
 
 
 def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
@@ -156,7 +152,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine, depth)))
         draft.absorbers[reader] = None
         return
-    _check_free(search, value, reader, affine, depth)
+    sharing.check_free(draft, value, reader, affine, depth)
     node = value.producer
     if node is None:
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
@@ -180,33 +176,8 @@ def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, in
         whole = whole if wanted.same(whole) else wanted.after(whole)
     for edge, (wanted, depth) in wishes.items():
         if not wanted.same(whole) and not picks.sees_alike(edge, wanted, whole):
-            raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
+            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
         _up(search, value, whole, edge, depth)
-
-
-def _check_free(search: Search, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
-    """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
-    if value.graph is not reader.graph:
-        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-    if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    others = [use for use in value.uses if use[0] is not reader]
-    if not search.draft.forks and not all(_untouched(value, use, affine) for use in others):
-        raise Declined(Reason.SHARED_VALUE, _readers(value), depth)
-    if len(value.uses) > 1:
-        search.draft.shared.append((value, depth))
-
-
-def _untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
-    """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
-    node, slot = use
-    if node.graph is not value.graph or node.op_type not in picks.PICKERS:
-        return False
-    try:
-        step = handler(node, "down")(node, slot, affine)
-    except (Declined, ReferenceAttribute):
-        return False
-    return not step.edits and all(standing.is_identity for _, standing in step.demands)
 
 
 def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:

@@ -9,7 +9,18 @@ import onnx
 from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
-from _fuzz.operators import TABLE, Draw, batchnorm, conv, conv_transpose, gemm, matmul, normaliser
+from _fuzz.operators import (
+    TABLE,
+    Draw,
+    arithmetic,
+    batchnorm,
+    channelwise,
+    conv,
+    conv_transpose,
+    gemm,
+    matmul,
+    normaliser,
+)
 
 LARGEST = 6000
 """Elements of a value beyond which nothing more is built on it: evaluation has to stay quick."""
@@ -30,8 +41,11 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
         shape = tuple(int(size) for size in sizes[: int(rng.choice([2, 3, 4, 4, 4, 5]))])
         b.inputs.append(Drawn(b.fresh("x"), dtype, shape))
         b.values.append(b.inputs[-1])
-    if rng.random() < 0.5:
+    kind = rng.random()
+    if kind < 0.5:
         _sandwich(b)
+    elif kind < 0.6:
+        _layers(b)
     else:
         for _ in range(int(rng.integers(3, 11))):
             _grow(b, ANY)
@@ -60,6 +74,14 @@ def _sandwich(b: Builder) -> None:
             _grow(b, options, branch=0.05)
             if len(b.nodes) > before:
                 break
+
+
+def _layers(b: Builder) -> None:
+    """As Caffe has them: a convolution, what normalises it, and one or two that scale and shift."""
+    for options in ((conv,), (batchnorm,), *[(channelwise, arithmetic)] * int(b.rng.integers(1, 3))):
+        _grow(b, options, branch=0.05)
+    for _ in range(int(b.rng.integers(0, 3))):
+        _grow(b, ANY)
 
 
 def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:

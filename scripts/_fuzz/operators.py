@@ -146,6 +146,13 @@ def arithmetic(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(op, operands[::-1] if b.chance(0.4) else operands)
 
 
+def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A number for each channel, or for all of them."""
+    channels = x.shape[1] if x.rank > 1 and b.chance(0.8) else 1
+    operands = [x.name, b.weight(b.numbers([channels, *[1] * max(x.rank - 2, 0)]))]
+    return b.node(b.pick(["Mul", "Add"]), operands[::-1] if b.chance(0.4) else operands)
+
+
 def unary(b: Builder, x: Drawn) -> list[Drawn] | None:
     op = b.pick(["Relu", "Relu", "LeakyRelu", "Abs", "PRelu", "Identity", "Dropout", "Sigmoid", "Cast"])
     if op == "PRelu":

@@ -15,7 +15,7 @@ from _fuzz.draw import draw
 from _fuzz.judge import judge
 
 from bnfold import ir
-from bnfold.folding import dead, picks, search
+from bnfold.folding import dead, picks, search, sharing, tails
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
     activation,
@@ -92,7 +92,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a permutation the wrong way round": (transpose, "_permutation", lambda _, rank: list(range(rank))),
     "a reshape that is none": (reshape, "carry", mixed_up),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
-    "readers that see another value": (search, "_untouched", yes),
+    "readers that see another value": (sharing, "untouched", yes),
     "a border read as the inside": (padded, "_inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
     "a mean that is a sum": (
         pool,
@@ -102,6 +102,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "parts that overlap": (picks, "sees_alike", yes),
     "operands of a sum that are scaled differently": (arms, "make", lambda s, t: Affine(np.ones_like(s), t)),
     "a bias that counts": (dead, "_follow", everything_ends),
+    "a tail that is taken out without effect": (tails.Tail, "after", lambda _, s, t: (s, t)),
     "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
 }
 

@@ -1,0 +1,41 @@
+"""Whether a value may change its meaning for one reader: who else reads it, and whether that reader would notice."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.errors import ReferenceAttribute
+from bnfold.folding import picks
+from bnfold.folding.affine import Affine
+from bnfold.folding.ops import handler
+from bnfold.folding.step import Draft
+from bnfold.reasons import Declined, Reason
+
+
+def check_free(draft: Draft, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
+    """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
+    if value.graph is not reader.graph:
+        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
+    if value.is_output:
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+    others = [use for use in value.uses if use[0] is not reader]
+    if not draft.forks and not all(untouched(value, use, affine) for use in others):
+        raise Declined(Reason.SHARED_VALUE, readers(value), depth)
+    if len(value.uses) > 1:
+        draft.shared.append((value, depth))
+
+
+def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
+    """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
+    node, slot = use
+    if node.graph is not value.graph or node.op_type not in picks.PICKERS:
+        return False
+    try:
+        step = handler(node, "down")(node, slot, affine)
+    except (Declined, ReferenceAttribute):
+        return False
+    return not step.edits and all(standing.is_identity for _, standing in step.demands)
+
+
+def readers(value: ir.Value) -> str:
+    """How a refusal tells that there are several."""
+    return f"value {value.name!r} is read by {len(value.uses)} nodes"
