@@ -116,10 +116,9 @@ class Bench:
         self, cut: ir.Cut, sides: tuple[ir.Model, ir.Model], feeds: Feeds, *, guessed: bool, must_react: bool
     ) -> Found:
         old, new = sides
-        try:
-            expected = self._run(old, cut, feeds)
-        except Unsupported as error:
-            return Skip(f"the original region cannot be evaluated: {error}")
+        expected = self._expected(cut, old, feeds, guessed=guessed)
+        if isinstance(expected, Skip):
+            return expected
         try:
             actual = self._run(new, cut, feeds)
         except reference.Misfit as error:
@@ -132,6 +131,19 @@ class Bench:
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in cut.outputs):
             return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
         return self._measured(cut, new, feeds, (expected, actual), must_react=must_react)
+
+    def _expected(self, cut: ir.Cut, old: ir.Model, feeds: Feeds, *, guessed: bool) -> Results | Skip:
+        try:
+            expected = self._run(old, cut, feeds)
+        except Unsupported as error:
+            return Skip(f"the original region cannot be evaluated: {error}")
+        if guessed and not all(self._has_declared_rank(cut, name, result) for name, result in expected.items()):
+            return Skip("the guessed shapes make results of another rank than the declared one")
+        return expected
+
+    def _has_declared_rank(self, cut: ir.Cut, name: str, result: Array) -> bool:
+        declared = [graphs[cut.graph].values[name].shape for graphs in self._graphs]
+        return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
     def _measured(
         self, cut: ir.Cut, new: ir.Model, feeds: Feeds, results: tuple[Results, Results], *, must_react: bool

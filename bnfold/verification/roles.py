@@ -49,7 +49,13 @@ _ROLES: dict[tuple[str, int], str] = {
 
 def role(value: ir.Value) -> str:
     """``weight``, ``bias``, ``scale``, ``positive``, ``factor`` (resizing), ``unit`` (0…1) or ``data``."""
-    return next((_ROLES[node.op_type, slot] for node, slot in _uses(value) if (node.op_type, slot) in _ROLES), "data")
+    known = ((node, _ROLES[node.op_type, slot]) for node, slot in _uses(value) if (node.op_type, slot) in _ROLES)
+    return next((purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))), "data")
+
+
+def _is_product_with(node: ir.Node) -> bool:
+    """Whether the first operand is a constant: then the second is no weight, but the data."""
+    return node.is_op("MatMul", "Gemm") and ir.constant(node.input(0)) is not None
 
 
 def integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -18,7 +18,7 @@ from bnfold.verification.full import Pair
 from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, Feeds, input_shapes, random_feeds, required
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
-from bnfold.verification.shapes import more_batches, sizings
+from bnfold.verification.shapes import further_sizings, sizings
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -26,7 +26,7 @@ _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
 
 _SMALL_GUESS = 1 << 14
-"""Likewise for guesses at the batch: fewer than any image has."""
+"""Likewise for the further guesses: fewer than any image has."""
 
 _FEW = 128
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
@@ -96,7 +96,7 @@ def _candidates(request: Request) -> Iterator[Shapes]:
     """Different choices of input shapes; a model that leaves nothing open has one."""
     tried: list[Shapes] = []
     first, *others = [(sizing, _LARGEST_GUESS) for sizing in sizings()]
-    for sizing, largest in (first, *((sizing, _SMALL_GUESS) for sizing in more_batches()), *others):
+    for sizing, largest in (first, *((sizing, _SMALL_GUESS) for sizing in further_sizings()), *others):
         try:
             shapes = input_shapes(request.before, sizing, request.inputs)
         except CannotFeed as error:

@@ -42,6 +42,7 @@ _SAME_SHAPE = frozenset(
         "InstanceNormalization",
     ]
 )
+_BROADCASTING = frozenset({"Add", "Sub", "Mul", "Div"})
 _ANY_RANK = frozenset({"MatMul", "BatchNormalization", "InstanceNormalization"})
 _LOOKAHEAD = 32
 """Readers looked at on the way to an operator that says how large its input must be."""
@@ -97,12 +98,14 @@ def sizings() -> tuple[Sizing, ...]:
     )
 
 
-def more_batches() -> tuple[Sizing, ...]:
-    """Further choices beside the first: at a batch of 1, which comes next, broadcasting hides what an axis is.
+def further_sizings() -> tuple[Sizing, ...]:
+    """Further choices beside the first: at a size of 1, which may come next, broadcasting hides what an axis is.
 
     Each may take an evaluation, so they are for models of small inputs.
     """
-    return tuple(Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
+    batches = (Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
+    sides = (Sizing(2, (32,), (side,)) for side in (2, 3, 4, 5, 6, 8))
+    return (*batches, *sides)
 
 
 def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
@@ -138,10 +141,14 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
     while queue and len(seen) < _LOOKAHEAD:
         for node, slot in queue.pop(0).uses:
             yield node, slot
-            follow = node.output(0) if node.op_type in _SAME_SHAPE and slot == 0 and not node.domain else None
+            follow = node.output(0) if _keeps_shape(node, slot) else None
             if follow is not None and follow not in seen:
                 seen.add(follow)
                 queue.append(follow)
+
+
+def _keeps_shape(node: ir.Node, slot: int) -> bool:
+    return not node.domain and node.op_type in (_SAME_SHAPE if slot == 0 else _BROADCASTING)
 
 
 def demand(node: ir.Node, slot: int, rank: int | None) -> Known | None:
