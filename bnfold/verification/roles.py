@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
+from bnfold.ir.elements import TP
+from bnfold.verification.floats import is_float
 
 Array = npt.NDArray[Any]
 
@@ -20,6 +22,8 @@ _CARRIERS = frozenset(
 )
 _LOOKAHEAD = 16
 _LARGE = 2**31 - 1
+
+_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 _ROLES: dict[tuple[str, int], str] = {
     **{(op, 1): "weight" for op in ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")},
@@ -59,12 +63,20 @@ def _is_product_with(node: ir.Node) -> bool:
 
 
 def integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Integers that the first understood reader accepts; small ones where none is understood."""
+    """Integers that the first understood reader accepts; small ones where none is understood.
+
+    They are of both signs only where all that is done with them is to make floats of them: others may count something.
+    """
     for node, slot in _uses(value):
         rule = _INTEGERS.get((node.op_type, slot))
         if rule is not None:
             return np.asarray(rule(node, shape, rng))
-    return rng.integers(0, 9, size=shape)
+    lowest = -8 if value.uses and value.dtype in _SIGNED and all(_makes_floats(node) for node, _ in value.uses) else 0
+    return rng.integers(lowest, 9, size=shape)
+
+
+def _makes_floats(node: ir.Node) -> bool:
+    return node.is_op("Cast") and not node.has_references and is_float(int(node.attr("to", 0)))
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from itertools import count, islice
 
@@ -35,6 +35,9 @@ _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
 
 _FLAT = ("constant", "at mean")
 
+_MOST_SIZES = 2
+"""Other sizes that open dims are given."""
+
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
 
@@ -58,10 +61,14 @@ class Sample:
 
 @frozen
 class Samples:
-    """The samples, and how to draw one more (None for recorded ones)."""
+    """The samples, how to draw one more (None for recorded ones), and one each of other sizes that the original takes.
+
+    The latter are for open dims of models that take no time: at one size, an operator may pass for another.
+    """
 
     chosen: list[Sample]
     another: Callable[[int], Sample] | None
+    elsewhere: list[Sample] = field(default_factory=list)
 
 
 def choose_samples(request: Request, pair: Pair) -> Samples:
@@ -74,7 +81,8 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
         return Samples([_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)], None)
     misfit: Unsupported | None = None
-    for shapes in _candidates(request):
+    candidates = _candidates(request)
+    for shapes in candidates:
         try:
             _check_cost(request, shapes, request.samples)
             first, *others = (_drawn(request, pair, shapes, number) for number in range(request.samples))
@@ -82,6 +90,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
             return Samples(
                 [first, *others],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
+                list(islice(_elsewhere(request, pair, candidates), _MOST_SIZES)),
             )
         except reference.Misfit as error:
             misfit = error
@@ -149,6 +158,19 @@ def _further(request: Request, shapes: Shapes, first: Sample) -> Iterator[int]:
     return islice(others, max(0, min(wanted, affordable) - request.samples))
 
 
+def _elsewhere(request: Request, pair: Pair, candidates: Iterable[Shapes]) -> Iterator[Sample]:
+    """A sample of each of the sizes that are left and that the original takes, as long as trying takes no time."""
+    seconds = 0.0
+    for shapes in candidates:
+        seconds += _EVALUATIONS * estimate(request.before, shapes).seconds
+        if seconds > _NO_TIME:
+            return
+        try:
+            yield _drawn(request, pair, shapes, 0)
+        except (Unsupported, BadInput):
+            continue
+
+
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
@@ -159,5 +181,5 @@ def _drawn(request: Request, pair: Pair, shapes: Shapes, index: int) -> Sample:
 
 
 def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
-    request.progress("original", index, total)
+    request.progress("original", index, max(index, total))
     return Sample(run.feeds, pair.expect(run.feeds), run.outputs)

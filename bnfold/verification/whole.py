@@ -60,14 +60,15 @@ def _examine(request: Request, draws: Draws) -> Whole:
         heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
     with asking(request, heard) as answers:
         with request.clock.phase("referee"):
-            compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
+            seen = [*samples, *drawn.elsewhere]
+            compared = [item for index, sample in enumerate(seen) for item in _compare(request, pair, sample, index)]
             extra = drawn.another(_TINY) if drawn.another and not any(item.reacts for item in compared) else None
             if extra is not None:
-                compared += _compare(request, pair, extra, len(samples))
+                compared += _compare(request, pair, extra, len(seen))
+                seen.append(extra)
         with request.clock.phase("witness"):
             evidence = gather(request, pair, heard, answers())
     fault = next((item for item in compared if item.difference.fault), None)
-    seen = [*samples, extra] if extra is not None else samples
     return Whole(
         rows=evidence.fill(output_rows(compared)),
         fault=_sentence(fault) if fault is not None else evidence.fault,
@@ -83,7 +84,7 @@ def _examine(request: Request, draws: Draws) -> Whole:
 
 def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
     """Values before jumps come first: a fault there is the cause of what follows."""
-    request.progress("rewritten", index, request.samples)
+    request.progress("rewritten", index, max(index, request.samples))
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:

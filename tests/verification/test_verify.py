@@ -32,7 +32,8 @@ def pair(shift: float = 0.0, tail: str = "y = Relu (z)") -> tuple[ir.Model, ir.M
 def test_a_verdict_has_everything() -> None:
     before, after, cuts = pair()
     verdict = verify(before, after, cuts=cuts, samples=3, seed=7)
-    assert (verdict.status, verdict.decided_by, verdict.samples, verdict.seed) == ("verified", "float64", 3, 7)
+    assert (verdict.status, verdict.decided_by, verdict.seed) == ("verified", "float64", 7)
+    assert verdict.samples == 3 + 2, "two more at other sizes of the open dims"
     assert verdict.verified
     (row,) = verdict.outputs
     assert (row.name, row.dtype, row.shape[1], row.same_pattern) == ("y", "float", 4, True)
