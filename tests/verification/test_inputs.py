@@ -55,6 +55,34 @@ def test_seeds_repeat_and_samples_differ_in_kind() -> None:
     assert np.all(near_zero[:, 0] == 0)
 
 
+def test_large_channels_are_of_one_sign_unlike_their_neighbours() -> None:
+    """What only negative numbers show is hidden by a later maximum wherever both signs mix."""
+    for body in ("(float[2,3,4,5] x) => (float[2,3,4,5] y)", "(float[2,1] x) => (float[2,1] y)"):
+        large = feeds(load(f"{body} {{ y = Relu (x) }}"), sample=1)["x"]
+        signs = np.sign(large).reshape(*large.shape[:2], -1)
+        assert np.all(signs == signs[:, :, :1])
+        assert np.all(signs[0] == -signs[1])
+        assert np.all(signs[:, 1:] == -signs[:, :-1])
+    row = feeds(load("(float[50] x) => (float[50] y) { y = Relu (x) }"), sample=1)["x"]
+    assert row.min() < 0 < row.max()
+
+
+def test_behind_a_constant_the_second_factor_is_the_data() -> None:
+    for body, weights in (
+        ("(float[5,7] x) => (float[3,7] y) { y = MatMul (W, x) }", {"W": np.ones((3, 5))}),
+        ("(float[5,7] x) => (float[3,7] y) { y = Gemm (W, x) }", {"W": np.ones((3, 5))}),
+    ):
+        loaded = load(body, weights)
+        assert np.abs(feeds(loaded, sample=1)["x"]).min() > 10 * np.abs(feeds(loaded, sample=2)["x"]).max()
+
+
+def test_integers_that_only_become_floats_have_both_signs() -> None:
+    cast = load("(int32[9,9] x) => (float[9,9] y) { y = Cast <to = 1> (x) }")
+    assert feeds(cast)["x"].min() < 0 < feeds(cast)["x"].max()
+    counted = load("(int64[9,9] x) => (int64[9,9] y) { y = Neg (x) }")
+    assert feeds(counted)["x"].min() == 0
+
+
 def test_channels_sit_at_the_mean_of_their_reader() -> None:
     stats = statistics(numbers(0), 4)
     loaded = load("(float[N,4,L] x) => (float[N,4,L] y) { y = BatchNormalization (x, scale, B, mean, var) }", stats)
