@@ -46,7 +46,7 @@ class Attempts:
         if isinstance(latest, Difference) and latest.excess <= 1:
             self._equal = latest
             # With nothing beside channels, operators coincide that are not the same.
-            return not self.unranked or rank > max(2, self._differing_rank)
+            return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
         is_skip = isinstance(latest, Skip)
         if not isinstance(latest, Skip) or latest.only_after:
             self._differing_rank = max(self._differing_rank, rank)
@@ -61,5 +61,5 @@ class Attempts:
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
             return Skip("it differs at sizes other than the declared ones only, and does not run on those")
         if self._equal is not None and self._differing_rank >= 0:
-            return Skip("it computes the same at some ranks of its inputs only, and nothing tells theirs")
+            return Skip("it computes the same at some shapes of its inputs only, and nothing tells theirs")
         return self._equal or self._first

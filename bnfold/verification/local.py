@@ -78,13 +78,16 @@ class Bench:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         attempts = Attempts(unranked=lacks_rank(fed))
-        for shapes, acquits in region_shapes(fed, old.nodes):
-            guessed = has_guesses(fed, shapes)
-            if not attempts.need(guessed=guessed, acquits=acquits):
+        for trial in region_shapes(fed, old.nodes):
+            guessed = has_guesses(fed, trial.shapes)
+            if not attempts.need(guessed=guessed, acquits=trial.acquits):
                 continue
             attempt = partial(self._attempt, cut, (old.model, new.model), guessed=guessed, must_react=must_react)
-            latest = self._sampled(attempt, fed, shapes)
-            if attempts.decide(latest, guessed=guessed, rank=max(map(len, shapes.values()), default=0)):
+            latest = self._sampled(attempt, fed, trial.shapes)
+            if trial.odd is not None and isinstance(latest, Difference) and not _fails(latest):
+                odd = self._sampled(attempt, fed, trial.odd)
+                latest = odd if _fails(odd) or (isinstance(odd, Skip) and odd.only_after) else latest
+            if attempts.decide(latest, guessed=guessed, rank=max(map(len, trial.shapes.values()), default=0)):
                 return latest
         return attempts.outcome()
 

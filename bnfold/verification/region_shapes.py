@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from bnfold import ir
+from bnfold.frozen import frozen
 from bnfold.verification.shapes import Known, fixed_axes, known_shape
 
 Shapes = dict[str, tuple[int, ...]]
@@ -23,8 +24,20 @@ _OTHER_BATCHES = (4, 5, 6, 7, 8, 2)
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
-def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[tuple[Shapes, bool]]:
-    """Shapes to try until the region runs: small ones, then those that are declared; and whether they can acquit.
+@frozen
+class Trial:
+    """Shapes to try, and whether equality at them can acquit.
+
+    ``odd`` are the same with free axes one larger: where strides skip elements, padding may show at those alone.
+    """
+
+    shapes: Shapes
+    acquits: bool
+    odd: Shapes | None = None
+
+
+def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
+    """Shapes to try until the region runs: small ones, then those that are declared.
 
     A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is
     not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
@@ -35,18 +48,23 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     for full in _guesses(inputs, known):
         is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
         is_guess = None in known.values()
-        for shapes, acquits in (
-            (_small(inputs, full, _Sizes(nodes)), is_guess),
-            (_small(inputs, full, _Sizes(nodes, by_axis=True)), is_guess),
-            (_small(inputs, full, _Sizes(nodes, by_axis=True, step=_EVEN)), is_guess),
+        for trial in (
             *(
-                (_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN, batch=batch)), is_guess or is_static)
+                Trial(
+                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step)),
+                    is_guess,
+                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step, more=1)),
+                )
+                for by_axis, step in ((False, 1), (True, 1), (True, _EVEN))
+            ),
+            *(
+                Trial(_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN, batch=batch)), is_guess or is_static)
                 for batch in (_BATCH, *_OTHER_BATCHES)
             ),
         ):
-            if shapes not in tried and sum(map(math.prod, shapes.values())) <= LARGEST_FEED:
-                tried.append(shapes)
-                yield shapes, acquits
+            if trial.shapes not in tried and sum(map(math.prod, trial.shapes.values())) <= LARGEST_FEED:
+                tried.append(trial.shapes)
+                yield trial if _has_strides(nodes) and trial.odd != trial.shapes else Trial(trial.shapes, trial.acquits)
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
@@ -80,12 +98,15 @@ class _Sizes:
     """Small sizes for free axes, other ones at other places.
 
     Axes that are declared alike, by number or by symbol, get the same size, so that what is added still fits; with
-    ``by_axis``, all axes at one place do. Sizes are multiples of ``step``.
+    ``by_axis``, all axes at one place do. Sizes are multiples of ``step``, and ``more``.
     """
 
-    def __init__(self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1, batch: int = _BATCH) -> None:
+    def __init__(
+        self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1, more: int = 0, batch: int = _BATCH
+    ) -> None:
         self._base = -(-(3 + _reach(nodes)) // step)
         self._by_axis, self._step, self._batch = by_axis, step, batch
+        self._more = more
         self._chosen: dict[tuple[int, int | str | None], int] = {}
 
     def of(self, axis: int, dim: int | str | None, rank: int) -> int:
@@ -94,7 +115,7 @@ class _Sizes:
             return self._batch
         key = (axis, None if self._by_axis else dim)
         if key not in self._chosen:
-            self._chosen[key] = self._step * (self._base + len(self._chosen))
+            self._chosen[key] = self._step * (self._base + len(self._chosen)) + self._more
         return self._chosen[key]
 
 
@@ -132,6 +153,10 @@ def _reach(nodes: Sequence[ir.Node]) -> int:
         reach += stride * max(((size - 1) * step for size, step in zip(window, dilations, strict=False)), default=0)
         stride *= max(node.attr("strides") or [1])
     return reach
+
+
+def _has_strides(nodes: Sequence[ir.Node]) -> bool:
+    return any(_window(node) and max(node.attr("strides") or [1]) > 1 for node in nodes)
 
 
 def _window(node: ir.Node) -> list[int]:

@@ -100,7 +100,7 @@ def test_only_what_weights_dictate_is_fixed() -> None:
 def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, tuple[int, ...]]]:
     loaded = ir.load(model(body, weights))
     found = region_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
-    return [shapes for shapes, _ in found]
+    return [trial.shapes for trial in found]
 
 
 def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
@@ -126,6 +126,15 @@ def test_windows_fit_one_after_the_other() -> None:
         assert ((after_conv - 3) // 2 + 1) - 4 + 1 >= 1
 
 
+def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
+    for strides, other in (("[2,1]", True), ("[1,1]", False)):
+        body = f"(float[N,3,H,W] x) => (float[a,b,c,d] y) {{ y = Conv <strides = {strides}> (x, W) }}"
+        loaded = ir.load(model(body, {"W": np.ones((3, 3, 2, 2))}))
+        trial = next(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+        larger = {"x": (*trial.shapes["x"][:2], *(side + 1 for side in trial.shapes["x"][2:]))}
+        assert trial.odd == (larger if other else None)
+
+
 def test_values_declared_alike_get_the_same_sizes() -> None:
     body = (
         "(float[N,4,H,W] x, float[N,4,H,W] z, float[N,4,1,1] g) => (float[a,b,c,d] y)"
@@ -141,7 +150,7 @@ def test_unknown_ranks_are_those_of_neighbours_then_guessed() -> None:
     values = loaded.graph.values
     assert values["z"].type is not None
     values["z"].type.tensor_type.ClearField("shape")
-    tried = [shapes for shapes, _ in region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
+    tried = [trial.shapes for trial in region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
     assert tried[0]["x"] == tried[0]["z"]
     assert {len(shapes["z"]) for shapes in tried} == {4, 3, 2, 1, 5}
 
@@ -156,4 +165,4 @@ def test_regions_too_large_to_feed_are_not_tried() -> None:
 def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool) -> None:
     loaded = ir.load(model(f"(float[{shape}] x) => (float[a,b,c,d] y) {{ y = Relu (x) }}", {}))
     tried = list(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
-    assert any(acquits for _, acquits in tried) is forced
+    assert any(trial.acquits for trial in tried) is forced
