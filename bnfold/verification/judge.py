@@ -65,7 +65,7 @@ def _unannounced(request: Request, bench: Bench) -> list[LocalRow]:
         rows.append(row)
         request.progress("changes", len(rows), len(cuts))
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
-    larger = list(check_cuts(bench, beyond(request, failed), must_react=True))
+    larger = list(check_cuts(bench, beyond(request, failed), hidden=[name for cut in failed for name in cut.outputs]))
     if larger and all(row.status == "verified" for row in larger):
         return [row for row in rows if row.status != "failed"] + larger
     return rows

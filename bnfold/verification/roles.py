@@ -65,18 +65,21 @@ def _is_product_with(node: ir.Node) -> bool:
 def integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Integers that the first understood reader accepts; small ones where none is understood.
 
-    They are of both signs only where all that is done with them is to make floats of them: others may count something.
+    They are of both signs only where nothing is done with them that asks for a count, such as making floats of them.
     """
     for node, slot in _uses(value):
         rule = _INTEGERS.get((node.op_type, slot))
         if rule is not None:
             return np.asarray(rule(node, shape, rng))
-    lowest = -8 if value.uses and value.dtype in _SIGNED and all(_makes_floats(node) for node, _ in value.uses) else 0
+    lowest = -8 if value.uses and value.dtype in _SIGNED and all(_takes_any_sign(node) for node, _ in value.uses) else 0
     return rng.integers(lowest, 9, size=shape)
 
 
-def _makes_floats(node: ir.Node) -> bool:
-    return node.is_op("Cast") and not node.has_references and is_float(int(node.attr("to", 0)))
+def _takes_any_sign(node: ir.Node) -> bool:
+    if not node.is_op("Cast"):
+        return node.is_op("Abs", "Sign", "Relu")
+    target = None if node.has_references else node.attr("to", 0)
+    return target in ("FLOAT", "DOUBLE", "FLOAT16") or (isinstance(target, int) and is_float(target))
 
 
 def _uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:

@@ -1,0 +1,160 @@
+"""One cut's two regions beside each other: fed with the same activations, and how what they make differs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.errors import Unsupported
+from bnfold.frozen import frozen
+from bnfold.verification.attempts import Found, Skip
+from bnfold.verification.clock import Clock
+from bnfold.verification.compare import ROUNDS, Difference
+from bnfold.verification.extract import Region, extract
+from bnfold.verification.full import compare_values
+from bnfold.verification.inputs import Feeds
+from bnfold.verification.rounding import Array, Draws, jittered_draws
+
+Results = dict[str, Array]
+
+GROUPS = 3
+"""Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
+
+REGION_SECONDS = 5.0
+"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
+
+
+@frozen
+class Means:
+    """What every comparison of regions needs."""
+
+    draws: Draws
+    policy: reference.Policy
+    clock: Clock
+
+
+@frozen
+class Regions:
+    """The two regions of a cut, and the graphs that they are cut out of.
+
+    ``hidden`` are values that differ inside: then equality counts only where they, and new weights, show in the result.
+    """
+
+    cut: ir.Cut
+    old: Region
+    new: Region
+    graphs: Sequence[Mapping[str, ir.Value]]
+    hidden: Collection[str]
+    means: Means
+
+    def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
+        """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
+        expected = self._expected(feeds, guessed=guessed)
+        if isinstance(expected, Skip):
+            return expected
+        actual = self._actual(feeds, guessed=guessed)
+        if isinstance(actual, (Skip, Difference)):
+            return actual
+        if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
+            return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
+        if self.hidden and not self._shows(feeds, expected):
+            return Skip("what differs inside does not show in it", only_after=True)
+        return self._measured(feeds, expected, actual)
+
+    def _expected(self, feeds: Feeds, *, guessed: bool) -> Results | Skip:
+        try:
+            expected = self._run(self.old.model, feeds)
+        except Unsupported as error:
+            return Skip(f"the original region cannot be evaluated: {error}")
+        if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
+            return Skip("the guessed shapes make results of another rank than the declared one")
+        return expected
+
+    def _has_declared_rank(self, name: str, result: Array) -> bool:
+        declared = [values[name].shape for values in self.graphs]
+        return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
+
+    def _actual(self, feeds: Feeds, *, guessed: bool) -> Results | Found:
+        try:
+            return self._run(self.new.model, feeds)
+        except reference.Misfit as error:
+            if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
+                return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
+            fault = f"is not computed, the region does not run: {error}"
+            return Difference(excess=float("inf"), same_pattern=False, fault=fault)
+        except Unsupported as error:
+            return Skip(f"the rewritten region cannot be evaluated: {error}")
+
+    def _shows(self, feeds: Feeds, expected: Results) -> bool:
+        """Whether each hidden value of both regions, taken over from the new one into the old, changes the result."""
+        values, ends = self.graphs[0], {*feeds, *self.cut.outputs}
+        inside = [region.model.graph.values for region in (self.old, self.new)]
+        for name in self.hidden:
+            if name in ends or not all(name in found for found in (values, *inside)):
+                continue
+            stops = [*self.old.inputs.values(), values[name]]
+            behind = extract([values[output] for output in self.cut.outputs], stops).model
+            try:
+                value = self._run(self.new.model, feeds, [name])
+                result = self._run(behind, {**feeds, **value})
+            except Unsupported:
+                continue  # of another shape, say: that shows
+            if not any(_differ_much(expected[output], result[output]) for output in self.cut.outputs):
+                return False
+        return True
+
+    def _measured(self, feeds: Feeds, expected: Results, actual: Results) -> Found:
+        """How the results differ, beside what disturbing the new weights does to them."""
+        if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
+            return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
+        new, rounds = self.new.model, list[list[Results]]()
+        while True:
+            if len(rounds) < ROUNDS:
+                disturbed = self.means.draws.of_region(new, GROUPS, len(rounds))
+                rounds.append([self._run(model, feeds) for model in disturbed])
+            else:
+                rounds.append(jittered_draws(lambda seed: self._run(new, feeds, jitter=seed)))
+            if self.hidden and not all(_differ(actual, draw) for draw in rounds[0]):
+                return Skip("a new weight does not show in it", only_after=True)
+            found = self._worst(expected, actual, rounds)
+            if len(rounds) > ROUNDS or not found.is_in_doubt:
+                return found
+
+    def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
+        found = [
+            compare_values(
+                expected[name],
+                actual[name],
+                [[draw[name] for draw in draws] for draws in rounds],
+                self.graphs[0][name].dtype,
+                by_channel=True,
+            )
+            for name in self.cut.outputs
+        ]
+        worst = max(found, key=lambda difference: difference.excess)
+        return replace(worst, elements=min(np.size(expected[name]) for name in self.cut.outputs))
+
+    def _run(
+        self, region: ir.Model, feeds: Feeds, outputs: Sequence[str] | None = None, jitter: int | None = None
+    ) -> Results:
+        own = {value.name: feeds[value.name] for value in region.graph.inputs}
+        limit, policy = max(self.means.clock.left, REGION_SECONDS), self.means.policy
+        wanted = self.cut.outputs if outputs is None else outputs
+        return reference.evaluate(region, own, wanted, limit_seconds=limit, policy=policy, jitter=jitter)
+
+
+def _differ_much(one: Array, other: Array) -> bool:
+    """Whether two results differ by more than rounding."""
+    return compare_values(one, other, (), None, by_channel=False).excess > 1
+
+
+def _differ(one: Results, other: Results) -> bool:
+    return any(not np.array_equal(one[name], other[name]) for name in one)
+
+
+def _shape(value: object) -> object:
+    """The shape of an array; None for a sequence or nothing."""
+    return getattr(value, "shape", None)
