@@ -38,6 +38,9 @@ _FLAT = ("constant", "at mean")
 _MOST_SIZES = 2
 """Other sizes that open dims are given."""
 
+_LARGEST_ELSEWHERE = 1 << 17
+"""Elements of all inputs beyond which they are not: each of these samples is compared with up to 20 disturbed runs."""
+
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
 
@@ -162,6 +165,8 @@ def _elsewhere(request: Request, pair: Pair, candidates: Iterable[Shapes]) -> It
     """A sample of each of the sizes that are left and that the original takes, as long as trying takes no time."""
     seconds = 0.0
     for shapes in candidates:
+        if _elements(shapes) > _LARGEST_ELSEWHERE:
+            continue
         seconds += _EVALUATIONS * estimate(request.before, shapes).seconds
         if seconds > _NO_TIME:
             return
