@@ -6,12 +6,29 @@ along which they vary is static. Scalar, per-channel and per-activation affines 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
+from bnfold.reasons import Declined, Reason
+
+MOST = 1 << 24
+"""Elements of one array of factors; no network has as many channels, but a damaged file may say so."""
+
+
+def bounded(count: int) -> int:
+    """The number of elements of an array that is about to be made. Raises Declined where there are too many."""
+    if count > MOST:
+        raise Declined(Reason.UNREADABLE, f"{count} factors")
+    return count
+
+
+def bounded_together(*blocks: Float64) -> None:
+    """As `bounded`, for an array that blocks of one rank are broadcast to."""
+    bounded(math.prod(np.broadcast_shapes(*(block.shape for block in blocks))))
 
 
 @frozen(eq=False)
@@ -51,7 +68,9 @@ class Affine:
         return bool(np.isfinite(self.s).all() and np.isfinite(self.t).all())
 
     def after(self, first: Affine) -> Affine:
-        """The affine that applies ``first`` and then this one."""
+        """The affine that applies ``first`` and then this one. Raises Declined as `bounded`."""
+        if self.shape != first.shape:
+            bounded_together(self.s, self.t, first.s, first.t)
         return make(self.s * first.s, self.s * first.t + self.t)
 
     def scale_part(self) -> Affine:
@@ -74,7 +93,10 @@ class Affine:
 
 
 def _repeat(block: Float64, axis: int, size: int) -> Float64:
-    return np.repeat(block, size, axis) if block.shape[axis] == 1 else block
+    if block.shape[axis] != 1:
+        return block
+    bounded(block.size * size)
+    return np.repeat(block, size, axis)
 
 
 def squeeze_constant(block: Float64) -> Float64:
@@ -112,6 +134,7 @@ def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Aff
     """One affine along ``axis`` from one for each part of the given sizes."""
     rank = parts[0].rank
     others = [max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)]
+    bounded(sum(sizes) * math.prod(others))
 
     def whole(block: Float64, size: int) -> Float64:
         shape = list(others)

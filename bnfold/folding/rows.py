@@ -42,7 +42,11 @@ def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
         if node.removed or (first := _link(node, policy)) is None or _row_before(first, policy):
             continue
         row = [first, *_row_behind(first, policy)]
-        yield recognise.chain(row)
+        try:
+            whole = recognise.chain(row)
+        except Declined:  # together they are too large
+            continue
+        yield whole
         for single in row if len(row) > 1 else ():
             if not single.node.removed:
                 yield recognise.chain([single])

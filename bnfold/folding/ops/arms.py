@@ -11,7 +11,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, make
+from bnfold.folding.affine import Affine, bounded_together, make
 from bnfold.folding.step import Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64
 from bnfold.reasons import Declined, Reason
@@ -110,6 +110,7 @@ def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     alike = all(np.array_equal(affine.s, scale) for affine in lifted.values())
     if not alike or (len(standing) < len(node.inputs) and (scale != 1).any()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
+    bounded_together(*(affine.t for affine in lifted.values()))
     signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
     return Step(demands=((0, make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))),))
 
@@ -125,7 +126,9 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         held = ir.constant(value)
         if held is None:
             raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
-        fresh = (_lifted(held.float64(), affine.rank) - affine.t) / affine.s
+        block = _lifted(held.float64(), affine.rank)
+        bounded_together(block, affine.s, affine.t)
+        fresh = (block - affine.t) / affine.s
         edits.append(SetConstant(node, other, Exact(held.dtype, fresh)))
     return Step(tuple(edits), ((0, affine),))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, make, vector
+from bnfold.folding.affine import Affine, bounded, make, vector
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64, Tensor
@@ -57,7 +57,9 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
     by_group = kernel.float64().reshape(group, outputs // group, kernel.dims[1], *taps)
     image: Float64 = np.einsum("goi...,gi->go...", by_group, t.reshape(group, -1)).reshape(outputs, *taps)
     for axis, reach in enumerate(taps):
-        image = np.tensordot(image, _inside(node, axis, reach, len(taps)), axes=([1], [0]))
+        inside = _inside(node, axis, reach, len(taps))
+        bounded(image.size // max(reach, 1) * inside.shape[1])
+        image = np.tensordot(image, inside, axes=([1], [0]))
     return image[None]
 
 
@@ -85,5 +87,6 @@ def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     count = (size + first + last - reach) // stride + 1
     if count < 1:
         raise Declined(Reason.UNREADABLE, facts.where(node))
+    bounded(taps * count)
     at = np.arange(taps)[:, None] * dilation + np.arange(count) * stride - first
     return ((at >= 0) & (at < size)).astype(np.float64)

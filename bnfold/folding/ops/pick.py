@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, make
+from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Array, Float64
 from bnfold.reasons import Declined, Reason
@@ -101,6 +102,7 @@ def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:
     def place(block: Float64, neutral: float) -> Float64:
         shape = list(block.shape)
         shape[axis] = size
+        bounded(math.prod(shape))
         placed = np.full(shape, neutral)
         window: list[Any] = [slice(None)] * len(shape)
         window[axis] = picked
@@ -144,4 +146,4 @@ def _size(node: ir.Node, axis: int) -> int:
     size = facts.dims(value)[axis] if value is not None else None
     if not isinstance(size, int):
         raise Declined(Reason.NOT_STATIC, f"the size of what {facts.where(node)} picks from")
-    return size
+    return bounded(size)

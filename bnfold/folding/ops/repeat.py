@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine
+from bnfold.folding.affine import Affine, bounded
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined, Reason
@@ -16,6 +18,7 @@ def tile_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The factors repeat as the elements do."""
     repeats = _repeats(node, slot, affine.rank)
     tiled = [times if size > 1 else 1 for times, size in zip(repeats, affine.shape, strict=True)]
+    bounded(math.prod(tiled) * math.prod(affine.shape))
     return Step(demands=((0, affine.map(lambda block: np.tile(block, _only_where_it_varies(block, tiled)))),))
 
 
@@ -96,6 +99,7 @@ def _per_channel(block: Float64, spread: object, area: int) -> Float64:
     assert callable(spread)
     if block.shape[1] == 1:
         return block
+    bounded(block.size * area)
     moved: Float64 = spread(block.reshape(-1), area)
     return moved.reshape(1, -1, 1, 1)
 

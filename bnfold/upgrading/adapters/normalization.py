@@ -8,6 +8,9 @@ from bnfold import ir
 from bnfold.semantics.instancenorm import slots, strays
 from bnfold.upgrading.site import Inexpressible, Site
 
+_MOST = 1 << 24
+"""Channels; a damaged file may say that it has more."""
+
 
 def instance(site: Site) -> None:
     """InstanceNormalization 1 → 6 → 22: attributes that mean nothing go, those that never belonged with a repair."""
@@ -27,6 +30,8 @@ def group(site: Site) -> None:
     channels = shape[1] if shape is not None and len(shape) > 1 else None
     if not isinstance(channels, int) or groups < 1 or channels % groups:
         raise Inexpressible(f"{groups} groups of an unknown number of channels")
+    if channels > _MOST:
+        raise Inexpressible(f"{channels} channels are more than any network has")
     for index in (1, 2):
         site.node.set_input(index, _repeated(site, site.input(index), groups, channels // groups))
 
