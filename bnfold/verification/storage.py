@@ -18,7 +18,10 @@ GROWTH = 4.0
 """Accepted ratio of the errors: each is one draw of rounding, and two draws of the same size differ by less."""
 
 SLACK = 8.0
-"""Accepted error in units of roundoff of the scale, however exact the original happened to be."""
+"""Accepted error in units of roundoff of the scale, however exact the original happened to be …"""
+
+LEAST = 2.0**-19
+"""… and in float32 a little more: what it costs to add a shift that was computed apart from its scale."""
 
 TRUTH = 2.0**-53
 """Roundoff of what results are measured against."""
@@ -72,7 +75,7 @@ def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) ->
     unit = float_type(dtype).roundoff
     if unit <= TRUTH:
         return ""  # the truth itself is no more precise; comparing in float64 has decided
-    if after.largest > GROWTH * before.largest + SLACK * unit and after.rms > GROWTH * before.rms + unit:
+    if after.largest > GROWTH * before.largest + max(SLACK * unit, LEAST) and after.rms > GROWTH * before.rms + unit:
         return (
             f"output {name!r}: the error against float64 grew from {before.largest:.2g} "
             f"to {after.largest:.2g} of the scale in storage precision"
