@@ -220,10 +220,11 @@ class Campaign:
         if not drawn.exists():
             print(f"FINDING {error}\n  before a case was drawn", flush=True)
             return
+        print(f"FINDING {error}", flush=True)  # before it is made smaller, which may not end well
         small = shrink(read(drawn), lambda case: watch.kind(self._judged(case)) == sort)
         place = self.keep / self.mode / small.digest
         small.keep(place)
-        print(f"FINDING {error}\n  scripts/fuzz --mode {self.mode} --replay {place}", flush=True)
+        print(f"  scripts/fuzz --mode {self.mode} --replay {place}", flush=True)
 
     def _judged(self, case: Case) -> str:
         place = self._scratch / "candidate"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -120,25 +121,22 @@ def shrink(proto: onnx.ModelProto, feeds: Feeds, fails: Callable[[onnx.ModelProt
     smaller = True
     while smaller:
         smaller = False
-        for candidate in (*_fewer_outputs(proto), *fewer_nodes(proto)):
+        for candidate in chain(_fewer_outputs(proto), fewer_nodes(proto)):
             if fails(candidate, feeds):
                 proto, smaller = candidate, True
                 break
     return proto
 
 
-def _fewer_outputs(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
-    found = []
+def _fewer_outputs(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
     for index in range(len(proto.graph.output)) if len(proto.graph.output) > 1 else ():
         candidate = onnx.ModelProto.FromString(proto.SerializeToString())
         del candidate.graph.output[index]
-        found.append(_swept(candidate))
-    return found
+        yield _swept(candidate)
 
 
-def fewer_nodes(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
+def fewer_nodes(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
     """Each node left out in turn, where its readers can read its first input instead."""
-    found = []
     for index, node in enumerate(proto.graph.node):
         if len(node.output) != 1 or not node.input or any(info.name == node.output[0] for info in proto.graph.output):
             continue
@@ -148,8 +146,7 @@ def fewer_nodes(proto: onnx.ModelProto) -> list[onnx.ModelProto]:
             for slot, name in enumerate(reader.input):
                 if name == node.output[0]:
                     reader.input[slot] = node.input[0]
-        found.append(_swept(candidate))
-    return found
+        yield _swept(candidate)
 
 
 def _swept(proto: onnx.ModelProto) -> onnx.ModelProto:

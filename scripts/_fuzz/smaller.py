@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import onnx
@@ -40,7 +41,7 @@ def _candidates(case: Case) -> Iterator[Case]:
     except DecodeError:
         yield from _fewer_bytes(case)
         return
-    for whole in (*fewer_nodes(proto), *_without_parts(proto)):
+    for whole in chain(fewer_nodes(proto), _without_parts(proto)):  # one at a time: a model may be large
         yield replace(case, model=whole.SerializeToString())
     yield from _fewer_bytes(case)
 
