@@ -28,7 +28,7 @@ _LARGEST_GUESS = 1 << 25
 _SMALL_GUESS = 1 << 14
 """Likewise for the further guesses: fewer than any image has."""
 
-_FEW = 128
+_FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)

@@ -328,8 +328,8 @@ def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
 def test_a_weight_of_which_no_output_shows_the_changed_element_proves_nothing() -> None:
     """The largest of seven rows: what happens to another one is not seen, though the others' biases are."""
     bias = np.array([[0.5], [9.0], [0.3], [-0.7], [1.1], [-0.2], [-1.3]], np.float32)
-    body = "(float[7,20] x) => (float[1,70] y) { v = Gemm (x, W, b)  y = ReduceMax <axes = [0]> (v) }"
-    weight = single(numbers(13).normal(size=(20, 70)) * 0.1)
+    body = "(float[7,200] x) => (float[1,1100] y) { v = Gemm (x, W, b)  y = ReduceMax <axes = [0]> (v) }"
+    weight = single(numbers(13).normal(size=(200, 1100)) * 0.03)
     before, after = (
         model(body, {"W": weight, "b": bias}),
         model(body, {"W": weight, "b": bias - bias * (bias < -1) / 3}),
