@@ -65,7 +65,7 @@ def _total(own: int, called: Iterable[_Key], sizes: dict[_Key, tuple[int, int]])
 def _called(nodes: Iterable[onnx.NodeProto], functions: dict[_Key, onnx.FunctionProto]) -> tuple[int, list[_Key]]:
     """How many nodes there are, those of nested graphs included, and which functions they call, as often as they do."""
     count, called = 0, []
-    for node in _nested(nodes):
+    for node in nested_nodes(nodes):
         count += 1
         key = _plain(node.domain), node.op_type, getattr(node, "overload", "")
         if key in functions:
@@ -73,7 +73,8 @@ def _called(nodes: Iterable[onnx.NodeProto], functions: dict[_Key, onnx.Function
     return count, called
 
 
-def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of the graphs that they hold."""
     stack = [nodes]
     while stack:
         for node in stack.pop():

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import onnx
 
-from bnfold.ir.expansion import is_bounded
+from bnfold.ir.elements import to_raw
+from bnfold.ir.expansion import is_bounded, nested_nodes
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
+
+_INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_SMALL = 1 << 12
+"""Bytes; no shape takes more."""
 
 
 def infer(model: Model) -> None:
@@ -20,11 +26,41 @@ def infer(model: Model) -> None:
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
     try:
-        proto = _with_opset(model.proto)
+        proto = _with_integers(model, _with_opset(model.proto))
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     _learn(model.graph, inferred.graph)
+
+
+def _with_integers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the integers whose bytes are not in it, or a mark that they are elsewhere if they are many.
+
+    Their tokens would be read as numbers: as shapes, say, of which nobody knows what comes.
+    """
+    if not any(model.payloads.get(tensor.raw_data) for tensor in _integer_tensors(model, proto)):
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in _integer_tensors(model, copy):
+        held = model.payloads.get(tensor.raw_data)
+        if held is not None and held.nbytes <= _SMALL:
+            tensor.raw_data = bytes(to_raw(held.numpy(), held.dtype))
+        elif held is not None:
+            tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
+    return copy
+
+
+def _integer_tensors(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Integers that may be shapes. Attributes hold tokens of small ones only in models with external data."""
+    yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
+    if not model.has_external_data:
+        return
+    bodies = (proto.graph.node, *(function.node for function in proto.functions))
+    for attribute in (attribute for body in bodies for node in nested_nodes(body) for attribute in node.attribute):
+        graphs = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else ()
+        for tensors in ([attribute.t], attribute.tensors, *(graph.initializer for graph in graphs)):
+            yield from (tensor for tensor in tensors if tensor.data_type in _INTEGERS)
 
 
 def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:

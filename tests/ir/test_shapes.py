@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -65,3 +67,25 @@ def test_a_model_that_onnx_gives_up_on_is_left_as_it_is(trouble: str) -> None:
     loaded = ir.load(model(nodes, [weight("w", 2, 3, dtype=np.float64)]))
     loaded.infer_shapes()
     assert loaded.graph.values["y"].shape == ("N",)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_shape_whose_bytes_lie_outside_is_read(tmp_path: Path, constant: bool) -> None:
+    """Not the token that stands for them, which would give some random shape."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[a,b,c] y) <int64[3] s = {2, 3, 4}>'
+    if constant:
+        text = text.partition(" <int64")[0] + " { s = Constant <value = int64[3] {2, 3, 4}> ()  y = Reshape (x, s) }"
+    else:
+        text += " { y = Reshape (x, s) }"
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    tensor = proto.graph.node[0].attribute[0].t if constant else proto.graph.initializer[0]
+    tensor.raw_data = onnx.numpy_helper.to_array(tensor).tobytes()
+    tensor.ClearField("int64_data")
+    onnx.save(
+        proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, convert_attribute=True, location="d"
+    )
+    model = ir.load(tmp_path / "m.onnx")
+    assert model.has_external_data
+    model.infer_shapes()
+    assert model.graph.values["y"].shape == (2, 3, 4)
