@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from bnfold.ir.model import Model
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
-_SMALL = 1 << 12
-"""Bytes; no shape takes more."""
+_SMALL = 64 * 8
+"""Bytes; no shape takes more, and neither do the factors of a Resize."""
 
 
 def infer(model: Model) -> None:
@@ -26,41 +26,42 @@ def infer(model: Model) -> None:
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
     try:
-        proto = _with_integers(model, _with_opset(model.proto))
+        proto = _with_numbers(model, _with_opset(model.proto))
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     _learn(model.graph, inferred.graph)
 
 
-def _with_integers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the integers whose bytes are not in it, or a mark that they are elsewhere if they are many.
+def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the small tensors whose bytes are not in it, and a mark that they are elsewhere on long integers.
 
     Their tokens would be read as numbers: as shapes, say, of which nobody knows what comes.
     """
-    if not any(model.payloads.get(tensor.raw_data) for tensor in _integer_tensors(model, proto)):
+    if not any(model.payloads.get(tensor.raw_data) for tensor in _may_be_read(model, proto)):
         return proto
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    for tensor in _integer_tensors(model, copy):
+    for tensor in _may_be_read(model, copy):
         held = model.payloads.get(tensor.raw_data)
         if held is not None and held.nbytes <= _SMALL:
             tensor.raw_data = bytes(to_raw(held.numpy(), held.dtype))
-        elif held is not None:
+        elif held is not None and tensor.data_type in _INTEGERS:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
     return copy
 
 
-def _integer_tensors(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Integers that may be shapes. Attributes hold tokens of small ones only in models with external data."""
-    yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
+def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Tensors that inference may want the numbers of. Only models with external data have tokens of small ones."""
     if not model.has_external_data:
+        yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
+    yield from proto.graph.initializer
     bodies = (proto.graph.node, *(function.node for function in proto.functions))
     for attribute in (attribute for body in bodies for node in nested_nodes(body) for attribute in node.attribute):
-        graphs = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else ()
-        for tensors in ([attribute.t], attribute.tensors, *(graph.initializer for graph in graphs)):
-            yield from (tensor for tensor in tensors if tensor.data_type in _INTEGERS)
+        yield from (attribute.t, *attribute.tensors)
+        for graph in (attribute.g, *attribute.graphs):
+            yield from graph.initializer
 
 
 def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:

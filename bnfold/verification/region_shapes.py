@@ -44,6 +44,7 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     ones are guessed, and a difference at a wrong guess means nothing.
     """
     known = {name: known_shape(value, guess=False) for name, value in inputs.items()}
+    strided = _has_strides(nodes)
     tried: list[Shapes] = []
     for full in _guesses(inputs, known):
         is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -53,7 +54,7 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
                 Trial(
                     _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step)),
                     is_guess,
-                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step, more=1)),
+                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step, more=1)) if strided else None,
                 )
                 for by_axis, step in ((False, 1), (True, 1), (True, _EVEN))
             ),
@@ -64,7 +65,7 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
         ):
             if trial.shapes not in tried and sum(map(math.prod, trial.shapes.values())) <= LARGEST_FEED:
                 tried.append(trial.shapes)
-                yield trial if _has_strides(nodes) and trial.odd != trial.shapes else Trial(trial.shapes, trial.acquits)
+                yield Trial(trial.shapes, trial.acquits) if trial.odd == trial.shapes else trial
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:

@@ -89,3 +89,19 @@ def test_a_shape_whose_bytes_lie_outside_is_read(tmp_path: Path, constant: bool)
     assert model.has_external_data
     model.infer_shapes()
     assert model.graph.values["y"].shape == (2, 3, 4)
+
+
+def test_factors_whose_bytes_lie_outside_are_read(tmp_path: Path) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,4,6,3,5] x) => (float[a,b,c,d,e,f] y)'
+        " <float[6] s = {1, 1, 2, 3, 1, 1}> { y = Resize (x, , s) }"
+    )
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    tensor = proto.graph.initializer[0]
+    tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), "s"))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="d")
+    model = ir.load(tmp_path / "m.onnx")
+    assert model.has_external_data
+    model.infer_shapes()
+    assert model.graph.values["y"].shape == (1, 2, 8, 18, 3, 5)
