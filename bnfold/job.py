@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
 from bnfold import collisions, formats, ir, log
+from bnfold.classes import frozen, mutable
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
-from bnfold.frozen import frozen
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.ir.stream import RangeViolation, check_range
 from bnfold.pipeline import Options
@@ -77,7 +77,7 @@ class Delivery:
     explained: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class Outcome:
     """What became of one model.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from bnfold import folding, ir, log, upgrading
 from bnfold.check import checker_error
+from bnfold.classes import frozen, mutable
 from bnfold.errors import Unsupported
-from bnfold.frozen import frozen
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.reasons import Declined, Reason
 from bnfold.report import BatchNormEvent, Report
@@ -53,7 +53,7 @@ class Options:
     banned: frozenset[tuple[str, str]] = frozenset()
 
 
-@dataclass(slots=True)
+@mutable
 class Run:
     """One model on its way through the passes."""
 

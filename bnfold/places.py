@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from bnfold.classes import frozen
 from bnfold.errors import BadInput, OutputError
-from bnfold.frozen import frozen
 from bnfold.parsed import MAGIC, is_url
 
 

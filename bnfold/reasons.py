@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 
 class Reason(Enum):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bnfold import filesystem
+from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
-from bnfold.frozen import frozen
 from bnfold.parsed import MAGIC, without_password
 from bnfold.places import OnDisk, Place, fixed_parts
 

@@ -6,9 +6,10 @@ The names in the JSON form are stable; others build on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from bnfold.classes import mutable
 from bnfold.ir.cut import Cut
 from bnfold.reasons import Attempt, Declined, Reason
 from bnfold.semantics import Repair
@@ -17,7 +18,7 @@ Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 
 
-@dataclass(slots=True, eq=False)
+@mutable
 class BatchNormEvent:
     """What became of one BatchNormalization."""
 
@@ -87,7 +88,7 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
+@mutable
 class Report:
     """Everything that happened in one run, in the order in which it did.
 

@@ -11,8 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import stamp
+from bnfold.classes import frozen
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
-from bnfold.frozen import frozen
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.pipeline import Options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 
 @frozen

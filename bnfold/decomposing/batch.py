@@ -9,13 +9,13 @@ from dataclasses import replace
 from math import prod
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.moments import Moments
 from bnfold.decomposing.runtime import parameter
 from bnfold.decomposing.spec import Spec
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS
 from bnfold.semantics.policy import SavedVar
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.spec import Spec
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Exact
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.decomposing.facts import Facts
 from bnfold.decomposing.layout import Layout, per_activation
 from bnfold.errors import ReferenceAttribute
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason

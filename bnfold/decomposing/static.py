@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.decomposing.builder import TP, Builder
 from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
 from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.recognise import statistics
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 from bnfold.explain.scales import spread
 from bnfold.folding import recognise
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined
 from bnfold.semantics import Policy, Unreadable

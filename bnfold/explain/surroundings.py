@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.report import BatchNormEvent
 
 MAX_NODES = 18
@@ -15,7 +16,7 @@ REACH = 2
 """Nodes up and down from a BatchNormalization that was not rewritten."""
 
 
-@dataclass(slots=True)
+@mutable
 class Region:
     """Nodes to be drawn, each with its role; ``left_out`` counts neighbours for which there was no room."""
 

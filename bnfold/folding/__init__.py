@@ -27,12 +27,17 @@ def run(
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    if not (limits.only or limits.excluded):
-        _fold_pairs(events, report, policy, original)
-    if limits.all_affines or any(not node.removed for node in events) or _has_dead_shifts(model):
-        from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
+    model.evaluated = {}
+    try:
+        if not (limits.only or limits.excluded):
+            _fold_pairs(events, report, policy, original)
+        model.evaluated.clear()
+        if limits.all_affines or any(not node.removed for node in events) or _has_dead_shifts(model):
+            from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
 
-        Fold(model, events, report, policy, limits, original).run(progress or (lambda *_: None))
+            Fold(model, events, report, policy, limits, original).run(progress or (lambda *_: None))
+    finally:
+        model.evaluated = None
 
 
 def _fold_pairs(

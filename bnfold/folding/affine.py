@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.reasons import Declined, Reason
 

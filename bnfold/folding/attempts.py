@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.folding import rows
 from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.limits import Limits
@@ -16,7 +17,7 @@ from bnfold.reasons import Declined
 from bnfold.semantics import Policy
 
 
-@dataclass(slots=True)
+@mutable
 class Attempt:
     """A plan for one of the chains, and what was refused and asked before it was found.
 

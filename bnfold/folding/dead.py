@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import ReferenceAttribute
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.limits import Limits
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.ops import handler
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import TP
 from bnfold.reasons import Declined, Reason
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.folding.magnitude import is_ordinary
 from bnfold.folding.statistics import Table, tabulate
 from bnfold.folding.tails import Tail, behind
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics.batchnorm import read_form

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.folding.step import Edit, Residual, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.reasons import Declined, Reason
@@ -22,7 +23,7 @@ class TooLarge(Declined):
         self.copies = copies
 
 
-@dataclass(slots=True)
+@mutable
 class Budget:
     """Bytes that may still be added. Equal folds of one weight are made once, and cost nothing the second time."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 
 @frozen

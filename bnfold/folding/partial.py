@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
@@ -18,7 +19,6 @@ from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
 from bnfold.folding.search import Search, absorb, finish
 from bnfold.folding.step import SetConstant
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Exact
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import Policy

@@ -6,10 +6,10 @@ import math
 from typing import Literal
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Edit, Residual
-from bnfold.frozen import frozen
 from bnfold.reasons import Declined, Reason
 
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.statistics import Known
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.folding.picks import PICKERS
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import SetAttr, SetConstant
@@ -14,7 +15,7 @@ _MANY = 64
 """Readers of a value beyond which an edit beside them counts as one of the whole graph."""
 
 
-@dataclass(slots=True)
+@mutable
 class Refusals:
     """What was refused when, and what was edited when; time is the number of edits so far.
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bnfold.classes import frozen
 from bnfold.folding.affine import Affine, make
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
 from bnfold.reasons import Declined, Reason

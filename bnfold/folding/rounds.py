@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.errors import ReferenceAttribute
 from bnfold.folding import attempts, dead, partial, rows
 from bnfold.folding.apply import apply
@@ -26,7 +27,7 @@ MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
 
 
-@dataclass(slots=True)
+@mutable
 class Fold:
     """One run over what `direct` left; the arguments are those of `bnfold.folding.run`."""
 
@@ -44,13 +45,6 @@ class Fold:
         """Everything: the search, what remains behind a Concat, and shifts without effect."""
         waiting = [node for node in self.events if _stands(node)]
         self.budget, self.known = Budget(self.limits.growth), prefetch(waiting)
-        self.model.evaluated = {}
-        try:
-            self._search(waiting, progress)
-        finally:
-            self.model.evaluated = None
-
-    def _search(self, waiting: list[ir.Node], progress: Callable[[int, int], None]) -> None:
         for _ in range(MAX_ROUNDS):
             changed = _settle_all(self, waiting, progress)
             changed |= self.limits.all_affines and _fold_arithmetic(self) > 0

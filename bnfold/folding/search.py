@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import guard, images, picks, sharing
 from bnfold.folding.affine import Affine
@@ -20,7 +21,6 @@ from bnfold.folding.ops import JOINT, handler, padded, weights
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.reasons import Attempt, Declined, Reason
 

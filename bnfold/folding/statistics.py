@@ -8,7 +8,7 @@ import numpy as np
 from onnx import AttributeProto
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.semantics import BatchNorm
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from bnfold.classes import frozen, mutable
 from bnfold.folding.affine import Affine
-from bnfold.frozen import frozen
 from bnfold.ir import Node, Tensor, Value
 from bnfold.ir.tensor import Float64
 
@@ -79,7 +79,7 @@ class Step:
     demands: tuple[tuple[int, Affine], ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@mutable
 class Draft:
     """A plan while it is being searched for."""
 

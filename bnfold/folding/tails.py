@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.folding.operators import AFFINE
-from bnfold.frozen import frozen
 from bnfold.ir.tensor import FLOATS, Float64
 
 _MOST = 4

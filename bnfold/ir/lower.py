@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
+from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
-from bnfold.frozen import frozen
 from bnfold.ir import wire
 from bnfold.ir.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 

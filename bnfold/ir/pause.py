@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from bnfold.classes import mutable
 
 MANY = 200_000
 """Objects, about 30 MB of them."""
 
 
-@dataclass(slots=True)
+@mutable
 class _Oldest:
     """What went to the oldest generation since it was last looked at, and what was there then, in objects."""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx
 
+from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
-from bnfold.frozen import frozen
 from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, numpy_type, raw_length
 from bnfold.ir.packed import is_whole
 from bnfold.ir.source import Source

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from xml.etree import ElementTree as ET
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen, mutable
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
 from bnfold.openvino_ir.views import View
 
@@ -32,7 +32,7 @@ class Payload:
     group: int = 1
 
 
-@dataclass(slots=True)
+@mutable
 class Emitter:
     """Puts new layers into one net.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.elements import type_name
 from bnfold.verification import OutputRow
 from bnfold.verification.compare import Difference, difference, tolerance

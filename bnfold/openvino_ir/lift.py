@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import onnx
 
 from bnfold import ir
+from bnfold.classes import frozen, mutable
 from bnfold.errors import MalformedModel
-from bnfold.frozen import frozen
 from bnfold.ir.elements import TP
 from bnfold.ir.payloads import Payloads
 from bnfold.openvino_ir.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, read
@@ -50,7 +50,7 @@ class Held:
     port: Port
 
 
-@dataclass(slots=True)
+@mutable
 class Scope:
     """One graph and the net it was lifted from."""
 
@@ -93,7 +93,7 @@ def load(path: Path) -> IrModel:
     names = _Names()
     payloads = Payloads()
     try:
-        draft = _Draft(document, document.net, proto.graph, names, payloads)
+        draft = _Draft(document, document.net, proto.graph, names, payloads).filled()
         proto.graph.name = document.root.get("name", "")
         model = IrModel(proto, payloads)
     except MalformedModel as error:
@@ -135,7 +135,7 @@ class _Names:
         return name
 
 
-@dataclass(slots=True)
+@mutable
 class _Draft:
     """One net while it is written into ``proto``."""
 
@@ -152,7 +152,8 @@ class _Draft:
     _tensors: dict[str, ir.Stored | None] = field(default_factory=dict)
     _views: dict[tuple[str, View], str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def filled(self) -> _Draft:
+        """The draft itself, with all layers written."""
         layers = [layer for layer in self.net.layers.values() if self._tensor(layer) is None]
         for layer in layers:
             self._name_outputs(layer)
@@ -163,6 +164,7 @@ class _Draft:
                 self._result(layer)
             else:
                 self._node(layer)
+        return self
 
     # -- constants
 
@@ -273,7 +275,8 @@ class _Draft:
             if element is None:
                 continue
             graph = onnx.GraphProto(name=f"{layer.name}.{kind}")
-            found[kind] = _Draft(self.document, Net(element, f"{layer.name}.{kind}"), graph, self.given, self.payloads)
+            net = Net(element, f"{layer.name}.{kind}")
+            found[kind] = _Draft(self.document, net, graph, self.given, self.payloads).filled()
             node.attribute.append(onnx.helper.make_attribute(kind, graph))
         return found
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
-from bnfold.frozen import frozen
 from bnfold.openvino_ir.document import ELEMENT_TYPES, Layer, numbers
 from bnfold.openvino_ir.views import View
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.openvino_ir.emit import ELEMENT_NAMES, Kind
 
 _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}

@@ -6,13 +6,13 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
+from bnfold.classes import mutable
 from bnfold.errors import OutputError
 from bnfold.ir.elements import to_raw
 from bnfold.ir.stream import BUFFER, copy_range, write_payload
@@ -29,7 +29,7 @@ ALIGNMENT = 64
 Progress = Callable[[int], None]
 
 
-@dataclass
+@mutable
 class Staged:
     """A model in a folder of its own beside its place, under its final names; `commit` puts it there."""
 

@@ -9,15 +9,15 @@ they differ by more, the model as it was exported tells whether that was so befo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir, reference
+from bnfold.classes import frozen, mutable
 from bnfold.errors import BadInput, Unsupported
-from bnfold.frozen import frozen
 from bnfold.pytorch import inputs as examples
 from bnfold.pytorch.inputs import Inputs
 from bnfold.pytorch.twin import Array, CannotRun, Twin
@@ -32,7 +32,7 @@ WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
 
 
-@dataclass
+@mutable
 class Comparison:
     """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
 

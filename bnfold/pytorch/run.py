@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from bnfold import ir, job, log, referee
+from bnfold.classes import mutable
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.job import Checks, Delivery, Outcome
 from bnfold.pipeline import Options
@@ -27,7 +27,7 @@ SAMPLES = 3
 """Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
 
 
-@dataclass(slots=True)
+@mutable
 class TorchOutcome:
     """What became of one exported model.
 

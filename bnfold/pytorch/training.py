@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import ExportedInTraining, Unsupported
-from bnfold.frozen import frozen
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 

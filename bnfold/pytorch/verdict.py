@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 

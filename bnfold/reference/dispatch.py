@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold import errors
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference.precision import Precision, computed_type
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
-from bnfold.frozen import frozen
 
 
 @frozen

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen, mutable
 
 CHARACTER, LINE, PADDING = 7.3, 16, 10
 GAP_X, GAP_Y, MARGIN = 18, 34, 8
@@ -26,7 +26,7 @@ CAPTIONS = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@mutable
 class Box:
     """A node, the graph's edge (role ``port``), or a bend in a long wire (no lines of text)."""
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from bnfold.advice import ADVICE, Advice
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.reasons import Reason
 from bnfold.render import layout, plots
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 WIDTH = 100.0
 """Positions across are in percent: a plot is as wide as the screen, and its letters keep their size."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.semantics.layout import is_per_activation
 from bnfold.semantics.mode import STATISTICS, Mode, read_mode
 from bnfold.semantics.policy import Policy, Repair, Unreadable, literal

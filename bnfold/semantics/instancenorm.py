@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.semantics.policy import Repair, Unreadable, literal
 
 if TYPE_CHECKING:

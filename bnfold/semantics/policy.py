@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from bnfold.classes import frozen
 from bnfold.errors import MistypedAttribute, Unsupported
-from bnfold.frozen import frozen
 
 if TYPE_CHECKING:
     from bnfold import ir

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold.classes import frozen
 from bnfold.errors import UpgradeBlocked
-from bnfold.frozen import frozen
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports

@@ -6,13 +6,14 @@ version steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.classes import mutable
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import tensor_message
 from bnfold.semantics import Policy, Repair
@@ -29,7 +30,7 @@ class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
 
 
-@dataclass
+@mutable
 class Shared:
     """What the sites of one upgrade have in common."""
 

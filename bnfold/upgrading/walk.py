@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold import ir
+from bnfold.classes import frozen, mutable
 from bnfold.errors import Unsupported
-from bnfold.frozen import frozen
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
@@ -44,7 +44,7 @@ class Change:
     cut: ir.Cut | None
 
 
-@dataclass
+@mutable
 class Walk:
     """One pass over a model.
 

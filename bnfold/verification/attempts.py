@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen, mutable
 from bnfold.verification.compare import Difference
 
 
@@ -19,7 +19,7 @@ class Skip:
 Found = Difference | Skip
 
 
-@dataclass(slots=True)
+@mutable
 class Attempts:
     """What was found so far.
 

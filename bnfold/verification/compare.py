@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.verification.floats import F64, FloatType
 
 ROUNDING_FACTOR = 8.0

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 PRODUCTS_A_SECOND = 2e9
 """Multiply-adds in float64 that modest machines reach."""

@@ -14,8 +14,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import BadInput
-from bnfold.frozen import frozen
 from bnfold.verification.inputs import required
 
 Array = npt.NDArray[Any]

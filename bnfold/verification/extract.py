@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import onnx
 
 from bnfold import ir
+from bnfold.classes import frozen
 from bnfold.errors import Unsupported
-from bnfold.frozen import frozen
 
 
 @frozen

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.ir.elements import type_name
 from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
 from bnfold.verification.floats import float_type

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import onnx
+
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.attempts import Attempts, Found, Skip
@@ -38,6 +40,9 @@ class Bench:
         self._seed, self._clock = seed, clock
         self._means = Means(draws, policy, clock)
         self._graphs = [_by_path(before), _by_path(after)]
+        for path, graph in self._graphs[0].items():
+            if path in self._graphs[1]:
+                _tell_open_dims(graph, self._graphs[1][path])
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
         """Compare the two regions of a cut.
@@ -145,6 +150,35 @@ def check_cuts(bench: Bench, cuts: Sequence[ir.Cut], *, hidden: Collection[str] 
 
 def _by_path(model: ir.Model) -> dict[str, ir.Graph]:
     return {graph.path: graph for graph in model.graphs()}
+
+
+def _tell_open_dims(old: ir.Graph, new: ir.Graph) -> None:
+    """What inference leaves open in the original it may tell in the rewritten model: old broadcasting says less."""
+    for name, kind in old.types.items():
+        other = new.types.get(name)
+        if other is None:
+            continue
+        mine, theirs = kind.tensor_type.shape.dim, other.tensor_type.shape.dim
+        told = {
+            axis: there.dim_value
+            for axis, (here, there) in enumerate(zip(mine, theirs, strict=False))
+            if _is_open(here) and there.dim_value > 0
+        }
+        if told and len(mine) == len(theirs):
+            old.types[name] = _with_dims(kind, told)
+
+
+def _is_open(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether nobody named the dim: a symbol that the model declares stands for any size, one of inference for none."""
+    return dim.WhichOneof("value") is None or dim.dim_param.startswith("unk__")
+
+
+def _with_dims(kind: onnx.TypeProto, sizes: Mapping[int, int]) -> onnx.TypeProto:
+    copy = onnx.TypeProto()
+    copy.CopyFrom(kind)
+    for axis, size in sizes.items():
+        copy.tensor_type.shape.dim[axis].dim_value = size
+    return copy
 
 
 def _visible(graph: ir.Graph, name: str) -> ir.Value | None:

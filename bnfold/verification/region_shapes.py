@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from bnfold import ir
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.verification.shapes import Known, fixed_axes, known_shape
 
 Shapes = dict[str, tuple[int, ...]]

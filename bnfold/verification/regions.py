@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.classes import frozen
 from bnfold.errors import Unsupported
-from bnfold.frozen import frozen
 from bnfold.verification.attempts import Found, Skip
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference

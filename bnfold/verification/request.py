@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from bnfold import ir, reference
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.verification.clock import Clock
 
 Depth = Literal["auto", "full", "local"]

@@ -10,8 +10,8 @@ from itertools import count, islice
 import numpy as np
 
 from bnfold import reference
+from bnfold.classes import frozen
 from bnfold.errors import BadInput, Unsupported
-from bnfold.frozen import frozen
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.full import Pair

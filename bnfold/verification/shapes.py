@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bnfold import ir
+from bnfold.classes import mutable
 
 Known = list[int | str | None]
 """A shape as far as it is known; a string is a symbol that has one size wherever it stands."""
@@ -48,7 +49,7 @@ _LOOKAHEAD = 32
 """Readers looked at on the way to an operator that says how large its input must be."""
 
 
-@dataclass
+@mutable
 class Sizing:
     """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free image axes, ``other`` elsewhere.
 
@@ -198,7 +199,11 @@ def _with_weight(node: ir.Node, slot: int, other: list[int], rank: int | None) -
     if rank is None or rank < len(other) or weight is None or weight.tensor_proto is None:
         return None
     declared = None if value is None else value.shape
-    wanted: Known = [*[None] * (rank - len(other)), *(dim if dim > 1 else None for dim in other)]
+    behind = rank - len(other)
+    first = int(node.attr("axis", behind)) if node.attr("broadcast", 0) else behind  # as Caffe2 had it, before opset 7
+    if not 0 <= first <= behind:
+        return None
+    wanted: Known = [*[None] * first, *(dim if dim > 1 else None for dim in other), *[None] * (behind - first)]
     if declared is None or len(declared) != rank:
         return wanted
     return [None if isinstance(own, int) and own > 0 else dim for own, dim in zip(declared, wanted, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.verification.floats import float_type
 
 GROWTH = 4.0

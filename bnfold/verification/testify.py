@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold import ir, reference
+from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
-from bnfold.frozen import frozen
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.request import Request

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 

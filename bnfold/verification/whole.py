@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bnfold import reference
+from bnfold.classes import frozen
 from bnfold.errors import Unsupported
-from bnfold.frozen import frozen
 from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bnfold import ir
+from bnfold.classes import frozen, mutable
 from bnfold.errors import OutputError
-from bnfold.frozen import frozen
 from bnfold.verification import helpers
 from bnfold.verification.worker import Array, Sample
 
@@ -29,7 +29,7 @@ class Testimony:
         return not self.error
 
 
-@dataclass(slots=True)
+@mutable
 class Witness:
     """``python`` is the interpreter that the runtime is installed for."""
 

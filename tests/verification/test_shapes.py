@@ -59,6 +59,14 @@ def test_a_weight_that_is_added_tells_open_axes(
     assert fixed_axes(found, declared.count(",") + 1) == wanted
 
 
+@pytest.mark.parametrize(("axis", "shape", "wanted"), [(1, (7, 5), {1: 7, 2: 5}), (2, (7,), {2: 7}), (3, (7, 5), {})])
+def test_an_old_weight_stands_at_the_axis_that_its_reader_names(
+    axis: int, shape: tuple[int, ...], wanted: dict[int, int]
+) -> None:
+    body = f"{FREE} {{ y = Mul <axis = {axis}, broadcast = 1> (x, W) }}"
+    assert fixed_axes(value(body, {"W": np.ones(shape)}), 4) == wanted
+
+
 def test_what_is_added_need_not_be_a_weight() -> None:
     body = "(float[A,B] x, float[3,5] z) => (float[E,F] y) { y = Add (x, z) }"
     assert fixed_axes(value(body, {}), 2) == {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from bnfold.classes import frozen
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import (
     activation,
@@ -32,7 +33,6 @@ from bnfold.folding.ops import (
     transpose,
 )
 from bnfold.folding.step import Step
-from bnfold.frozen import frozen
 from bnfold.ir import Node
 from bnfold.reasons import Declined, Reason
 

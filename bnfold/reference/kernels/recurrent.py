@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.reference.kernels.activation import sigmoid, softplus
 from bnfold.reference.registry import Array, Call, Declined, Result, kernel
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen
 from bnfold.reference.registry import Array, Call, Declined, Mismatch
 
 Index = Any

@@ -1,4 +1,4 @@
-"""What `frozen` makes is what ``dataclass(frozen=True, slots=True)`` makes, method by method."""
+"""What `frozen` and `mutable` make is what ``dataclass(slots=True)`` makes, method by method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import field
 
 import pytest
 
-from bnfold.frozen import frozen
+from bnfold.classes import frozen, mutable
 
 
 @frozen
@@ -105,3 +105,28 @@ def test_copies_and_processes() -> None:
     assert copy.copy(point).names is point.names
     assert copy.deepcopy(point) == point
     assert copy.deepcopy(point).names is not point.names
+
+
+@mutable
+class Count:
+    """One that changes, with every kind of field."""
+
+    name: str
+    number: int = 0
+    parts: list[int] = field(default_factory=list)
+    later: int = field(init=False)
+
+
+def test_a_mutable_one_is_set_field_by_field_and_equal_only_to_itself() -> None:
+    count = Count("a", parts=[1])
+    count.number += 1
+    count.later = 3
+    assert dataclasses.asdict(count) == {"name": "a", "number": 1, "parts": [1], "later": 3}
+    assert repr(count) == "Count(name='a', number=1, parts=[1], later=3)"
+    assert str(inspect.signature(Count)) == "(name: 'str', number: 'int' = 0, parts: 'list[int]' = <factory>) -> None"
+    assert count != Count("a", 1, [1])
+    assert len({count, Count("a", 1, [1])}) == 2
+    with pytest.raises(AttributeError):
+        count.other = 3  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        Count("b").later  # noqa: B018 - nobody has set it
