@@ -67,6 +67,9 @@ class Graph:
         return self._nodes
 
     def _rebuild(self) -> None:
+        if not (self._inserted or self._following):
+            self._nodes, self._stale = [node for node in self._nodes if not node.removed], False
+            return
         nodes: list[Node] = []
         for node in [*self._nodes, None]:
             nodes.extend(new for new in self._inserted.pop(node, ()) if not new.removed)
