@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from bnfold.ir.elements import to_raw
+from bnfold.ir.constants import constant
+from bnfold.ir.elements import tensor_message, to_raw
 from bnfold.ir.expansion import is_bounded, nested_nodes
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
+
+SMALL = 64
+"""Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
+
+READS_VALUES = frozenset(
+    {"Reshape", "Slice", "Expand", "Tile", "Resize", "Pad", "Squeeze", "Unsqueeze", "Split", "ConstantOfShape", "TopK"}
+    | {"OneHot", "Range", "Upsample", "AffineGrid", "CenterCropPad", "DFT", "Col2Im"}
+    | {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")}
+    | {"ReduceSumSquare"}
+)
+"""Operators whose output shape follows from the values of an input."""
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _SMALL = 64 * 8
@@ -26,7 +38,7 @@ def infer(model: Model) -> None:
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
     try:
-        proto = _with_numbers(model, _with_opset(model.proto))
+        proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
@@ -48,6 +60,30 @@ def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
             tensor.raw_data = bytes(to_raw(held.numpy(), held.dtype))
         elif held is not None and tensor.data_type in _INTEGERS:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
+    return copy
+
+
+def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with what is computed from constants stored where the main graph's operators read its values."""
+    readers = [
+        (index, slot, value)
+        for index, node in enumerate(model.graph.nodes)
+        if node.op_type in READS_VALUES and not node.domain
+        for slot, value in enumerate(node.inputs)
+        if value is not None and value.producer is not None and not value.producer.is_op("Constant")
+    ]
+    known = {value: constant(value) for _, _, value in readers}
+    shown = [(index, slot, value, held) for index, slot, value in readers if (held := known[value]) is not None]
+    if not shown:
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for index, slot, value, held in shown:
+        name = f"{value.name}:{index}:{slot}"
+        is_small = held.size <= SMALL and held.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
+        if is_small and not model.has_name(name):
+            copy.graph.node[index].input[slot] = name
+            copy.graph.initializer.append(tensor_message(held.numpy(), name))
     return copy
 
 

@@ -14,27 +14,17 @@ from onnx import defs
 
 from bnfold import ir
 from bnfold.ir.elements import tensor_message
+from bnfold.ir.shapes import READS_VALUES, SMALL
 from bnfold.upgrading.ranks import type_by_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-SMALL = 64
-"""Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
 
 KEEPS_SHAPE = (
     *("BatchNormalization", "InstanceNormalization", "Relu", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "Clip"),
     *("Dropout", "Softmax", "LogSoftmax", "Identity", "Neg", "Exp", "Sqrt", "LRN", "Softplus"),
 )
 """Operators whose first output is of the type and shape of the first input: no need to ask onnx."""
-
-READS_VALUES = frozenset(
-    {"Reshape", "Slice", "Expand", "Tile", "Resize", "Pad", "Squeeze", "Unsqueeze", "Split", "ConstantOfShape", "TopK"}
-    | {"OneHot", "Range", "Upsample", "AffineGrid", "CenterCropPad", "DFT", "Col2Im"}
-    | {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")}
-    | {"ReduceSumSquare"}
-)
-"""Operators whose output shape follows from the values of an input."""
 
 Dims = tuple[int | str | None, ...]
 

@@ -21,7 +21,10 @@ Feeds = dict[str, Array]
 _T = onnx.TensorProto
 
 SAMPLE_KINDS = ("normal", "large", "tiny", "constant", "at mean")
-"""What the activations of the first, second … sample are drawn as; after the last it begins anew."""
+"""What the activations of the first, second … sample are drawn as; after the last it begins anew, mirrored.
+
+Of few numbers a sum might by chance be negative in all samples, and hide what only positive ones show.
+"""
 
 
 class CannotFeed(BadInput):
@@ -69,8 +72,10 @@ def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: i
 
 def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int) -> Array:
     """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine."""
-    rng = np.random.default_rng([seed, sample, zlib.crc32(value.name.encode())])
     dtype = value.dtype or _T.FLOAT
+    mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
+    drawn = sample - len(SAMPLE_KINDS) if mirrored else sample
+    rng = np.random.default_rng([seed, drawn, zlib.crc32(value.name.encode())])
     if dtype == _T.STRING:
         return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
     if dtype == _T.BOOL:
@@ -81,7 +86,7 @@ def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int
         raise CannotFeed(f"input {value.name!r} is of an element type that nobody knows: {dtype}") from error
     if is_float(dtype):
         largest = float_type(dtype).largest
-        return np.clip(_floats(value, shape, rng, sample), -largest, largest).astype(target)
+        return np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest).astype(target)
     if dtype in (_T.COMPLEX64, _T.COMPLEX128):
         pair = rng.standard_normal((2, *shape))
         return np.asarray(pair[0] + 1j * pair[1]).astype(target)
@@ -90,12 +95,15 @@ def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int
     return integers(value, shape, rng).astype(target)
 
 
-def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int) -> Array:
+def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
     """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range."""
     normal = rng.standard_normal(shape)
     purpose = role(value)
     if purpose == "data":
-        return _DATA[SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]](value, normal)
+        kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+        center = _stored_mean(value, normal) if kind == "at mean" else 0.0
+        data = _DATA[kind](normal)
+        return center - data if mirrored else center + data
     if purpose == "weight":
         fan_in = np.prod(shape[1:]) if len(shape) != 2 else max(shape)
         return np.asarray(normal / np.sqrt(max(float(fan_in), 1.0)))
@@ -106,7 +114,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     return {"bias": normal * 0.1, "scale": scale, "positive": 0.5 + uniform, "unit": uniform}[purpose]
 
 
-def _large(_: ir.Value, normal: Array) -> Array:
+def _large(normal: Array) -> Array:
     """Every channel of every sample is of one sign, unlike its neighbours'.
 
     What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
@@ -118,7 +126,7 @@ def _large(_: ir.Value, normal: Array) -> Array:
     return np.asarray(np.abs(normal) * signs)
 
 
-def _constant_channels(_: ir.Value, normal: Array) -> Array:
+def _constant_channels(normal: Array) -> Array:
     """Every channel holds one number, another than its neighbours."""
     if normal.ndim < 2:
         return np.full(normal.shape, 0.75)
@@ -126,24 +134,28 @@ def _constant_channels(_: ir.Value, normal: Array) -> Array:
     return np.broadcast_to(channels, normal.shape)
 
 
-def _at_mean(value: ir.Value, normal: Array) -> Array:
-    """Every second channel sits at the mean stored by a BatchNormalization that reads the input, the others near it."""
+def _every_second_flat(normal: Array) -> Array:
+    spread = np.ones(normal.shape)
+    if normal.ndim > 1:
+        spread[:, ::2] = 0.0
+    return normal * spread
+
+
+def _stored_mean(value: ir.Value, normal: Array) -> Array:
+    """The mean stored by a BatchNormalization that reads the value; 0 where there is none."""
     mean = np.zeros(1)
     for node, slot in value.uses:
         stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None
         tensor = ir.constant(stored) if stored is not None else None
         if tensor is not None and normal.ndim > 1 and tensor.dims == normal.shape[1:2]:
             mean = tensor.numpy().astype(np.float64).reshape(-1, *[1] * (normal.ndim - 2))
-    spread = np.ones(normal.shape)
-    if normal.ndim > 1:
-        spread[:, ::2] = 0.0
-    return mean + normal * spread
+    return mean
 
 
-_DATA: dict[str, Callable[[ir.Value, Array], Array]] = {
-    "normal": lambda _, normal: normal,
+_DATA: dict[str, Callable[[Array], Array]] = {
+    "normal": lambda normal: normal,
     "large": _large,
-    "tiny": lambda _, normal: normal * 1e-3,
+    "tiny": lambda normal: normal * 1e-3,
     "constant": _constant_channels,
-    "at mean": _at_mean,
+    "at mean": _every_second_flat,
 }

@@ -110,13 +110,13 @@ def further_sizings() -> tuple[Sizing, ...]:
 
 
 def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
-    """The declared shape with what the readers demand filled in; None where not even the rank is known.
+    """The declared shape, or else what its maker tells, with what readers demand; None where nothing tells a rank.
 
     Dims that exporters wrote as 0 or less count as unknown. What is declared wins over what a reader demands. An
     operator that takes any rank is read as demanding the usual one, unless ``guess`` is False.
     """
     declared = value.shape
-    known: Known | None = None
+    known = _made(value)
     if declared is not None:
         known = [dim if not isinstance(dim, int) or dim > 0 else None for dim in declared]
     for node, slot in readers(value):
@@ -127,13 +127,23 @@ def known_shape(value: ir.Value, *, guess: bool = True) -> Known | None:
 
 
 def fixed_axes(value: ir.Value, rank: int) -> dict[int, int]:
-    """Axis → size, for the axes whose size a reader's weights dictate."""
+    """Axis → size, for the axes whose size a reader's weights dictate; the nearest reader's word counts."""
     fixed: dict[int, int] = {}
     for node, slot in readers(value):
         wanted = demand(node, slot, rank)
         if wanted is not None and len(wanted) == rank:
-            fixed.update({axis: dim for axis, dim in enumerate(wanted) if isinstance(dim, int)})
+            fixed = {**{axis: dim for axis, dim in enumerate(wanted) if isinstance(dim, int)}, **fixed}
     return fixed
+
+
+def _made(value: ir.Value) -> Known | None:
+    """What the weight of a convolution says about its result, whatever it is fed; None of any other value."""
+    node = value.producer
+    weight = node.input(1) if node is not None and node.is_op("Conv", "ConvTranspose") else None
+    if node is None or weight is None or weight.shape is None or len(weight.shape) < 3:
+        return None
+    channels = weight.shape[0] if node.is_op("Conv") else None  # of the other they depend on its groups
+    return [None, channels or None, *[None] * (len(weight.shape) - 2)]
 
 
 def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:

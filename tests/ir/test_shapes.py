@@ -105,3 +105,20 @@ def test_factors_whose_bytes_lie_outside_are_read(tmp_path: Path) -> None:
     assert model.has_external_data
     model.infer_shapes()
     assert model.graph.values["y"].shape == (1, 2, 8, 18, 3, 5)
+
+
+def test_what_is_computed_from_constants_is_shown_to_inference() -> None:
+    """It looks at initializers, and at little else: not behind an Identity, say."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 13]> g (float[N,5,7,2] x) => (float[a,b,c,d] y)'
+        " <int64[8] s = {1, 0, 1, 1, 1, 0, 2, 0}> { p = Identity (s)  y = Pad (x, p) }"
+    )
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    loaded = ir.load(proto)
+    before = loaded.proto.SerializeToString()
+    loaded.infer_shapes()
+    shape = loaded.graph.values["y"].shape
+    assert shape is not None
+    assert shape[1:] == (5, 10, 3)
+    assert loaded.proto.SerializeToString() == before

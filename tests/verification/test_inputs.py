@@ -67,6 +67,20 @@ def test_large_channels_are_of_one_sign_unlike_their_neighbours() -> None:
     assert row.min() < 0 < row.max()
 
 
+def test_later_samples_mirror_the_first_ones() -> None:
+    """Around what they are drawn around: no sum is negative in all of them."""
+    mean = np.array([[1.5], [-2.0], [3.0], [0.5]], np.float32)
+    ones = dict.fromkeys(("s", "b", "v"), np.ones(4))
+    body = "(float[2,4,3] x) => (float[2,4,3] y) { y = BatchNormalization (x, s, b, m, v) }"
+    loaded = load(body, {**ones, "m": mean.reshape(-1)})
+    for sample in range(4):
+        first, later = feeds(loaded, sample=sample)["x"], feeds(loaded, sample=sample + 5)["x"]
+        np.testing.assert_array_equal(first, -later)
+    first, later = feeds(loaded, sample=4)["x"], feeds(loaded, sample=9)["x"]
+    np.testing.assert_allclose(first - mean, mean - later, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(feeds(loaded, sample=0)["x"], feeds(loaded, sample=10)["x"])
+
+
 def test_behind_a_constant_the_second_factor_is_the_data() -> None:
     for body, weights in (
         ("(float[5,7] x) => (float[3,7] y) { y = MatMul (W, x) }", {"W": np.ones((3, 5))}),

@@ -67,6 +67,18 @@ def test_an_old_weight_stands_at_the_axis_that_its_reader_names(
     assert fixed_axes(value(body, {"W": np.ones(shape)}), 4) == wanted
 
 
+def test_the_nearest_reader_has_the_word() -> None:
+    body = f"{FREE} {{ n = BatchNormalization (x, S, S, S, S)  r = Relu (n)  y = Add (r, W) }}"
+    assert fixed_axes(value(body, {"S": np.ones(5), "W": np.ones((4, 3, 2, 2))}), 4) == {0: 4, 1: 5, 2: 2, 3: 2}
+
+
+def test_a_convolution_tells_what_it_makes() -> None:
+    body = f"{FREE} {{ c = Conv (x, W)  y = Relu (c) }}"
+    assert known_shape(value(body, {"W": np.ones((6, 4, 3, 3))}, "c")) == [None, 6, None, None]
+    body = f"{FREE} {{ c = ConvTranspose (x, W)  y = Relu (c) }}"
+    assert known_shape(value(body, {"W": np.ones((6, 4, 3, 3))}, "c")) == [None, None, None, None]
+
+
 def test_what_is_added_need_not_be_a_weight() -> None:
     body = "(float[A,B] x, float[3,5] z) => (float[E,F] y) { y = Add (x, z) }"
     assert fixed_axes(value(body, {}), 2) == {}
