@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.decomposing import spec, static
 from bnfold.decomposing.batch import Instance, Training
@@ -64,4 +66,15 @@ def _inference(read: spec.Spec, form: str, policy: Policy) -> Recipe:
         return static.plan(read, form, policy)
     except Declined as refusal:
         known = (Reason.NON_FINITE, Reason.RANGE)
-        return Formula(read, centre=form == "sub_mul_add" or refusal.reason in known)
+        return Formula(read, centre=form == "sub_mul_add" or refusal.reason in known or not _is_finite(read))
+
+
+def _is_finite(read: spec.Spec) -> bool:
+    """Whether the parameters that are constant are, and the slope that they make; of others nothing is known."""
+    held = {name: ir.constant(read.inputs[name]) for name in ("scale", "bias", "mean", "var")}
+    known = {name: tensor.float64() for name, tensor in held.items() if tensor is not None}
+    with np.errstate(all="ignore"):
+        both = "scale" in known and "var" in known and known["scale"].shape == known["var"].shape
+        if both and not isinstance(read.epsilon, str):
+            known["slope"] = (known["scale"] / np.sqrt(known["var"] + read.epsilon)).astype(np.float32)
+    return all(bool(np.isfinite(values).all()) for values in known.values())

@@ -201,14 +201,15 @@ class Site:
         dims = None if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape]
         if dims is None or dims.count(-1) > 1 or 0 in dims:
             target = self.add("Shape", [like], "shape")
+            zero_counts = {"allowzero": 1} if self.target >= 14 else {}  # else a size of 0 means another axis's
         elif self.target < 5:
             self.append("Reshape", [value], output, shape=dims)
             return
         else:
-            target = self.ints(dims, "shape")
+            target, zero_counts = self.ints(dims, "shape"), {}
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
-        self.append("Reshape", [value, target], output)
+        self.append("Reshape", [value, target], output, **zero_counts)
 
     def reduce_mean(
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0

@@ -175,9 +175,10 @@ def test_the_range_of_float16_is_kept(values: dict[str, list[float]]) -> None:
         {"scale": [3e38, 1, 1], "var": [1e-30, 1, 1]},
     ],
 )
-def test_what_is_not_finite_stays_where_it_is(values: dict[str, list[float]]) -> None:
+@pytest.mark.parametrize("inputs", [frozenset[str](), frozenset({"bias"})])
+def test_what_is_not_finite_stays_where_it_is(values: dict[str, list[float]], inputs: frozenset[str]) -> None:
     """No constant can say it; the operator's own formula makes NaN and infinity where the operator does."""
-    case = replace(CASE, attributes={"epsilon": 0.0})
+    case = replace(CASE, attributes={"epsilon": 0.0}, inputs=inputs)
     model = with_values(case, **values)
     feeds = case.feeds()
     feeds["x"][0, :, 0] = 0  # the mean, where that is 0

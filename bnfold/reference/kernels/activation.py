@@ -167,6 +167,8 @@ def is_inf(call: Call, x: Array) -> Result:
 def softmax(call: Call, x: Array) -> Result:
     """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
+    if not x.size:
+        return x
     e = np.exp(rows - rows.max(axis, keepdims=True))
     return (e / e.sum(axis, keepdims=True)).reshape(x.shape)
 
@@ -175,6 +177,8 @@ def softmax(call: Call, x: Array) -> Result:
 def log_softmax(call: Call, x: Array) -> Result:
     """The logarithm of Softmax."""
     rows, axis = _rows(call, x)
+    if not x.size:
+        return x
     shifted = rows - rows.max(axis, keepdims=True)
     return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).reshape(x.shape)
 
@@ -183,6 +187,8 @@ def log_softmax(call: Call, x: Array) -> Result:
 def hardmax(call: Call, x: Array) -> Result:
     """1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
     rows, axis = _rows(call, x)
+    if not x.size:
+        return x
     y = np.zeros_like(rows)
     np.put_along_axis(y, rows.argmax(axis, keepdims=True), 1, axis)
     return y.reshape(x.shape)

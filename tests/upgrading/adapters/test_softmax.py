@@ -1,7 +1,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+
+from bnfold import reference
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]
@@ -41,3 +44,11 @@ def test_static_shapes_need_no_shape_node(upgraded: Upgraded, text: Text) -> Non
 
 def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
     assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
+
+
+@pytest.mark.parametrize("dims", [(2, 3, 0), (2, 0, 4), (0, 3, 4)])
+def test_sizes_of_zero_that_only_a_run_tells_stay_what_they_are(
+    upgraded: Upgraded, text: Text, dims: tuple[int, ...]
+) -> None:
+    model = upgraded(text(11, "float[a, b, c] x", "y = Hardmax (x)")).model
+    assert reference.evaluate(model, {"x": np.ones(dims, np.float32)})["y"].shape == dims
