@@ -153,14 +153,21 @@ def compare_values(
     """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
     if isinstance(expected, list) or isinstance(actual, list):
         return _compare_lists(expected, actual, dtype)
-    expected, actual = np.asarray(expected), np.asarray(actual)
+    expected, actual = _in_floats(expected), _in_floats(actual)
     kind = float_type(dtype)
     # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
     floats = expected.dtype.kind == "f" and actual.dtype.kind == "f"
     if not floats or expected.shape != actual.shape:
         return difference(expected, actual, kind, None)
-    usable = [[draw for draw in draws if np.shape(draw) == actual.shape] for draws in rounds]
+    drawn = [[_in_floats(draw) for draw in draws] for draws in rounds]
+    usable = [[draw for draw in draws if draw.shape == actual.shape] for draws in drawn]
     return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
+
+
+def _in_floats(value: Any) -> Array:
+    """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
+    array = np.asarray(value)
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
 
 
 def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:

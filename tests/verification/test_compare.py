@@ -6,6 +6,7 @@ import pytest
 
 from bnfold.verification.compare import FLOOR, ROUNDING_FACTOR, difference, pattern_fault, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
+from bnfold.verification.full import compare_values
 
 SINGLE = FLOAT_TYPES[onnx.TensorProto.FLOAT]
 
@@ -136,3 +137,13 @@ def test_half_precision_is_allowed_what_it_can_show() -> None:
 def test_differences_beyond_all_numbers_are_faults() -> None:
     found = difference(np.array([1e308, 1e-300]), np.array([-1e308, 1.0]), SINGLE, np.full(2, 1e-310))
     assert (found.excess, bool(found.fault)) == (np.inf, True)
+
+
+def test_complex_numbers_may_be_off_by_a_rounding_and_no_more() -> None:
+    """In a damaged file a Conv may read them; its fold is right all the same."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(2, 3, 4)) + 1j * rng.normal(size=(2, 3, 4))
+    near, draws = numbers * (1 + 2.0**-52), [[numbers * (1 + 2.0**-51)]] * 2
+    assert compare_values(numbers, near, draws, None, by_channel=True).excess <= 1
+    assert compare_values(numbers, numbers.conj(), draws, None, by_channel=True).excess > 1
+    assert compare_values(numbers, numbers.real, draws, None, by_channel=True).excess > 1
