@@ -78,14 +78,19 @@ def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link
         if math.prod(shape) != s.size:
             raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {math.prod(shape)} activations")
         return Link(node, 0, make(s.reshape(shape), t.reshape(shape)))
+    return Link(node, 0, _on_channels(x, s, t))
+
+
+def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
+    """One factor and shift for each channel of ``x``. Raises Declined."""
     rank = facts.rank(x)
+    if x.dtype is not None and x.dtype not in FLOATS:
+        raise Declined(Reason.TYPE, f"the element type of value {x.name!r}")
     if rank == 0:
         raise Declined(Reason.UNREADABLE, f"value {x.name!r} is a scalar")
     if rank == 1 and s.size != 1:
         raise Declined(Reason.UNREADABLE, f"{s.size} parameters for value {x.name!r} of rank 1, which is one channel")
-    if rank == 1:
-        return Link(node, 0, on_axis(s, t, 0, 1))
-    return Link(node, 0, on_axis(s, t, 1, rank))
+    return on_axis(s, t, 0, 1) if rank == 1 else on_axis(s, t, 1, rank)
 
 
 def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:

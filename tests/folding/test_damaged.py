@@ -137,6 +137,14 @@ def test_a_constant_that_is_no_float_is_left() -> None:
     assert outcome.report.batchnorms[0].reason == Reason.TYPE
 
 
+def test_what_is_computed_from_integers_is_left() -> None:
+    """No runtime multiplies integers by floats; folded, the product would be of integers altogether."""
+    proto = made(f"a = MatMul (x, w)  y = {BN} (a, p, p, p, p)", w=[5, 7])
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT16
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms[0].reason == Reason.TYPE
+
+
 def test_a_kernel_without_dims_is_left() -> None:
     proto = made(f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)", w=[])
     outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
