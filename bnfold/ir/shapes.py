@@ -27,9 +27,10 @@ READS_VALUES = frozenset(
 )
 """Operators whose output shape follows from the values of an input."""
 
+_SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
-_SMALL = 64 * 8
-"""Bytes; no shape takes more, and neither do the factors of a Resize."""
+_SMALL_BYTES = SMALL * 8
+"""No shape takes more, and neither do the factors of a Resize."""
 
 
 def infer(model: Model) -> None:
@@ -56,7 +57,7 @@ def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(proto)
     for tensor in _may_be_read(model, copy):
         held = model.payloads.get(tensor.raw_data)
-        if held is not None and held.nbytes <= _SMALL:
+        if held is not None and held.nbytes <= _SMALL_BYTES:
             tensor.raw_data = bytes(to_raw(held.numpy(), held.dtype))
         elif held is not None and tensor.data_type in _INTEGERS:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
@@ -73,15 +74,18 @@ def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
     known = {value: constant(value) for _, _, value in readers}
-    shown = [(index, slot, value, held) for index, slot, value in readers if (held := known[value]) is not None]
+    shown = [
+        (index, slot, value, held)
+        for index, slot, value in readers
+        if (held := known[value]) is not None and held.size <= SMALL and held.dtype in _SHOWN
+    ]
     if not shown:
         return proto
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for index, slot, value, held in shown:
         name = f"{value.name}:{index}:{slot}"
-        is_small = held.size <= SMALL and held.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
-        if is_small and not model.has_name(name):
+        if not model.has_name(name):
             copy.graph.node[index].input[slot] = name
             copy.graph.initializer.append(tensor_message(held.numpy(), name))
     return copy
