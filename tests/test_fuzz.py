@@ -191,6 +191,29 @@ def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypat
     assert any(error.startswith("accused: ") for error in errors)
 
 
+@pytest.mark.parametrize(("dtype", "error"), [(TensorProto.FLOAT, "differs: why not"), (TensorProto.INT64, "")])
+def test_a_hostile_graph_counts_if_anybody_takes_it(
+    dtype: int, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = verification.Verdict("failed", "why not", "nothing")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
+    values = [helper.make_tensor_value_info(name, kind, [2]) for name, kind in (("x", TensorProto.FLOAT), ("y", dtype))]
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "y"], ["z"])], "g", values, [helper.make_empty_tensor_value_info("z")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    case = Case(model.SerializeToString(), settings={"only_if_accepted": True})
+    outcome = graphs.judge(case, tmp_path)
+    assert (outcome.error, outcome.refused) == (error, False)
+
+
+def test_a_miss_counts_if_it_does_not_take_luck(tmp_path: Path) -> None:
+    """Scales that differ at one of 120 places, behind a Hardmax that is 1 at another one."""
+    drawn = case.read(FINDINGS / "verify" / "5c3f2fef9c")
+    outcome = verifying.judge(drawn, tmp_path)
+    assert (outcome.error, outcome.behaviour.split(" verified")[0]) == ("", "rarely different")
+
+
 @pytest.mark.parametrize("mode", ["upgrade", "decompose"])
 def test_a_rewrite_that_moves_a_number_is_found(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every weight of the result a little off."""

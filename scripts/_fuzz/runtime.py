@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import parts
+from _fuzz import parts, phases
 from _fuzz.builder import Array
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
@@ -47,6 +47,18 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     if error and _errs(before, feeds, expected):
         return "", False
     return error, True
+
+
+def accepts(path: Path) -> bool:
+    """Whether anybody but bnfold takes the model for one: onnx's checker with inferred types, or onnxruntime."""
+    with phases.theirs("onnx"):
+        try:
+            onnx.checker.check_model(path, full_check=True)
+        except Exception:  # noqa: BLE001 - whatever it raises, it does not accept it
+            session = _session(path)
+            feeds = _feeds(session) if session is not None else None
+            return feeds is not None and _run(session, feeds) is not None
+    return True
 
 
 def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
