@@ -18,7 +18,7 @@ MAX_ROW = 64
 
 
 def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterator[Chain]:
-    """The whole row of affines around a BatchNormalization, then it alone, then its neighbours folded into it.
+    """The whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
     Raises Declined where it is no affine itself.
     """
@@ -29,11 +29,11 @@ def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterato
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)
     if before or behind:
         yield recognise.chain([*before, middle, *behind])
-    yield recognise.chain([middle])
     if behind:
         yield recognise.chain(behind)
     if before:
         yield recognise.chain(before)
+    yield recognise.chain([middle])
 
 
 def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
