@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 
 from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
@@ -36,14 +37,21 @@ _SHAPE_KEEPING = (
 )  # fmt: skip
 
 
-def _alike(value: ir.Value) -> ir.Value:
+_CHANNEL_KEEPING = (*_SHAPE_KEEPING, "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN")
+_RANK_KEEPING = (*_CHANNEL_KEEPING, "Concat", "Pad")
+_MOST_ASKED = 256
+"""Values, before the question for a number of channels is left to inference."""
+
+
+def _alike(value: ir.Value, keeping: tuple[str, ...] = _SHAPE_KEEPING) -> ir.Value:
     """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
-    node, seen = value.producer, set()
-    while value.shape is None and node is not None and node.is_op(*_SHAPE_KEEPING) and (x := node.input(0)) is not None:
-        if x in seen:
-            return value  # a damaged file: the value depends on itself
+    seen = {value}
+    while value.shape is None and value.slot == 0 and (node := value.producer) is not None and node.is_op(*keeping):
+        x = node.input(0)
+        if x is None or x in seen:  # a damaged file: the value depends on itself
+            break
         seen.add(x)
-        value, node = x, x.producer
+        value = x
     return value
 
 
@@ -55,17 +63,82 @@ def _learn(model: ir.Model) -> None:
 
 def rank(value: ir.Value) -> int:
     """The rank of a value. A convolution's follows from its weight, without any inference."""
-    value = _alike(value)
-    if value.shape is not None:
-        return len(dims(value)) if len(value.shape) > MAX_RANK else len(value.shape)
+    least = 0
+    for _ in range(_MOST_ASKED):
+        value = _alike(value, _RANK_KEEPING)
+        known = _own_rank(value)
+        if known is not None and known <= MAX_RANK:
+            return max(least, known)
+        if known is not None or (stretched := _stretched(value)) is None:
+            break
+        value, least = stretched[0], max(least, len(stretched[1]))
+    return max(least, len(dims(value)))
+
+
+def _own_rank(value: ir.Value) -> int | None:
+    """As the file or a weight tells it; None where neither does."""
     node = value.producer
+    if value.shape is not None:
+        return len(value.shape)
     if node is not None and node.is_op("Conv", "ConvTranspose") and (kernel := ir.constant(node.input(1))):
-        return len(kernel.dims) if len(kernel.dims) <= MAX_RANK else len(dims(value))
-    if node is not None and node.is_op("Gemm"):
-        return 2
+        return len(kernel.dims)
     if node is not None and node.is_op("Constant") and (held := ir.constant(value)):
-        return len(held.dims) if len(held.dims) <= MAX_RANK else len(dims(value))
-    return len(dims(value))
+        return len(held.dims)
+    return 2 if node is not None and node.is_op("Gemm") else None
+
+
+def _stretched(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]] | None:
+    """The value that is multiplied by or added to a constant to make ``value``, and the dims of the constant."""
+    node = value.producer
+    if node is None or not node.is_op("Mul", "Add") or len(node.inputs) != 2 or node.find("broadcast") is not None:
+        return None
+    for x, other in (node.inputs, node.inputs[::-1]):
+        if x is not None and (held := ir.constant(other)) is not None:
+            return x, held.dims
+    return None
+
+
+def size(value: ir.Value, axis: int) -> Dim:
+    """The size of a value along an axis, None or a name where it is unknown. Raises Declined as `dims`.
+
+    The channels of what networks are made of follow from weights, without any inference.
+    """
+    known = value.shape[axis] if value.shape is not None and axis < len(value.shape) else None
+    if isinstance(known, int):
+        return known
+    channels = None
+    if axis == 1 and rank(value) > 1:
+        with suppress(Declined):  # a rank further up that nothing tells
+            channels = _channels(value, {})
+    return dims(value)[axis] if channels is None else channels
+
+
+def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
+    """The size of axis 1 as weights tell it; None where they do not."""
+    if value in asked or len(asked) > _MOST_ASKED:
+        return asked.get(value)
+    asked[value] = None
+    node = value.producer
+    if value.shape is not None and len(value.shape) > 1 and isinstance(value.shape[1], int):
+        asked[value] = value.shape[1]
+    elif node is None or value.slot != 0:
+        return None
+    elif node.is_op("Conv"):
+        kernel = ir.constant(node.input(1))
+        asked[value] = kernel.dims[0] if kernel is not None and kernel.dims else None
+    elif node.is_op("BatchNormalization") and node.find("spatial") is None:
+        scale = ir.constant(node.input(1))
+        asked[value] = scale.size if scale is not None and len(scale.dims) == 1 else None
+    elif node.is_op("Concat") and (axis := node.find("axis")) is not None and axis.i == 1 and not axis.ref_attr_name:
+        parts = [_channels(part, asked) if part is not None else None for part in node.inputs]
+        asked[value] = sum(part for part in parts if part is not None) if None not in parts else None
+    elif (stretched := _stretched(value)) is not None:
+        (operand, constant), channels = stretched, _channels(stretched[0], asked)
+        if channels is not None and {1, channels}.issuperset(constant) and len(constant) <= rank(operand):
+            asked[value] = channels
+    elif node.is_op(*_CHANNEL_KEEPING) and (x := node.input(0)) is not None:
+        asked[value] = _channels(x, asked)
+    return asked[value]
 
 
 def weight(node: ir.Node, slot: int) -> ir.Tensor:

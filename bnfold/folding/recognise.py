@@ -148,12 +148,11 @@ def _operand(node: ir.Node, slot: int) -> ir.Value:
 
 def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
     x = _operand(node, slot)
-    dims = facts.dims(x) if constant.size > 1 else (None,) * facts.rank(x)
-    rank = len(dims)
+    rank = facts.rank(x)
     if constant.ndim > rank:
         raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")
     block = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
-    if any(size not in (1, dim) for size, dim in zip(block.shape, dims, strict=True)):
+    if any(size != 1 and size != facts.size(x, axis) for axis, size in enumerate(block.shape)):
         raise Declined(Reason.NOT_STATIC, f"the constant of {node.op_type} {node.label!r} may stretch the value")
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
     with np.errstate(all="ignore"):

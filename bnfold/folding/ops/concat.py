@@ -81,7 +81,7 @@ def axis_of(node: ir.Node, rank: int) -> int:
 
 def size_of(value: ir.Value | None, axis: int, node: ir.Node) -> int:
     """The static size of a part along an axis. Raises Declined."""
-    size = facts.dims(value)[axis] if value is not None else None
+    size = facts.size(value, axis) if value is not None else None
     if not isinstance(size, int):
         raise Declined(Reason.NOT_STATIC, f"the size of a part of {facts.where(node)}")
     return size

@@ -76,7 +76,7 @@ def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
         if first == last == 0:
             return np.ones((taps, 1))
     x = node.input(0)
-    size = facts.dims(x)[2 + axis] if x is not None else None
+    size = facts.size(x, 2 + axis) if x is not None else None
     if not isinstance(size, int) or min(first, last) < 0:
         raise Declined(Reason.NOT_STATIC, f"the padded size of {facts.where(node)}")
     reach = (taps - 1) * dilation + 1

@@ -143,7 +143,7 @@ def _constant_indices(node: ir.Node) -> Array:
 
 def _size(node: ir.Node, axis: int) -> int:
     value = node.input(0)
-    size = facts.dims(value)[axis] if value is not None else None
+    size = facts.size(value, axis) if value is not None else None
     if not isinstance(size, int):
         raise Declined(Reason.NOT_STATIC, f"the size of what {facts.where(node)} picks from")
     return bounded(size)

@@ -1,0 +1,100 @@
+"""Ranks and sizes: what weights tell, they tell without inference, and nothing that is not so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bnfold import ir, reference
+from bnfold.folding import facts
+from bnfold.reasons import Declined
+from tests.folding.nets import Net
+
+
+def convolved(net: Net, channels: int, *, spatial: tuple[int, ...] = (7, 9)) -> str:
+    return net.node("Conv", net.input(2, 3, *spatial), net.const(channels, 3, *[1] * len(spatial)))
+
+
+def joined(net: Net) -> str:
+    parts = [net.node("Relu", convolved(net, 4)), net.node("MaxPool", convolved(net, 5), kernel_shape=[1, 1])]
+    return net.node("Concat", *parts, axis=1)
+
+
+def twice(net: Net, value: str, axis: int) -> str:
+    return net.node("Concat", value, value, axis=axis)
+
+
+def statistics(net: Net) -> str:
+    net.opset = 14
+    parameters = [net.const(4) for _ in range(3)]
+    spread = net.const(value=[1.0, 2.0, 3.0, 4.0])
+    return net.nodes_of("BatchNormalization", convolved(net, 4), *parameters, spread, outputs=3, training_mode=1)[1]
+
+
+TOLD: dict[str, Callable[[Net], str]] = {
+    "Conv": lambda net: convolved(net, 4),
+    "Conv of rank 3": lambda net: convolved(net, 4, spatial=(7,)),
+    "Concat": joined,
+    "Concat of Concats": lambda net: twice(net, twice(net, joined(net), 1), 1),
+    "BatchNormalization": lambda net: net.batchnorm(twice(net, convolved(net, 4), 2), 4),
+    "Mul of channels": lambda net: net.node("Mul", net.const(9, 1, 1), joined(net)),
+    "Add of a number": lambda net: net.node("Add", joined(net), net.const(1)),
+}
+UNTOLD: dict[str, Callable[[Net], str]] = {
+    "Concat of pixels": lambda net: twice(net, convolved(net, 4), 2),
+    "Concat from the end": lambda net: twice(net, convolved(net, 4), -1),
+    "Mul that adds an axis": lambda net: net.node("Mul", convolved(net, 4, spatial=(7,)), net.const(6, 1, 1, 1)),
+    "Mul that adds an axis of that size": lambda net: net.node(
+        "Mul", convolved(net, 4, spatial=(7,)), net.const(4, 1, 1, 1)
+    ),
+    "Mul that stretches": lambda net: net.node("Mul", convolved(net, 1), net.const(6, 1, 1)),
+    "Transpose": lambda net: net.node("Transpose", convolved(net, 4), perm=[0, 2, 1, 3]),
+    "Pad": lambda net: net.node("Pad", convolved(net, 4), net.ints(0, 1, 0, 0, 0, 2, 0, 0)),
+    "input": lambda net: net.input(2, 3, 7),
+    "the mean that a BatchNormalization makes": statistics,
+}
+
+
+def facts_of(make: Callable[[Net], str], monkeypatch: pytest.MonkeyPatch) -> tuple[object, object, tuple[int, ...]]:
+    """Rank, channels, and the true shape; where no shape is declared and nothing inferred."""
+    net = Net()
+    y = make(net)
+    proto = net.model(y)
+    truth = reference.evaluate(ir.load(proto), net.feeds, [y])[y].shape
+    model = ir.load(proto)
+    model.graph.types.clear()
+    monkeypatch.setattr(facts, "_learn", lambda _: None)
+    value = model.graph.values[y]
+    return asked(lambda: facts.rank(value)), asked(lambda: facts.size(value, 1)), truth
+
+
+def asked(question: Callable[[], object]) -> object:
+    try:
+        return question()
+    except Declined:
+        return None
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_weights_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank, channels, truth = facts_of(TOLD[name], monkeypatch)
+    assert (rank, channels) == (len(truth), truth[1])
+
+
+@pytest.mark.parametrize("name", UNTOLD)
+def test_nothing_is_told_that_is_not_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank, channels, truth = facts_of(UNTOLD[name], monkeypatch)
+    assert rank in (None, len(truth))
+    assert channels in (None, *truth[1:2])
+
+
+def test_a_value_that_depends_on_itself_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    y = net.node("Add", net.node("Mul", net.input(2, 3, 5), net.const(3, 1)), net.const(1))
+    model = ir.load(net.model(y))
+    model.graph.types.clear()
+    mul, add = model.graph.nodes
+    mul.set_input(0, add.outputs[0])
+    monkeypatch.setattr(facts, "_learn", lambda _: None)
+    assert asked(lambda: facts.size(model.graph.values[y], 1)) is None
