@@ -39,19 +39,19 @@ _SHAPE_KEEPING = (
 
 _CHANNEL_KEEPING = (*_SHAPE_KEEPING, "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN")
 _RANK_KEEPING = (*_CHANNEL_KEEPING, "Concat", "Pad")
-_MOST_ASKED = 256
-"""Values, before the question for a number of channels is left to inference."""
+_FAR = 128
+"""Values that one question looks at, before it is left to inference; a walk to the top for each node is quadratic."""
+_ROWS = 8
+"""Rows of such operators, with constant arithmetic between them."""
 
 
 def _alike(value: ir.Value, keeping: tuple[str, ...] = _SHAPE_KEEPING) -> ir.Value:
     """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
-    seen = {value}
-    while value.shape is None and value.slot == 0 and (node := value.producer) is not None and node.is_op(*keeping):
-        x = node.input(0)
-        if x is None or x in seen:  # a damaged file: the value depends on itself
+    for _ in range(_FAR):
+        node = value.producer
+        if value.shape is not None or value.slot != 0 or node is None or not node.is_op(*keeping):
             break
-        seen.add(x)
-        value = x
+        value = node.input(0) or value
     return value
 
 
@@ -64,7 +64,7 @@ def _learn(model: ir.Model) -> None:
 def rank(value: ir.Value) -> int:
     """The rank of a value. A convolution's follows from its weight, without any inference."""
     least = 0
-    for _ in range(_MOST_ASKED):
+    for _ in range(_ROWS):
         value = _alike(value, _RANK_KEEPING)
         known = _own_rank(value)
         if known is not None and known <= MAX_RANK:
@@ -115,7 +115,7 @@ def size(value: ir.Value, axis: int) -> Dim:
 
 def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
     """The size of axis 1 as weights tell it; None where they do not."""
-    if value in asked or len(asked) > _MOST_ASKED:
+    if value in asked or len(asked) > _FAR:
         return asked.get(value)
     asked[value] = None
     node = value.producer

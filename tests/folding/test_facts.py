@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bnfold import ir, reference
+from bnfold import ir, pipeline, reference
 from bnfold.folding import facts
 from bnfold.reasons import Declined
 from tests.folding.nets import Net
@@ -98,3 +98,30 @@ def test_a_value_that_depends_on_itself_is_asked_once(monkeypatch: pytest.Monkey
     mul.set_input(0, add.outputs[0])
     monkeypatch.setattr(facts, "_learn", lambda _: None)
     assert asked(lambda: facts.size(model.graph.values[y], 1)) is None
+
+
+def test_the_work_grows_with_the_nodes_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the first value has a shape, and each of the others asks for its rank."""
+    steps = [steps_of(layers, monkeypatch) for layers in (600, 1200)]
+    assert steps[1] < 2.5 * steps[0]
+
+
+def steps_of(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    net = Net()
+    y = net.input(1, 3, 2)
+    parameters = [net.const(value=[1.0, -2.0, 3.0]), *[net.const(value=[1.0, 2.0, 3.0]) for _ in range(3)]]
+    for _ in range(layers):
+        y = net.node("Sigmoid", net.node("BatchNormalization", y, *parameters))
+    model = ir.load(net.model(y))
+    steps = 0
+    is_op = ir.Node.is_op
+
+    def counted(node: ir.Node, *names: str) -> bool:
+        nonlocal steps
+        steps += 1
+        return is_op(node, *names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ir.Node, "is_op", counted)
+        pipeline.rewrite(model, pipeline.Options())
+    return steps
