@@ -26,11 +26,15 @@ class Attempts:
     ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a
     difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
     rank of an input (``unranked``), nothing is declared that would answer.
+    Where declared sizes leave the batch open and one shows a difference, equality at another one counts only if there
+    are some that the region does not run on: it has a Reshape to fixed sizes. Otherwise the two coincide there, as
+    statistics over two rows do.
     """
 
     unranked: bool
     _first: Found = field(default_factory=lambda: Skip("no shape of its inputs is small enough to try"))
     _equal: Difference | None = None
+    _acquitted: Difference | None = None
     _differing_rank: int = -1
     _is_binding: bool = False
     _declared_do_not_run: bool = False
@@ -45,6 +49,9 @@ class Attempts:
         """Take note of a finding, where the largest input has ``rank`` axes; whether it is equality and counts."""
         if isinstance(latest, Difference) and latest.excess <= 1:
             self._equal = latest
+            if self._is_binding and not guessed:
+                self._acquitted = latest
+                return self._declared_do_not_run
             # With nothing beside channels, operators coincide that are not the same.
             return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
         is_skip = isinstance(latest, Skip)
@@ -58,6 +65,8 @@ class Attempts:
 
     def outcome(self) -> Found:
         """Where nothing decided."""
+        if self._acquitted is not None:
+            return self._acquitted if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
             return Skip("it differs at sizes other than the declared ones only, and does not run on those")
         if self._equal is not None and self._differing_rank >= 0:

@@ -14,7 +14,7 @@ from bnfold.verification.compare import ROUNDS, Difference, difference, toleranc
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
-from bnfold.verification.rounding import Array, Draws, jittered_draws
+from bnfold.verification.rounding import Array, Draws, errors_of_both
 from bnfold.verification.verdict import OutputRow
 
 
@@ -115,10 +115,21 @@ class Pair:
             if len(rounds) < ROUNDS:
                 rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
             else:
-                rounds.append(jittered_draws(lambda seed: self._evaluate(self._acting, given, names, jitter=seed)))
+                rounds.append(self._errors(feeds, given, expected, actual))
             compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
             if len(rounds) > ROUNDS or not any(item.difference.is_in_doubt for item in compared):
                 return compared
+
+    def _errors(
+        self, feeds: Feeds, given: Feeds, expected: Mapping[str, Array], actual: Mapping[str, Array]
+    ) -> list[dict[str, Array]]:
+        names = list(actual)
+        return errors_of_both(
+            lambda seed: self._evaluate(self._acting, given, names, jitter=seed),
+            lambda seed: self._evaluate(self.before, feeds, names, jitter=seed),
+            actual,
+            expected,
+        )
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Mapping[str, Array]]]

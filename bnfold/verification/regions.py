@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from bnfold.verification.compare import ROUNDS, Difference
 from bnfold.verification.extract import Region, extract
 from bnfold.verification.full import compare_values
 from bnfold.verification.inputs import Feeds
-from bnfold.verification.rounding import Array, Draws, jittered_draws
+from bnfold.verification.rounding import Array, Draws, errors_of_both
 
 Results = dict[str, Array]
 
@@ -136,12 +137,16 @@ class Regions:
                 disturbed = self.means.draws.of_region(new, GROUPS, len(rounds))
                 rounds.append([self._run(model, feeds) for model in disturbed])
             else:
-                rounds.append(jittered_draws(lambda seed: self._run(new, feeds, jitter=seed)))
+                new_errors, old_errors = (partial(self._jittered, model, feeds) for model in (new, self.old.model))
+                rounds.append(errors_of_both(new_errors, old_errors, actual, expected))
             if self.hidden and not all(_differ(actual, draw) for draw in rounds[0]):
                 return Skip("a new weight does not show in it", only_after=True)
             found = self._worst(expected, actual, rounds)
             if len(rounds) > ROUNDS or not found.is_in_doubt:
                 return found
+
+    def _jittered(self, region: ir.Model, feeds: Feeds, seed: int) -> Results:
+        return self._run(region, feeds, jitter=seed)
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
         found = [

@@ -7,7 +7,7 @@ and at any depth, without knowing what the operators mean.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,9 @@ from bnfold.verification.floats import FLOAT_TYPES, float_type
 Array = npt.NDArray[Any]
 
 JITTERS = 4
+
+LARGEST_ERROR = 1e-9
+"""Of a result's scale: beyond it the original did not err, it jumped (at a tie, say)."""
 
 
 class Disturbed(ir.Tensor):
@@ -63,6 +66,33 @@ def jittered_draws(evaluate: Callable[[int], dict[str, Array]]) -> list[dict[str
     with suppress(reference.Misfit):
         return [evaluate(seed) for seed in range(JITTERS)]
     return []
+
+
+def errors_of_both(
+    new: Callable[[int], dict[str, Array]],
+    old: Callable[[int], dict[str, Array]],
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+) -> list[dict[str, Array]]:
+    """`jittered_draws` of both models, the original's moved to where the rewritten model's results are.
+
+    A rewrite may spare digits that the original loses: those of a shift that a normaliser takes out again, say.
+    """
+    moved = [
+        {name: _beside(actual[name], expected[name], draw[name]) for name in actual} for draw in jittered_draws(old)
+    ]
+    return [*jittered_draws(new), *moved]
+
+
+def _beside(actual: Any, expected: Any, draw: Any) -> Any:
+    """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than float64 errs."""
+    arrays = [np.asarray(value) for value in (actual, expected, draw)]
+    if any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
+        return actual
+    with np.errstate(all="ignore"):
+        moves = draw - expected
+        scale = np.abs(expected, where=np.isfinite(expected), out=np.zeros(expected.shape)).max(initial=0.0)
+    return np.where(np.abs(moves) <= LARGEST_ERROR * scale, actual + moves, actual)
 
 
 Key = tuple[str, str]

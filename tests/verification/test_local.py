@@ -257,6 +257,27 @@ def test_the_one_batch_that_a_reshape_takes_is_found() -> None:
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
 
 
+def test_digits_that_the_original_loses_are_no_fault_of_the_rewritten_model() -> None:
+    """A large shift that a mean takes out again."""
+    head = "(double[N,5,7] x) => (double[N,5,7] y) <double[1] shift = {1e6}, double[1] off = {1.000001}>"
+    right = "m = ReduceMean (x)  y = Sub (x, m)"
+    before = model(f"{head} {{ a = Add (x, shift)  m = ReduceMean (a)  y = Sub (a, m) }}", {})
+    after, wrong = (
+        model(f"{head} {{ {nodes} }}", {}) for nodes in (right, f"{right.replace('y', 'z')}  y = Mul (z, off)")
+    )
+    cut = ir.Cut("", ("x",), ("y",), "dead shift")
+    assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
+
+
+def test_two_rows_at_which_statistics_coincide_acquit_nobody() -> None:
+    """The squares of what two numbers are off their mean are one number, and so is the mean of these."""
+    head = "(float[N,5] x) => (float[N,5] y)"
+    common = "m = ReduceMean <axes = [0]> (x)  c = Sub (x, m)  q = Mul (c, c)  v = ReduceMean <axes = [0]> (q)"
+    before, after = (model(f"{head} {{ {common}  y = Add (c, {name}) }}", {}) for name in "vq")
+    (row,) = check(before, after, ir.Cut("", ("x",), ("y",), "rewrite"))
+    assert row.status == "failed"
+
+
 def test_a_difference_at_other_sizes_does_not_count_where_the_declared_ones_do_not_run() -> None:
     weights = {"s": along(np.arange(1.0, 8.0), 1, 4), "dims": np.array([4, 7, 9, 1])}
     head = "(float[N,7,5,9] x) => (float[A,7,9,1] y)"
