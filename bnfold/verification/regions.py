@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -137,16 +136,20 @@ class Regions:
                 disturbed = self.means.draws.of_region(new, GROUPS, len(rounds))
                 rounds.append([self._run(model, feeds) for model in disturbed])
             else:
-                new_errors, old_errors = (partial(self._jittered, model, feeds) for model in (new, self.old.model))
-                rounds.append(errors_of_both(new_errors, old_errors, actual, expected))
+                rounds.append(self._errors(feeds, expected, actual))
             if self.hidden and not all(_differ(actual, draw) for draw in rounds[0]):
                 return Skip("a new weight does not show in it", only_after=True)
             found = self._worst(expected, actual, rounds)
             if len(rounds) > ROUNDS or not found.is_in_doubt:
                 return found
 
-    def _jittered(self, region: ir.Model, feeds: Feeds, seed: int) -> Results:
-        return self._run(region, feeds, jitter=seed)
+    def _errors(self, feeds: Feeds, expected: Results, actual: Results) -> list[Results]:
+        return errors_of_both(
+            lambda seed: self._run(self.new.model, feeds, jitter=seed),
+            lambda seed: self._run(self.old.model, feeds, jitter=seed),
+            actual,
+            expected,
+        )
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
         found = [
