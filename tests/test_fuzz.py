@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz import bytes_, case, graphs, modes, outside, rewriting, smaller, verifying, watch
+from _fuzz import bytes_, case, faults, graphs, modes, outside, rewriting, smaller, verifying, watch
 from _fuzz.campaign import Campaign
 from _fuzz.case import Case, Outcome
 from onnx import TensorProto, helper, numpy_helper
@@ -27,6 +27,7 @@ FEW = {
     "optimize": 25,
     "decompose": 40,
     "verify": 25,
+    "faults": 25,
 }
 
 
@@ -189,6 +190,16 @@ def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypat
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith("accused: ") for error in errors)
+
+
+@pytest.mark.parametrize(("status", "finding"), [("verified", "missed by auto"), ("failed", "accused by auto")])
+def test_one_answer_for_all_faults_and_rewrites_is_found_out(
+    status: str, finding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = verification.Verdict(status, "why not", "nothing")  # type: ignore[arg-type]
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
+    errors = [faults.judge(faults.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
+    assert any(error.startswith(finding) for error in errors)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(TensorProto.FLOAT, "differs: why not"), (TensorProto.INT64, "")])

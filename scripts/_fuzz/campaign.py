@@ -43,6 +43,7 @@ class Totals:
     behaviours: set[str] = field(default_factory=set)
     findings: dict[str, str] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
+    tally: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         self.executions += 1
@@ -50,14 +51,16 @@ class Totals:
         self.compared += outcome.compared
         self.batchnorms += outcome.batchnorms
         self.folded += outcome.folded
+        self.tally.update(outcome.tally)
 
     def line(self, mode: str, seconds: float) -> str:
         """One line that says it all."""
         others = f", {self.others} runs that another program did not survive" if self.others else ""
+        tally = "".join(f", {words}: {count}" for words, count in sorted(self.tally.items()))
         return (
             f"{mode}: {self.executions} executions in {seconds:.0f} s, {self.refused} refused, {self.compared} "
             f"compared, {self.batchnorms} BatchNormalizations, {self.folded} of them gone, "
-            f"{len(self.behaviours)} behaviours{others}, "
+            f"{len(self.behaviours)} behaviours{others}{tally}, "
             f"{sum(self.times.values())} findings of {len(self.findings)} kinds"
         )
 

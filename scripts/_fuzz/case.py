@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,7 @@ class Outcome:
         folded: how many of them went.
         refused: Whether the model was refused with an error meant for the user.
         compared: Whether two results were compared.
+        tally: What else is counted, in the words of the last line.
     """
 
     error: str = ""
@@ -113,3 +114,4 @@ class Outcome:
     folded: int = 0
     refused: bool = False
     compared: bool = False
+    tally: Sequence[str] = ()

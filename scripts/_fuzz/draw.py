@@ -27,14 +27,15 @@ LARGEST = 6000
 PRIMES = (2, 3, 4, 5, 6, 7)
 
 
-def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The model of a seed, and its inputs.
+def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """The model of a seed, and its inputs; ``dtype`` is that of all floats.
 
     Most often dims are pairwise different, so that no axis passes for another; sometimes they coincide, so that whoever
     goes by sizes is found out.
     """
     rng = np.random.default_rng(seed)
-    dtype = TensorProto.DOUBLE if rng.random() < 0.8 else TensorProto.FLOAT
+    drawn = TensorProto.DOUBLE if rng.random() < 0.8 else TensorProto.FLOAT
+    dtype = dtype or drawn
     b = Builder(rng, opset=int(rng.choice([13, 15, 17, 18, 19, 21])), dtype=dtype)
     for _ in range(int(rng.integers(1, 3))):
         sizes = rng.choice(PRIMES, 5, replace=bool(rng.random() < 0.3))

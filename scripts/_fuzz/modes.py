@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from _fuzz import bytes_, graphs, rewriting, verifying
+from _fuzz import bytes_, faults, graphs, rewriting, verifying
 from _fuzz.case import Case, Outcome
 
 
@@ -32,4 +32,5 @@ MODES: dict[str, Mode] = {
     "graphs": Mode(graphs.draw, graphs.judge),
     **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS},
     "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30),
+    "faults": Mode(lambda seed, _: faults.draw(seed), faults.judge, memory=3 << 30),
 }

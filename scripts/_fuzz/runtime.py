@@ -88,16 +88,21 @@ def _is_disputed(path: Path) -> bool:
 
 
 def _session(path: Path) -> Any:
+    try:
+        return session(path)
+    except Exception:  # noqa: BLE001 - it raises whatever it likes, and all of it means that it does not run
+        return None
+
+
+def session(path: Path) -> Any:
+    """The model as it stands, nothing optimised; onnxruntime raises what it likes."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception:  # noqa: BLE001 - it raises whatever it likes, and all of it means that it does not run
-        return None
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _feeds(session: Any) -> dict[str, Array] | None:

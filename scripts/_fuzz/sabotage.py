@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.builder import Array
-from _fuzz.parts import pick, tensors
+from _fuzz.parts import nodes, pick, tensors
 
 Fault = Callable[[onnx.ModelProto, np.random.Generator], None]
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -18,6 +19,17 @@ OTHERS = {
     "ReduceMax": "ReduceMin", "ReduceSum": "ReduceMean", "ReduceMean": "ReduceSum", "Sigmoid": "Tanh",
     "MaxPool": "AveragePool", "GlobalMaxPool": "GlobalAveragePool", "GlobalAveragePool": "GlobalMaxPool", "Div": "Mul",
 }  # fmt: skip
+
+SIBLINGS = OTHERS | {
+    "Softmax": "LogSoftmax", "LogSoftmax": "Softmax", "Greater": "Less", "Less": "Greater", "ArgMax": "ArgMin",
+    "Tanh": "Sigmoid", "Floor": "Ceil", "Ceil": "Floor", "Round": "Floor", "Neg": "Identity", "Exp": "Identity",
+    "ReduceMin": "ReduceMax", "LeakyRelu": "Elu", "Elu": "LeakyRelu", "AveragePool": "LpPool", "Sum": "Mean",
+    "Mean": "Sum", "And": "Or", "Or": "And",
+}  # fmt: skip
+ELEMENTS: tuple[Callable[[Any], Any], ...] = (
+    lambda x: x + 1, lambda x: x - 1, lambda x: -x, lambda x: 2 * x + 1, lambda x: 0 * x, lambda x: 0 * x - 2
+)  # fmt: skip
+"""Of a wrong number for a right one: of integers, these are targets, axes, pads and indices as well."""
 
 
 def _weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
@@ -107,9 +119,17 @@ def swap_inputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def other_operator(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    node = pick(rng, [node for node in model.graph.node if node.op_type in OTHERS])
+    _rename(model, rng, OTHERS)
+
+
+def sibling(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    _rename(model, rng, SIBLINGS)
+
+
+def _rename(model: onnx.ModelProto, rng: np.random.Generator, others: Mapping[str, str]) -> None:
+    node = pick(rng, [node for node in model.graph.node if node.op_type in others])
     if node is not None:
-        node.op_type = OTHERS[node.op_type]
+        node.op_type = others[node.op_type]
 
 
 def drop_bias(model: onnx.ModelProto, rng: np.random.Generator) -> None:
@@ -139,7 +159,65 @@ def insert(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     model.graph.node.insert(at, made)
 
 
+def _change(tensor: onnx.TensorProto, rng: np.random.Generator) -> None:
+    """One element of any type, one row, or all of them in another order."""
+    array = numpy_helper.to_array(tensor)
+    if not array.size or array.dtype.kind not in "fiuV" or tensor.data_type == TensorProto.STRING:
+        return
+    values = array.astype(np.float64 if tensor.data_type not in (TensorProto.INT64, TensorProto.INT32) else np.int64)
+    kind, change = rng.random(), pick(rng, ELEMENTS)
+    if kind < 0.2 and values.ndim:
+        values = np.roll(values, 1, int(rng.integers(values.ndim)))
+    else:
+        rows = values if kind < 0.4 and values.ndim else values.reshape(-1)
+        at = int(rng.integers(len(rows)))
+        rows[at] = change(rows[at])
+    with np.errstate(all="ignore"):
+        _put(tensor, values.astype(array.dtype))
+
+
+def change_number(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Of a constant of any type."""
+    found = tensors(model)
+    if found:
+        _change(pick(rng, found), rng)
+
+
+def change_integer(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Of what may be a target, axes, pads, indices or a quantised weight."""
+    found = [tensor for tensor in tensors(model) if tensor.data_type not in (*FLOATS, TensorProto.FLOAT16)]
+    if found:
+        _change(pick(rng, found), rng)
+
+
+def change_visible(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Of a constant that callers see: an output, or the default of an input."""
+    seen = {info.name for info in (*model.graph.input, *model.graph.output)}
+    found = [tensor for tensor in model.graph.initializer if tensor.name in seen]
+    if found:
+        _change(pick(rng, found), rng)
+
+
+def rewire_output(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Another value under the name of an output."""
+    output = pick(rng, [info.name for info in model.graph.output])
+    made = [name for node in model.graph.node for name in node.output if name and name != output]
+    source = pick(rng, [*made, *(info.name for info in model.graph.input)])
+    maker = next((node for node in model.graph.node if output in node.output), None)
+    if source is None or maker is None:
+        return
+    for node in nodes(model):
+        for names in (node.input, node.output):
+            names[:] = ["what it was" if name == output else name for name in names]
+    model.graph.node.append(helper.make_node("Identity", [source], [output]))
+
+
 FAULTS: tuple[Fault, ...] = (
     change_weight, change_weight, change_weight, transpose_weight, swap_weights, change_attribute, change_attribute,
     bypass, swap_inputs, other_operator, drop_bias, reconnect, insert,
+)  # fmt: skip
+"""Kept cases of the mode ``verify`` know theirs by its place here."""
+
+ALL: tuple[Fault, ...] = (
+    *FAULTS, *[change_number] * 3, *[change_integer] * 6, *[change_visible] * 2, sibling, sibling, rewire_output,
 )  # fmt: skip

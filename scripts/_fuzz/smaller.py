@@ -36,13 +36,16 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 60.0, 
 def _candidates(case: Case) -> Iterator[Case]:
     for name in case.files:
         yield replace(case, files={other: content for other, content in case.files.items() if other != name})
+    models = {name: content for name, content in case.files.items() if name.endswith(".onnx")}
     try:
-        proto = onnx.ModelProto.FromString(case.model)
+        protos = [onnx.ModelProto.FromString(content) for content in (case.model, *models.values())]
     except DecodeError:
         yield from _fewer_bytes(case)
         return
-    for whole in chain(fewer_nodes(proto), _without_parts(proto)):  # one at a time: a model may be large
-        yield replace(case, model=whole.SerializeToString())
+    # One at a time: a model may be large. What stands beside it in a case is made smaller at the same places.
+    for whole, *others in zip(*(chain(fewer_nodes(proto), _without_parts(proto)) for proto in protos), strict=False):
+        files = {name: other.SerializeToString() for name, other in zip(models, others, strict=True)}
+        yield replace(case, model=whole.SerializeToString(), files={**case.files, **files})
     yield from _fewer_bytes(case)
 
 

@@ -44,6 +44,7 @@ def main() -> None:
     answers.write(json.dumps({"ready": True}) + "\n")
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
+        memory = watch.Memory(mode.memory)  # drawing may run somebody else's code, too
         if asked["place"]:
             drawn = case.read(Path(asked["place"]))
         else:

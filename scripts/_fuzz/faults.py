@@ -1,0 +1,127 @@
+"""Mode ``faults``: a change that onnxruntime sees must never be called verified, a right rewrite never failed.
+
+The case holds both models, so whoever replays it needs none of the tools that made them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from _bench.peers import PEERS
+
+from _fuzz import condition, legacy, norms, phases, showing, watch
+from _fuzz import draw as chains
+from _fuzz.builder import Array
+from _fuzz.case import Case, Outcome
+from _fuzz.rewriting import options
+from _fuzz.sabotage import ALL
+from bnfold import ir, pipeline, reference, verification
+from bnfold.errors import BnfoldError
+
+AFTER = "after.onnx"
+DEPTHS = ("auto", "full", "local")
+DRAWS = (lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT),) * 3 + (legacy.draw, norms.draw)
+WAYS = (
+    {"target_opset": "keep", "all_affines": True}, {"target_opset": None}, {"target_opset": 21, "fold": False},
+    {"target_opset": "keep", "decompose": "all", "fold": False}, {"target_opset": None, "decompose": "residual"},
+)  # fmt: skip
+TOOLS = [name for name in ("onnxscript", "onnxsim", "onnxslim", "onnxoptimizer") if importlib.util.find_spec(name)]
+
+
+def draw(seed: int) -> Case:
+    """A model, and beside it what a change or a rewrite, right or broken afterwards, made of it."""
+    rng = np.random.default_rng([seed, 3])
+    model, feeds, *_ = DRAWS[int(rng.integers(len(DRAWS)))](seed)
+    after, by, right = model.SerializeToString(), "", rng.random() < 0.2
+    if right or rng.random() < 0.3:
+        after, by = _rewritten(model, rng)
+    if not right:
+        after, by = _broken(after, rng)
+    return Case(
+        model.SerializeToString(), {AFTER: after}, feeds=feeds, settings={"by": by, "right": right, "seed": seed}
+    )
+
+
+def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes, str]:
+    """What bnfold or another tool makes of the model, the model itself where they refuse it; and who did it."""
+    by = str(rng.choice(["bnfold", "bnfold", *TOOLS, "onnxruntime"]))
+    with tempfile.TemporaryDirectory() as folder, phases.theirs(by):
+        source, out = Path(folder) / "model.onnx", Path(folder) / "out.onnx"
+        source.write_bytes(model.SerializeToString())
+        try:
+            if by != "bnfold":
+                PEERS[by](str(source), str(out))
+                return out.read_bytes(), by
+            opened = ir.load(source)
+            pipeline.rewrite(opened, options(WAYS[int(rng.integers(len(WAYS)))]))
+            return ir.encode(opened), by
+        except Exception:  # noqa: BLE001 - other modes ask what is raised
+            return model.SerializeToString(), "nobody"
+
+
+def _broken(right: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """One change, and its name; a change that finds nothing to do is drawn again."""
+    for _ in range(20):
+        fault = ALL[int(rng.integers(len(ALL)))]
+        model = onnx.ModelProto.FromString(right)
+        fault(model, rng)
+        if (after := model.SerializeToString()) != right:
+            return after, fault.__name__
+    return right, "nothing"
+
+
+def judge(case: Case, folder: Path) -> Outcome:
+    """What onnxruntime says of the two, and verification at every depth."""
+    before, after, settings = case.lay_out(folder), folder / AFTER, case.settings
+    if not after.is_file():
+        return Outcome()
+    with phases.theirs("onnxruntime"):
+        truth = showing.truth(before, after, case.feeds)
+    kind = "right" if settings["right"] else "fault"
+    tally, error = [f"{kind} {truth}"], ""
+    for depth in DEPTHS:
+        try:
+            verdict = _verify(before, after, depth, settings["seed"])
+        except BnfoldError:
+            tally.append(f"{kind} {truth} {depth} refused")
+            continue
+        except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+            return Outcome(watch.crash(crash))
+        tally.append(f"{kind} {truth} {depth} {verdict.status}")
+        error = error or _finding(case, truth, depth, verdict, (before, after))
+    return Outcome(error, f"{settings['by']} {' '.join(tally)}", compared=truth != "unclear", tally=tally)
+
+
+def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
+    return verification.verify(before, after, depth=depth, seed=seed, witness=witness)
+
+
+def _finding(
+    case: Case, truth: showing.Truth, depth: str, verdict: verification.Verdict, models: tuple[Path, Path]
+) -> str:
+    by, right = case.settings["by"], case.settings["right"]
+    said = f"by {depth}, {by}, {verdict.decided_by}: {verdict.reason}"
+    if right:
+        return f"accused {said}" if (truth, verdict.status) == ("same", "failed") else ""
+    if truth in ("same", "unclear") or verdict.status != "verified" or _is_roundoff(*models, case.feeds):
+        return ""
+    if truth == "does not run":  # whether a runtime takes the result, the runtime says that is asked by default
+        with phases.theirs("onnxruntime"):
+            if not _verify(*models, depth, case.settings["seed"], "onnxruntime").verified:
+                return ""
+    return f"missed {said}"
+
+
+def _is_roundoff(before: Path, after: Path, feeds: dict[str, Array] | Any) -> bool:
+    """Whether the difference is one that the original's own weights make when they are rounded."""
+    try:
+        expected, found = (reference.evaluate(ir.load(path), feeds) for path in (before, after))
+    except BnfoldError:
+        return False
+    differs = any(not np.array_equal(array, found[name], equal_nan=True) for name, array in expected.items())
+    return differs and condition.explains(onnx.load(before), feeds, expected, found)
