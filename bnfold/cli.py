@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold import parsed
-from bnfold.errors import BnfoldError, machine_trouble
+from bnfold import parsed, terminal
+from bnfold.errors import BnfoldError, machine_trouble, printable
 from bnfold.group import Main
 from bnfold.options import (
     checks_options,
@@ -86,7 +86,7 @@ def inspect(**arguments: Any) -> None:
     """
     with _UserErrors(arguments["source"]):
         prepare(many_threads=False)
-        from bnfold import publish, terminal
+        from bnfold import publish
         from bnfold.job import Checks, process
 
         _check_report(arguments)
@@ -119,7 +119,7 @@ def verify(before: str, after: str, depth: str, as_json: bool, require_verified:
     with _UserErrors(before):
         from pathlib import Path
 
-        from bnfold import formats, publish, terminal
+        from bnfold import formats, publish
 
         checks = parsed.checks({**arguments, "depth": depth})
         with terminal.progress() as progress:
@@ -146,11 +146,11 @@ class _UserErrors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, BnfoldError):
             text = str(error)
-            prefix = "" if self._source in text else f"{self._source}: "
-            click.echo(parsed.without_password(f"bnfold: {prefix}{text}"), err=True)
+            prefix = "" if printable(self._source) in text else f"{self._source}: "
+            terminal.say(parsed.without_password(f"bnfold: {prefix}{text}"))
             sys.exit(error.exit_code)
         if isinstance(error, Exception) and (trouble := machine_trouble(error)):
-            click.echo(f"bnfold: {self._source}: cannot be processed: {trouble}", err=True)
+            terminal.say(f"bnfold: {self._source}: cannot be processed: {trouble}")
             sys.exit(1)
 
 
@@ -172,8 +172,6 @@ def _run(arguments: dict[str, Any]) -> None:
             from bnfold import ir
 
             sys.stdout.buffer.write(ir.encode(outcome.model))
-        from bnfold import terminal
-
         if not arguments["quiet"] or (outcome.verdict is not None and outcome.verdict.status != "verified"):
             terminal.summary(outcome, verbose=arguments["verbose"], quiet=arguments["quiet"])
         sys.exit(_exit_code(outcome, arguments))
@@ -188,7 +186,6 @@ def _check_report(arguments: dict[str, Any]) -> None:
 
 
 def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Outcome:
-    from bnfold import terminal
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.job import process
 
@@ -207,8 +204,6 @@ def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Out
 
 
 def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
-    from bnfold import terminal
-
     _publish(failure.outcome, arguments)
     terminal.verdict(failure.outcome.verdict)
 
@@ -219,7 +214,7 @@ def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
     unwanted = parsed.unwanted(arguments)
     if not unwanted:
         return 0
-    from bnfold import formats, terminal
+    from bnfold import formats
 
     left = formats.left(outcome, unwanted)
     if left:

@@ -29,10 +29,23 @@ _MACHINE = {
 }
 
 
+def printable(text: str) -> str:
+    """``text`` on one line: what a terminal would obey or not show is written as Python writes it in a literal.
+
+    Names come from files, and a hostile one could colour, hide or forge what people read.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 class BnfoldError(Exception):
     """Base of all errors meant for the user: ``str(error)`` is one clear line."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class BadInput(BnfoldError):

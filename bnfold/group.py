@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
+from bnfold.errors import printable
 from bnfold.parsed import MAGIC, STREAM
 
 if TYPE_CHECKING:
@@ -159,6 +163,16 @@ class Main(click.Group):
         except click.NoSuchOption as error:
             raise _counterpart(error, ctx) from error
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _printable_errors():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -178,6 +192,18 @@ class Main(click.Group):
         if not args[0].startswith("-") or args[0] == STREAM:
             return _names_models(args[0])
         return not self.commands.keys() & set(args) and any(map(_names_models, args))
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """The shell may have put the name of a file that somebody else made on the command line."""
+    try:
+        yield
+    except click.UsageError as error:
+        text = error.format_message()
+        if text.isprintable() or isinstance(error, NoArgsIsHelpError):
+            raise
+        raise click.UsageError(printable(text), error.ctx) from error
 
 
 def _names_models(argument: str) -> bool:

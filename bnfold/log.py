@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bnfold.errors import printable
+
 
 def debug(name: str, message: str, *arguments: Any) -> None:
     """A pass was run."""
@@ -35,4 +37,7 @@ def _tell(level: str, name: str, message: str, arguments: tuple[Any, ...]) -> No
     root = logging.getLogger("bnfold")
     if not root.handlers:  # or Python itself would print warnings that nobody handles
         root.addHandler(logging.NullHandler())
-    logging.getLogger(name).log(getattr(logging, level), message, *arguments)
+    logger, number = logging.getLogger(name), getattr(logging, level)
+    if logger.isEnabledFor(number):
+        shown = (argument if isinstance(argument, int) else printable(str(argument)) for argument in arguments)
+        logger.log(number, message, *shown)

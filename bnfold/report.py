@@ -5,11 +5,12 @@ The names in the JSON form are stable; others build on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 from bnfold.classes import mutable
+from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.reasons import Attempt, Declined, Reason
 from bnfold.semantics import Repair
@@ -44,7 +45,7 @@ class BatchNormEvent:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         reason = f"{self.reason.code}: {self.reason.value}" if self.reason is not None else ""
         why = f"{reason}{f' ({self.detail})' if self.detail else ''}" if reason else ", ".join(self.into)
-        return f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}"
+        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
 
     def decline(self, refusal: Declined) -> None:
         self.reason, self.detail = refusal.reason, refusal.detail
@@ -72,6 +73,15 @@ class BatchNormEvent:
             "operators": list(self.operators),
             "search": [_attempt_to_json(attempt) for attempt in self.attempts],
         }
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A report's JSON form with every text in it, keys included, as ``change`` makes it."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {map_texts(key, change): map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
 def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:

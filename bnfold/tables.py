@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bnfold.errors import printable
 from bnfold.report import BatchNormEvent
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ def _columns(*names: str) -> Table:
     return table
 
 
+def _add(table: Table, *cells: str, style: str = "") -> None:
+    """One row; ``style`` is the last cell's."""
+    *plain, last = (Text(printable(cell)) for cell in cells)
+    last.stylize(style)
+    table.add_row(*plain, last)
+
+
 def facts(rows: Sequence[Mapping[str, Any]]) -> None:
     """Rows of a report's ``batchnorms``, with as much about each as the terminal has room for."""
     width = _console(stderr=False).width
@@ -58,7 +66,7 @@ def facts(rows: Sequence[Mapping[str, Any]]) -> None:
             where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
         decided = "".join(f"; {text}" for text in row["policies"])
         cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
-        table.add_row(Text(_name(row["graph"], row["name"])), *cells, row["verdict"], Text(where + decided))
+        _add(table, _name(row["graph"], row["name"]), *cells, row["verdict"], where + decided)
     _show(table)
 
 
@@ -69,7 +77,7 @@ def events(found: Sequence[BatchNormEvent]) -> None:
         where = ", ".join(event.into)
         if event.reason is not None:
             where = _why(event.reason.value, event.reason.code, event.detail)
-        table.add_row(Text(_name(event.graph, event.name)), str(event.version), event.mode, event.verdict, Text(where))
+        _add(table, _name(event.graph, event.name), str(event.version), event.mode, event.verdict, where)
     _show(table, stderr=True)
 
 
@@ -78,9 +86,9 @@ def outputs(rows: Sequence[OutputRow]) -> None:
     table = _columns("output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", "")
     for row in rows:
         sizes = (row.max_abs, row.rms, row.relative, row.allowed)
-        says = Text(row.fault or "ok", style="red" if row.fault else "green")
         errors = (_number(row.error_before), _number(row.error_after))
-        table.add_row(Text(row.name), *map(_number, sizes), f"{row.ulps:.3g}", *errors, says)
+        style = "red" if row.fault else "green"
+        _add(table, row.name, *map(_number, sizes), f"{row.ulps:.3g}", *errors, row.fault or "ok", style=style)
     _show(table)
 
 
@@ -90,7 +98,7 @@ def models(results: Sequence[Result], order: Sequence[Status]) -> None:
     for result in sorted(results, key=lambda result: (order.index(result.status), -_left(result))):
         rows = result.report.get("batchnorms", [])
         became = f"{len(rows)} → {_left(result)}" if result.report else "-"
-        table.add_row(Text(str(result.source)), result.status, became, Text(result.message or _reasons(rows)))
+        _add(table, result.source, result.status, became, result.message or _reasons(rows))
     _show(table)
 
 

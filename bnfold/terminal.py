@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold.report import Report
-from bnfold.report import Verdict as Fate
+from bnfold.errors import printable
 
 if TYPE_CHECKING:
     from bnfold.job import Outcome
+    from bnfold.report import Report
+    from bnfold.report import Verdict as Fate
     from bnfold.verification import Verdict
     from bnfold.work import Result, Status
 
@@ -29,9 +30,9 @@ MOST = 5
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
-def _say(text: str, color: str | None = None) -> None:
+def say(text: str, color: str | None = None) -> None:
     """One line on stderr, coloured only on a terminal that wants it (https://no-color.org)."""
-    click.secho(text, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
+    click.secho(printable(text), fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 @contextmanager
@@ -61,14 +62,14 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if quiet:
         _verification(outcome.verdict)
         return
-    _say(_versions(report))
-    _say(_became(report))
+    say(_versions(report))
+    say(_became(report))
     _verification(outcome.verdict)
     _attention(report, verbose=verbose)
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        _say(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+        say(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
 
 
 def _versions(report: Report) -> str:
@@ -94,27 +95,27 @@ def _became(report: Report) -> str:
 
 def _verification(verdict: Verdict | None) -> None:
     if verdict is None:
-        _say("not verified, as asked", WARNING)
+        say("not verified, as asked", WARNING)
         return
     if verdict.status != "verified":
-        _say(f"{verdict.status.upper()}: {verdict.reason}", BAD)
+        say(f"{verdict.status.upper()}: {verdict.reason}", BAD)
         return
     if verdict.decided_by == "storage precision":
-        _say(f"verified: {verdict.reason}", GOOD)
+        say(f"verified: {verdict.reason}", GOOD)
         return
     worst = max(verdict.outputs, key=lambda row: row.relative, default=None)
     if worst is None:
         checked = sum(row.status == "verified" for row in verdict.local)
         parts = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
-        _say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
+        say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
         return
     line = f"verified: differs by {worst.relative:.1e} of the output's scale in float64"
     if worst.error_before is not None and worst.error_after is not None:
         line += f"; error in storage precision {worst.error_before:.1e} → {worst.error_after:.1e}"
-    _say(line, GOOD)
+    say(line, GOOD)
     doubtful = (row for row in verdict.witnesses if row.agrees is False)
     for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
-        _say(f"  note: {note}")
+        say(f"  note: {note}")
 
 
 def _attention(report: Report, *, verbose: bool) -> None:
@@ -126,10 +127,10 @@ def _attention(report: Report, *, verbose: bool) -> None:
     elif rows:
         reasons = Counter(event.reason for event in rows if event.reason is not None)
         for reason, count in reasons.most_common(MOST):
-            _say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
+            say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
     repairs = Counter(repair.text for repair in report.repairs)
     for text, count in repairs.most_common(MOST if not verbose else None):
-        _say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
+        say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
     _notes(report.notes, verbose=verbose)
 
 
@@ -141,9 +142,9 @@ def _notes(notes: Sequence[str], *, verbose: bool) -> None:
     for kind, alike in kinds.items():
         shown = alike if verbose or len(alike) <= MOST else alike[: MOST - 1]
         for note in shown:
-            _say(f"  note: {note}")
+            say(f"  note: {note}")
         if len(shown) < len(alike):
-            _say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
+            say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
 
 
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
@@ -155,11 +156,11 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     if rows:
         tables.facts(rows)
     report = outcome.report
-    _say(_versions(report))
-    _say(_became(report))
+    say(_versions(report))
+    say(_became(report))
     _attention(report, verbose=False)
     for reason in dict.fromkeys(event.reason for event in report.batchnorms if event.reason is not None):
-        _say(f"  {reason.code}: {ADVICE[reason].remedy}")
+        say(f"  {reason.code}: {ADVICE[reason].remedy}")
 
 
 def verdict(found: Verdict) -> None:
@@ -168,12 +169,12 @@ def verdict(found: Verdict) -> None:
         from bnfold import tables
 
         tables.outputs(found.outputs)
-    _say(f"{found.status}: {found.reason}", GOOD if found.status == "verified" else BAD)
+    say(f"{found.status}: {found.reason}", GOOD if found.status == "verified" else BAD)
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
-        _say(f"  first difference: {found.localised.tensor}{made}")
+        say(f"  first difference: {found.localised.tensor}{made}")
     for note in (*found.notes, *(note for row in found.witnesses for note in row.notes)):
-        _say(f"  note: {note}")
+        say(f"  note: {note}")
 
 
 def batch_summary(results: Sequence[Result], *, table: bool) -> None:
@@ -188,19 +189,19 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
     for result in results:
         if result.status == "failed" and not table:
             prefix = "" if result.source in result.message else f"{result.source}: "
-            _say(f"{prefix}{result.message}", BAD)
+            say(f"{prefix}{result.message}", BAD)
     counts = Counter(result.status for result in results)
-    _say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+    say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
     """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
-    _say(f"{len(left)} left that were not to be:", BAD)
+    say(f"{len(left)} left that were not to be:", BAD)
     for label, graph, why in left:
         event = events.get((label, graph))
         folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
-        _say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
+        say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
 
 
 def _size(count: float) -> str:

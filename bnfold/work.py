@@ -16,6 +16,7 @@ from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.ir.payloads import THRESHOLD
 from bnfold.job import Checks, Delivery, Outcome, process, versions
 from bnfold.pipeline import Options
+from bnfold.report import map_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,13 +156,10 @@ def aliases(path: Path, place: Place) -> dict[str, str]:
 def renamed(result: Result, names: Mapping[str, str]) -> Result:
     """With the places that the user knows for where models lay while they were processed."""
 
-    def told(value: Any) -> Any:
-        if isinstance(value, str):
-            for path, name in names.items():
-                value = value.replace(path, name)
-            return value
-        if isinstance(value, dict):
-            return {key: told(item) for key, item in value.items()}
-        return [told(item) for item in value] if isinstance(value, list | tuple) else value
+    def told(text: str) -> str:
+        for path, name in names.items():
+            text = text.replace(path, name)
+        return text
 
-    return replace(result, message=told(result.message), report=told(result.report)) if names else result
+    report = map_texts(result.report, told)
+    return replace(result, message=told(result.message), report=report) if names else result

@@ -10,8 +10,10 @@ from typing import Any
 
 from bnfold.advice import ADVICE, Advice
 from bnfold.classes import frozen
+from bnfold.errors import printable
 from bnfold.reasons import Reason
 from bnfold.render import layout, plots
+from bnfold.report import map_texts
 
 STATES = ("left", "folded", "removed", "decomposed", "upgraded")
 MAX_ROWS = 1500
@@ -87,6 +89,8 @@ def html(documents: Sequence[Document]) -> str:
             that could not be processed: ``input`` and ``error``.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    documents = map_texts(documents, printable)
 
     def load(name: str) -> str:
         return files("bnfold.render").joinpath(name).read_text(encoding="utf-8")
