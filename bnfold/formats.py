@@ -130,6 +130,7 @@ def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress)
         source if isinstance(source, Path) else load(source),
         result,
         cuts=outcome.report.cuts,
+        frozen=outcome.options.freeze_overridable,
         depth="auto" if checks.depth == "none" else checks.depth,
         inputs=checks.inputs,
         data=checks.data,

@@ -104,6 +104,11 @@ def normalise(run: Run) -> None:
     if upgrading.unite(run.model):
         text = "the operators of onnx were imported at several opsets: read at the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
+    if run.options.freeze_overridable:
+        free = (value for value in run.model.graph.inputs if run.model.is_overridable(value))
+        run.report.notes += [
+            f"frozen, as asked: a caller may no longer override the input {value.name!r}" for value in free
+        ]
     run.model.freeze_overridable = run.options.freeze_overridable
     if upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"

@@ -113,14 +113,17 @@ class Model:
         return Inline(proto)
 
     def is_constant_initializer(self, value: Value) -> bool:
-        """Whether the stored tensor is the value in every run.
+        """Whether the stored tensor is the value in every run."""
+        return value.tensor_proto is not None and value.name not in self._trained and not self.is_overridable(value)
+
+    def is_overridable(self, value: Value) -> bool:
+        """Whether the stored tensor is only a default, and a caller may feed another.
 
         Before IR version 4 every initializer is listed as an input and is a constant all the same; from 4 on such an
-        input is a default that a caller may override, unless `freeze_overridable` says that nobody does.
+        input is a default, unless `freeze_overridable` says that nobody overrides it.
         """
-        if value.tensor_proto is None or value.name in self._trained:
-            return False
-        return not value.is_input or self.proto.ir_version < 4 or self.freeze_overridable
+        is_default = value.is_input and value.tensor_proto is not None
+        return is_default and self.proto.ir_version >= 4 and not self.freeze_overridable
 
     def parameter_bytes(self) -> int:
         """Bytes of all initializers."""

@@ -28,6 +28,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
     after: Source,
     *,
     cuts: Sequence[ir.Cut] = (),
+    frozen: bool = False,
     depth: Depth = "auto",
     inputs: Mapping[str, Sequence[int]] | None = None,
     data: str | PathLike[str] | None = None,
@@ -44,6 +45,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
         before: The original: a path, or a loaded model. A path spares the witness a copy.
         after: The rewritten model, likewise.
         cuts: Where rewrites happened; each is checked on its own.
+        frozen: Whether the rewrite was asked to take inputs that have a default for constants.
         depth: ``full`` compares whole models, ``local`` each changed part, ``auto`` both as far as time allows.
         inputs: Shapes by input name, for dims that the model leaves open.
         data: Recorded inputs: an .npz archive or a folder of input_*.pb files.
@@ -61,8 +63,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
     request = Request(
-        before=_opened(before),
-        after=_opened(after),
+        before=_opened(before, frozen=frozen),
+        after=_opened(after, frozen=frozen),
         before_file=_file(before),
         after_file=_file(after),
         cuts=tuple(cuts),
@@ -79,8 +81,9 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
     return judge(request)
 
 
-def _opened(source: Source) -> ir.Model:
+def _opened(source: Source, *, frozen: bool) -> ir.Model:
     model = source if isinstance(source, ir.Model) else ir.load(source)
+    model.freeze_overridable = frozen
     model.sync()
     return model
 

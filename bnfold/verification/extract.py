@@ -14,6 +14,7 @@ import onnx
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.errors import Unsupported
+from bnfold.verification.floats import is_float
 
 
 @frozen
@@ -39,7 +40,7 @@ def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
     _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
     fed: dict[str, ir.Value] = {}
     for value in leaves:
-        if value.tensor_proto is not None and value not in stopped:
+        if value.tensor_proto is not None and value not in stopped and not _is_free(value):
             proto.graph.initializer.append(value.tensor_proto)
         elif not _copy_sparse(value, proto):
             fed[value.name] = value
@@ -47,6 +48,11 @@ def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
     proto.graph.node.extend(node.proto for node in nodes)
     proto.graph.output.extend(_info(value) for value in outputs)
     return Region(ir.Model(proto, source.payloads), fed, tuple(nodes))
+
+
+def _is_free(value: ir.Value) -> bool:
+    """Whether the value is an input with a default that any other floats may replace."""
+    return value.graph.model.is_overridable(value) and is_float(value.dtype)
 
 
 def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:

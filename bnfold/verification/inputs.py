@@ -37,6 +37,11 @@ def required(model: ir.Model) -> list[ir.Value]:
     return [value for value in model.graph.inputs if value.tensor_proto is None and value.name not in sparse]
 
 
+def overridable(model: ir.Model) -> list[ir.Value]:
+    """The inputs that a caller may feed or leave: a default is stored for them."""
+    return [value for value in model.graph.inputs if model.is_overridable(value)]
+
+
 def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """The shape of every required input: as ``given``, else as declared and demanded, open dims as ``sizing`` says.
 

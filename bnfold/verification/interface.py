@@ -2,41 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.elements import type_name
-from bnfold.verification.inputs import required
+from bnfold.ir.value import Dim, shape_of
+from bnfold.verification.inputs import overridable, required
+
+Shape = Sequence[Dim] | None
 
 
 def interface_fault(before: ir.Model, after: ir.Model) -> str:
-    """One sentence that says where the interfaces differ; empty when they do not."""
-    return _fault("input", required(before), required(after)) or _fault(
-        "output", before.graph.outputs, after.graph.outputs
+    """One sentence that says why no feeds and results can be compared; empty where they can."""
+    inputs, outputs = required(before), before.graph.outputs
+    offered, made = [*required(after), *overridable(after)], after.graph.outputs
+    known = [*inputs, *overridable(before)]
+    return (
+        _missing("input", _without(inputs, offered), _without(required(after), known))
+        or _missing("output", _without(outputs, made), _without(made, outputs))
+        or _order(outputs, made)
+        or next((fault for value in inputs if (fault := _type_fault("input", value, after))), "")
+        or next((fault for value in outputs if (fault := _type_fault("output", value, after))), "")
     )
 
 
-def _fault(kind: str, before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
-    old, new = [value.name for value in before], [value.name for value in after]
-    missing = [name for name in old if name not in new]
-    added = [name for name in new if name not in old]
-    if missing or added:
-        parts = [f"{kind}s {missing} are gone"] if missing else []
-        parts += [f"{kind}s {added} are new"] if added else []
-        return f"the two models have different {kind}s: {', '.join(parts)}"
-    if kind == "output" and old != new:
-        return f"the outputs are in another order: {old} became {new}"
-    by_name = {value.name: value for value in after}
-    return next((fault for value in before if (fault := _type_fault(kind, value, by_name[value.name]))), "")
+def narrowed(before: ir.Model, after: ir.Model) -> str:
+    """One sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
+    free, values = overridable(before), after.graph.values
+    gone = _without(free, overridable(after))
+    if gone:
+        return f"the inputs {gone} have a default that callers could override, and can no longer"
+    for old in (*required(before), *free):
+        takes, took = shape_of(values[old.name].type), shape_of(old.type)
+        if not _admits(took, takes):
+            return f"input {old.name!r} took the shape {_written(took)} and takes only {_written(takes)}"
+    return ""
 
 
-def _type_fault(kind: str, old: ir.Value, new: ir.Value) -> str:
-    if old.dtype and new.dtype and old.dtype != new.dtype:
-        return f"{kind} {old.name!r} was of type {type_name(old.dtype)} and is of type {type_name(new.dtype)}"
-    if old.shape is None or new.shape is None:
-        return ""
-    clash = len(old.shape) != len(new.shape) or any(
+def unlisted(before: ir.Model, after: ir.Model) -> list[str]:
+    """Names of constants that only ``before`` lists as inputs, as IR version 3 demands."""
+    kept = {value.name for value in after.graph.inputs}
+    return [value.name for value in before.graph.inputs if value.is_initializer and value.name not in kept]
+
+
+def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]:
+    """Names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
+    values = after.graph.values
+    free = (value for value in overridable(before) if value.name not in fed and not value.is_unread)
+    return [value.name for value in free if values[value.name].is_unread]
+
+
+def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
+    """One sentence about an output that ``after`` alone declares with another size than was computed; else empty."""
+    for name, shape in outputs.items():
+        old, new = (shape_of(model.graph.values[name].type) for model in (before, after))
+        if _clash(new, shape) and not _clash(old, shape):
+            return f"output {name!r} is declared with the shape {_written(new)}, and has the shape {_written(shape)}"
+    return ""
+
+
+def _without(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[str]:
+    names = {value.name for value in others}
+    return [value.name for value in values if value.name not in names]
+
+
+def _missing(kind: str, gone: Sequence[str], added: Sequence[str]) -> str:
+    parts = [f"{kind}s {gone} are gone"] if gone else []
+    parts += [f"{kind}s {added} are new"] if added else []
+    return f"the two models have different {kind}s: {', '.join(parts)}" if parts else ""
+
+
+def _order(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
+    old, new = ([value.name for value in values] for values in (before, after))
+    return f"the outputs are in another order: {old} became {new}" if old != new else ""
+
+
+def _type_fault(kind: str, old: ir.Value, after: ir.Model) -> str:
+    new = after.graph.values[old.name]
+    was, becomes = _spelled(old), _spelled(new)
+    if was and becomes and was != becomes:
+        return f"{kind} {old.name!r} was of type {was} and is of type {becomes}"
+    had, has = shape_of(old.type), shape_of(new.type)
+    return (
+        f"{kind} {old.name!r} had the shape {_written(had)} and has the shape {_written(has)}"
+        if _clash(had, has)
+        else ""
+    )
+
+
+def _spelled(value: ir.Value) -> str:
+    """The declared type in words, without dims; empty where nothing is declared."""
+    kind, words = value.type, ""
+    while kind is not None and (which := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kind, words = getattr(kind, which).elem_type, f"{words}{which.removesuffix('_type')} of "
+    which = None if kind is None else kind.WhichOneof("value")
+    if which != "tensor_type":
+        return words + which.removesuffix("_type").replace("_", " ") if which else ""
+    assert kind is not None, "it was told which"
+    return words + type_name(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else ""
+
+
+def _clash(one: Shape, other: Shape) -> bool:
+    """Whether no value has both shapes. Sizes of 0 count as unknown, exporters write them so."""
+    if one is None or other is None:
+        return False
+    return len(one) != len(other) or any(
         isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0 and a != b
-        for a, b in zip(old.shape, new.shape, strict=True)
+        for a, b in zip(one, other, strict=True)
     )
-    return f"{kind} {old.name!r} had the shape {list(old.shape)} and has the shape {list(new.shape)}" if clash else ""
+
+
+def _admits(old: Shape, new: Shape) -> bool:
+    """Whether every dim that was open still is."""
+    if old is None or new is None:
+        return new is None
+    return not any(isinstance(b, int) and not isinstance(a, int) for a, b in zip(old, new, strict=True))
+
+
+def _written(shape: Shape) -> str:
+    return str(list(shape)) if shape is not None else "of any rank"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bnfold.verification.changes import beyond, uncovered
-from bnfold.verification.interface import interface_fault
+from bnfold.verification.interface import interface_fault, narrowed, unlisted, unread
 from bnfold.verification.local import Bench, check_cuts
 from bnfold.verification.localise import localise
 from bnfold.verification.request import Request
@@ -27,7 +28,14 @@ def judge(request: Request) -> Verdict:
     except Broken as finding:
         return _verdict(request, "failed", str(finding), "float64")
     local = _local(request, draws, whole)
-    return _decide(request, whole, obstacle, local)
+    verdict = _decide(request, whole, obstacle, local)
+    if verdict.status != "failed" and (fault := narrowed(request.before, request.after)):
+        return replace(verdict, status="failed", reason=fault, decided_by="interface")
+    ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
+    if verdict.verified and ignored:
+        reason = f"the inputs {ignored} are no longer read, and no other values than their defaults were compared"
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    return verdict
 
 
 def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
@@ -124,6 +132,8 @@ def _verdict(
     local: Sequence[LocalRow] = (),
     localised: Location | None = None,
 ) -> Verdict:
+    gone = ", ".join(unlisted(request.before, request.after))
+    notes = [f"constants that are no longer listed as inputs: {gone}"] if gone else []
     return Verdict(
         status=status,
         reason=reason,
@@ -134,6 +144,6 @@ def _verdict(
         samples=whole.samples if whole else 0,
         seed=request.seed,
         localised=localised,
-        notes=whole.notes if whole else (),
+        notes=(*(whole.notes if whole else ()), *notes),
         seconds=dict(request.clock.seconds),
     )

@@ -124,9 +124,10 @@ def _small(inputs: Mapping[str, ir.Value], known: Mapping[str, Known], sizes: _S
     """Axis 1 (channels) keeps its declared size, and so does what is 1, which may be there to be broadcast."""
     shapes: Shapes = {}
     for name, shape in known.items():
-        fixed = fixed_axes(inputs[name], len(shape))
-        kept = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, int) and (dim == 1 or axis == 1)}
-        dictated = {**kept, **fixed}
+        is_weight = inputs[name].is_initializer  # a default that a caller may override
+        told = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, int)}
+        kept = {axis: dim for axis, dim in told.items() if is_weight or dim == 1 or axis == 1}
+        dictated = {**kept, **fixed_axes(inputs[name], len(shape))}
         shapes[name] = tuple(dictated.get(axis) or sizes.of(axis, dim, len(shape)) for axis, dim in enumerate(shape))
     return shapes
 

@@ -14,8 +14,18 @@ from bnfold.classes import frozen
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
+from bnfold.verification.floats import is_float
 from bnfold.verification.full import Pair
-from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs import (
+    SAMPLE_KINDS,
+    CannotFeed,
+    Feeds,
+    input_shapes,
+    overridable,
+    random_feeds,
+    random_value,
+    required,
+)
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
 from bnfold.verification.shapes import further_sizings, sizings
@@ -64,9 +74,10 @@ class Sample:
 
 @frozen
 class Samples:
-    """The samples, how to draw one more (None for recorded ones), and one each of other sizes that the original takes.
+    """The samples, how to draw one more (None for recorded ones), and what nobody asked for: one each of other sizes.
 
-    The latter are for open dims of models that take no time: at one size, an operator may pass for another.
+    Those are for open dims of models that take no time: at one size, an operator may pass for another. One more has
+    other values in the place of stored defaults, where a caller may override them.
     """
 
     chosen: list[Sample]
@@ -82,7 +93,8 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     if request.data is not None:
         runs = load_data(request.data, request.before)
         _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
-        return Samples([_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)], None)
+        chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
+        return Samples(chosen, None, _overridden(request, pair, chosen[0]))
     misfit: Unsupported | None = None
     candidates = _candidates(request)
     for shapes in candidates:
@@ -93,7 +105,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
             return Samples(
                 [first, *others],
                 lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
-                list(islice(_elsewhere(request, pair, candidates), _MOST_SIZES)),
+                [*islice(_elsewhere(request, pair, candidates), _MOST_SIZES), *_overridden(request, pair, first)],
             )
         except reference.Misfit as error:
             misfit = error
@@ -174,6 +186,21 @@ def _elsewhere(request: Request, pair: Pair, candidates: Iterable[Shapes]) -> It
             yield _drawn(request, pair, shapes, 0)
         except (Unsupported, BadInput):
             continue
+
+
+def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
+    """The first sample with other values for the inputs that have a default: all of them, or else those of floats."""
+    both = {value.name for value in overridable(request.after)}
+    free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    floats = [value for value in free if is_float(value.dtype)]
+    for values in (chosen for chosen in (free, floats) if chosen):
+        shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
+        others = {value.name: random_value(value, shapes[value.name], request.seed, 0) for value in values}
+        try:
+            return [_expected(request, pair, Recorded({**first.feeds, **others}), 0, request.samples)]
+        except (Unsupported, BadInput):
+            continue
+    return []
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from bnfold import reference
 from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
+from bnfold.verification.interface import broken_promise
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
 from bnfold.verification.samples import Impossible, Sample, Samples, choose_samples
@@ -26,7 +29,10 @@ class Broken(Exception):
 
 @frozen
 class Whole:
-    """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count."""
+    """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
+
+    ``fed`` are the inputs that were given values, those with a default among them where others fit.
+    """
 
     rows: tuple[OutputRow, ...]
     fault: str
@@ -35,6 +41,7 @@ class Whole:
     witnesses: tuple[WitnessRow, ...]
     notes: tuple[str, ...]
     samples: int
+    fed: frozenset[str]
     pair: Pair
     failing: Feeds
 
@@ -69,14 +76,21 @@ def _examine(request: Request, draws: Draws) -> Whole:
         with request.clock.phase("witness"):
             evidence = gather(request, pair, heard, answers())
     fault = next((item for item in compared if item.difference.fault), None)
+    faults = {
+        "float64": _sentence(fault) if fault is not None else "",
+        "storage precision": evidence.fault,
+        "interface": _promised(request, pair, seen),
+    }
+    test = next((test for test, found in faults.items() if found), "float64")
     return Whole(
         rows=evidence.fill(output_rows(compared)),
-        fault=_sentence(fault) if fault is not None else evidence.fault,
-        test="float64" if fault is not None else "storage precision",
+        fault=faults[test],
+        test=test,
         doubt=_blank(pair, drawn) or _doubt(compared, evidence.errors_before),
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         samples=len(seen),
+        fed=frozenset(name for sample in seen for name in sample.feeds),
         pair=pair,
         failing=seen[fault.sample if fault is not None else 0].feeds,
     )
@@ -93,6 +107,12 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
         raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
     except Unsupported as error:
         raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
+
+
+def _promised(request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
+    """Where the rewritten model declares an output with a size that it has not."""
+    shapes = ({name: np.shape(sample.expected[name]) for name in pair.outputs} for sample in seen)
+    return next((found for made in shapes if (found := broken_promise(request.before, request.after, made))), "")
 
 
 def _sentence(item: Compared) -> str:

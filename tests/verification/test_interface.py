@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import onnx
 import pytest
 
+import bnfold
 from bnfold import ir
 from bnfold.ir.elements import type_name
-from bnfold.verification import verify
-from bnfold.verification.interface import interface_fault
+from bnfold.verification import Verdict, verify
+from bnfold.verification.interface import interface_fault, narrowed
 from tests.verification.graphs import model
 
 BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"
+DEFAULT = {"k": np.array([2.0]), "q": np.array([2.0])}
+LISTED = "(float[N,3] x, float[1] k) => (float[N,3] y) { y = Mul (x, k) }"
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,7 @@ BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (
         ("x)", "q)", "inputs ['x'] are gone, inputs ['q'] are new"),
         ("float[N,3] y, float[N,3] z", "float[N,3] z, float[N,3] y", "another order"),
         ("float[N,3] x", "double[N,3] x", "type float and is of type double"),
+        ("float[N,3] x", "seq(float[N,3]) x", "type float and is of type sequence of float"),
         ("float[N,3] x", "float[N,4] x", "shape ['N', 3]"),
         ("float[N,3] x", "float[N,3,1] x", "shape"),
     ],
@@ -30,19 +38,96 @@ def test_differences_are_named(old: str, new: str, words: str) -> None:
     assert words in verdict.reason
 
 
+def compared(before: str, after: str, weights: dict[str, Any] | None = None, **options: Any) -> Verdict:
+    old, new = (ir.load(model(body, weights or {})) for body in (before, after))
+    return verify(old, new, witness="none", **options)
+
+
+def test_an_input_that_takes_one_size_only_is_another_interface() -> None:
+    verdict = compared(BODY, BODY.replace("N,3] x", "1,3] x"))
+    assert (verdict.status, verdict.decided_by) == ("failed", "interface")
+    assert "took the shape ['N', 3] and takes only [1, 3]" in verdict.reason
+    assert [row.relative for row in verdict.outputs] == [0, 0]  # what differs beside the declaration is told, too
+    assert compared(BODY.replace("N,3] x", "7,3] x"), BODY).verified
+
+
+def test_an_input_whose_rank_was_open_is_another_interface() -> None:
+    before, after = ir.load(model(BODY, {})), ir.load(model(BODY, {}))
+    kind = before.graph.inputs[0].type
+    assert kind is not None
+    kind.tensor_type.ClearField("shape")
+    assert "took the shape of any rank" in narrowed(before, after)
+    assert not narrowed(after, before)
+
+
+def test_outputs_may_be_declared_more_exactly_but_not_wrongly() -> None:
+    body = "(float[4,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"
+    assert compared(body, body.replace("N,3] y", "4,3] y")).verified
+    verdict = compared(body, body.replace("N,3] y", "5,3] y"))
+    assert (verdict.status, verdict.decided_by) == ("failed", "interface")
+    assert "is declared with the shape [5, 3], and has the shape [4, 3]" in verdict.reason
+
+
+def test_a_default_that_can_no_longer_be_overridden() -> None:
+    verdict = compared(LISTED, LISTED.replace(", float[1] k)", ")"), DEFAULT)
+    assert (verdict.status, verdict.decided_by) == ("failed", "interface")
+    assert "['k'] have a default that callers could override" in verdict.reason
+
+
+def test_a_default_that_callers_must_feed_now() -> None:
+    before, after = ir.load(model(LISTED, DEFAULT)), ir.load(model(LISTED, {}))
+    assert "['k'] have a default" in narrowed(before, after)
+    assert not narrowed(after, before)
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("product", ["Mul (x, q)", "Mul (k, x)"])
+def test_other_values_than_the_default_are_compared(product: str, depth: str) -> None:
+    verdict = compared(LISTED, LISTED.replace("Mul (x, k)", product), DEFAULT, depth=depth)
+    assert verdict.status == ("failed" if "q" in product else "verified")
+
+
+def test_a_default_that_is_read_in_one_of_two_places() -> None:
+    body = "(float[N,3] x, float[1] k) => (float[N,3] y) { a = Mul (x, k)  y = Add (a, k) }"
+    assert compared(body, body.replace("Add (a, k)", "Add (a, q)"), DEFAULT).status == "failed"
+
+
+def test_a_default_that_fits_alone_is_no_longer_read() -> None:
+    """Of a Reshape's target others may not fit, and then nothing shows that its default was no constant."""
+    body = "(float[2,3] x, int64[2] s) => (float[a,b] y) { y = Reshape (x, s) }"
+    weights = {"s": np.array([6, 1]), "t": np.array([6, 1])}
+    assert compared(body, body, weights).verified
+    verdict = compared(body, body.replace("(x, s)", "(x, t)"), weights, inputs={"x": (2, 3)})
+    assert verdict.status != "verified"
+
+
+def test_what_was_frozen_is_declared_and_exempt_in_its_own_run() -> None:
+    proto = model(LISTED.replace("float[1] k", "float[3] k"), {"k": np.ones(3), "q": np.ones(1)})
+    weights = {name: np.ones(3, np.float32) for name in "sbmv"}
+    proto.graph.node[0].output[0] = "m_"
+    proto.graph.node.append(onnx.helper.make_node("BatchNormalization", ["m_", *weights], ["y"]))
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    outcome = bnfold.fold(proto, freeze_overridable=True)
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert "frozen, as asked: a caller may no longer override the input 'k'" in outcome.report.notes
+    assert not any("frozen" in note for note in bnfold.fold(proto).report.notes)
+
+
 def test_open_and_unknown_dims_do_not_clash() -> None:
     before = ir.load(model(BODY, {}))
-    assert not interface_fault(before, ir.load(model(BODY.replace("N,3] x", "7,3] x"), {})))
+    assert not interface_fault(before, ir.load(model(BODY.replace("N,3] y", "7,3] y"), {})))
     assert not interface_fault(before, before)
 
 
-def test_weights_that_stop_being_inputs_are_no_difference() -> None:
-    import numpy as np
-
+def test_weights_that_stop_being_inputs_are_no_difference_before_ir_version_4() -> None:
     weights = {"W": np.ones((3, 2))}
     old = model("(float[N,3] x, float[3,2] W) => (float[N,2] y) { y = MatMul (x, W) }", weights, opset=9, ir_version=3)
     new = model("(float[N,3] x) => (float[N,2] y) { y = MatMul (x, W) }", weights, opset=9, ir_version=4)
     assert not interface_fault(ir.load(old), ir.load(new))
+    verdict = verify(ir.load(old), ir.load(new), witness="none")
+    assert verdict.verified
+    assert "constants that are no longer listed as inputs: W" in verdict.notes
 
 
 def test_types_have_names() -> None:
