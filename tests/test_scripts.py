@@ -182,3 +182,22 @@ def test_setup_refuses_an_old_python(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "needs Python 3.11 or newer; found Python 3.9.2" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 15]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)
+        <float[2,2,1,1] w = {1,2,3,4}, float[2] s = {2,3}>
+        { c = Conv (x, w)  y = BatchNormalization (c, s, s, s, s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "good.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    first, second = script("results_table", tmp_path), script("results_table", tmp_path, "--verify", "local")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    _, bad, _, good, wide = (line.split("\t") for line in first.stdout.splitlines())
+    assert bad[0] == "bad.onnx"
+    assert (bad[4], bad[2], bad[3]) == ("MalformedModel", "-", "-")
+    assert good[:5] == ["good.onnx", "default", "1", "0", "-"]
+    assert good[6] == "1 folded"
+    assert wide[1] == "wide"
+    verified = second.stdout.splitlines()[3].split("\t")
+    assert verified[4] == "verified"
+    assert verified[5:] == good[5:]
