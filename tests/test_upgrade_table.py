@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 from _upgrade.judging import Converter, outcome, short
-from _upgrade.models import entries, opset_of
+from _upgrade.models import conversions, entries, opset_of
 
 from tests.conftest import ROOT
 
@@ -29,6 +29,23 @@ def test_models_below_the_target_are_found(tmp_path: Path) -> None:
     assert opset_of(tmp_path / "no_model.onnx") is None
 
 
+def test_what_the_converter_tests_convert_upwards_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "source" / "tests" / "python"
+    (folder / "version_converter").mkdir(parents=True)
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    old = save(tmp_path / "old.onnx", 9, "y = Relu (x)")
+    (folder / "version_converter_test.py").write_text(
+        "import onnx\nimport onnx.version_converter\n\n"
+        f"def test_both_ways():\n    model = onnx.load({str(old)!r})\n"
+        "    for target in (13, 7):\n        onnx.version_converter.convert_version(model, target)\n"
+    )
+    (folder / "version_converter" / "automatic_upgrade_test.py").write_text("def test_nothing():\n    pass\n")
+    (found,) = conversions(tmp_path / "source", stored, "")
+    assert (found.name, found.opset, found.target) == ("test_both_ways_1", 9, 13)
+    assert onnx.load(found.path) == onnx.load(old)
+
+
 @pytest.mark.parametrize(
     ("tool", "body", "verdict"),
     [
@@ -41,17 +58,17 @@ def test_models_below_the_target_are_found(tmp_path: Path) -> None:
 )
 def test_outcomes(tmp_path: Path, tool: str, body: str, verdict: str) -> None:
     source = save(tmp_path / "model.onnx", 1 if "Tile" in body else 9, body)
-    converter = Converter(tool, 15, timeout=120)
+    converter = Converter(tool, timeout=120)
     try:
-        assert outcome(converter, source, tmp_path / "out.onnx", budget=60).verdict == verdict
+        assert outcome(converter, source, tmp_path / "out.onnx", 15, budget=60).verdict == verdict
     finally:
         converter.close()
 
 
 def test_a_child_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    converter = Converter("bnfold", 15, timeout=0)
+    converter = Converter("bnfold", timeout=0)
     source = save(tmp_path / "model.onnx", 9, "y = Relu (x)")
-    assert converter.convert(source, tmp_path / "out.onnx") == "the process died, or took too long"
+    assert converter.convert(source, tmp_path / "out.onnx", 15) == "the process died, or took too long"
     converter.close()
 
 

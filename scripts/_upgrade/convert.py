@@ -1,4 +1,4 @@
-"""Script: `convert.py TOOL TARGET` upgrades one model for every line "IN<tab>OUT" that it reads.
+"""Script: `convert.py TOOL` upgrades one model for every line "IN<tab>OUT<tab>OPSET" that it reads.
 
 It answers each with one line of JSON. A converter that kills the process takes only this child with it.
 """
@@ -50,12 +50,12 @@ TOOLS: dict[str, Callable[[str, str, int], None]] = {
 
 def main() -> None:
     """Serve until the input ends. What converters print goes to standard error."""
-    convert, target, answers = TOOLS[sys.argv[1]], int(sys.argv[2]), sys.stdout
+    convert, answers = TOOLS[sys.argv[1]], sys.stdout
     sys.stdout = sys.stderr
     for line in sys.stdin:
-        source, out = line.rstrip("\n").split("\t")
+        source, out, target = line.rstrip("\n").split("\t")
         try:
-            convert(source, out, target)
+            convert(source, out, int(target))
             error = ""
         except Exception as caught:  # noqa: BLE001 - the reason is the result
             error = str(caught) or type(caught).__name__

@@ -32,11 +32,11 @@ class Outcome:
 class Converter:
     """A child that upgrades; started anew after it died or was given up."""
 
-    def __init__(self, tool: str, target: int, timeout: float) -> None:
-        self.tool, self._target, self._timeout = tool, target, timeout
+    def __init__(self, tool: str, timeout: float) -> None:
+        self.tool, self._timeout = tool, timeout
         self._child: subprocess.Popen[str] | None = None
 
-    def convert(self, source: Path, out: Path) -> str:
+    def convert(self, source: Path, out: Path, target: int) -> str:
         """Upgrade; the reason if it did not come to that."""
         child = self._started()
         watchdog = threading.Timer(self._timeout, child.kill)
@@ -45,7 +45,7 @@ class Converter:
         with contextlib.suppress(BrokenPipeError):
             assert child.stdin is not None
             assert child.stdout is not None
-            child.stdin.write(f"{source}\t{out}\n")
+            child.stdin.write(f"{source}\t{out}\t{target}\n")
             child.stdin.flush()
             answer = child.stdout.readline()
         watchdog.cancel()
@@ -56,7 +56,7 @@ class Converter:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._child is None or self._child.poll() is not None:
-            command = [sys.executable, str(_SCRIPT), self.tool, str(self._target)]
+            command = [sys.executable, str(_SCRIPT), self.tool]
             self._child = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -71,10 +71,10 @@ class Converter:
         self._child = None
 
 
-def outcome(converter: Converter, source: Path, out: Path, budget: float) -> Outcome:
+def outcome(converter: Converter, source: Path, out: Path, target: int, budget: float) -> Outcome:
     """Upgrade ``source`` and judge the result: first onnx's checker, then the referee in float64."""
     out.unlink(missing_ok=True)
-    reason = converter.convert(source, out)
+    reason = converter.convert(source, out, target)
     if reason:
         return Outcome("failed", short(reason))
     complaint = "" if complaint_of(source) else complaint_of(out)

@@ -1,7 +1,10 @@
-"""The models: a folder of real ones, and the onnx package's own test data."""
+"""The models: a folder of real ones, the onnx package's own test data, and what its converter's tests convert."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +13,12 @@ import onnx
 
 @dataclass(frozen=True)
 class Entry:
-    """One model file below the target opset."""
+    """One model file below the opset that it is to reach."""
 
     name: str
     path: Path
     opset: int
+    target: int
     source: str
 
 
@@ -24,12 +28,24 @@ def entries(corpus: Path | None, target: int, only: str) -> list[Entry]:
     if corpus is not None:
         folders.insert(0, ("corpus", corpus, "**/*.onnx"))
     found = [
-        Entry(str(path.relative_to(folder)), path, opset, source)
+        Entry(str(path.relative_to(folder)), path, opset, target, source)
         for source, folder, pattern in folders
         for path in folder.glob(pattern)
         if only in str(path) and (opset := opset_of(path)) is not None and opset < target
     ]
     return sorted(found, key=lambda entry: (entry.source, entry.path.stat().st_size, entry.name))
+
+
+def conversions(source: Path, folder: Path, only: str) -> list[Entry]:
+    """What the version converter's tests in an unpacked source of onnx convert upwards, stored in ``folder``."""
+    script = Path(__file__).with_name("suites.py")
+    subprocess.run([sys.executable, str(script), str(source), str(folder)], check=True, stdout=subprocess.DEVNULL)
+    found = []
+    for path in sorted(folder.iterdir()):
+        name, target = re.fullmatch(r"(.+)\.to(\d+)\.onnx", path.name).groups()  # type: ignore[union-attr]
+        if only in name:
+            found.append(Entry(name, path, opset_of(path) or 1, int(target), "onnx's version-converter tests"))
+    return found
 
 
 def opset_of(path: Path) -> int | None:
