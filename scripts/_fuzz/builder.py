@@ -11,7 +11,11 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from _fuzz import weights
+
 Array = npt.NDArray[Any]
+WEIGHTS = ("w", "bn")
+"""Hints of what may be any number near it; others say how often, how large or where."""
 FLOAT_TYPES = (TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
@@ -39,6 +43,8 @@ class Builder:
     weights: list[onnx.TensorProto] = field(default_factory=list)
     inputs: list[Drawn] = field(default_factory=list)
     values: list[Drawn] = field(default_factory=list)
+    derived: list[Drawn] = field(default_factory=list)
+    """Weights that nodes make of what is stored."""
     counter: int = 0
     plain: bool = False
     """Every weight an initializer, every dim as it is: for models that are written down, not drawn."""
@@ -54,12 +60,17 @@ class Builder:
         return f"{hint}{self.counter}"
 
     def weight(self, array: Array, hint: str = "w") -> str:
-        """A constant: an initializer, a Constant node, or one of the two behind an Identity or Transpose."""
-        name, kind = self.fresh(hint), 0.0 if self.plain else self.rng.random()
+        """A constant: an initializer, a Constant node, either behind an Identity, quantised, or one that is there."""
+        kind = 0.0 if self.plain else self.rng.random()
+        if kind > 0.92 and hint in WEIGHTS and self.opset >= 10 and array.size:
+            return weights.quantised(self, array)
+        if kind > 0.88 and hint in WEIGHTS and (name := weights.tied(self, array)):
+            return name
+        name = self.fresh(hint)
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
-        if kind < 0.8:
+        if kind < 0.75:
             self.weights.append(tensor)
-        elif kind < 0.9:
+        elif kind < 0.82:
             self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
         else:
             tensor.name = f"{name}_stored"
@@ -86,7 +97,7 @@ class Builder:
         return made
 
     def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
-        known = {value.name: value for value in [*self.inputs, *self.values]}
+        known = {value.name: value for value in [*self.inputs, *self.values, *self.derived]}
         stored = {tensor.name: tensor for tensor in self.weights}
         for other in self.nodes:
             if other.op_type == "Constant":
@@ -123,5 +134,9 @@ class Builder:
             helper.make_tensor_value_info(value.name, value.dtype, dims)
             for value, dims in zip(outputs, hidden, strict=True)
         ]
+        share = 0.0 if self.plain or self.chance(0.85) else float(self.pick([1.0, 0.5, 0.2]))
+        listed = [tensor for tensor in self.weights if self.chance(share)]
+        infos += [helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in listed]
         graph = helper.make_graph(self.nodes, "drawn", infos, ends, self.weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        version = 3 if self.weights and len(listed) == len(self.weights) and self.chance(0.5) else 8
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=version)

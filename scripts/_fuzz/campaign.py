@@ -54,13 +54,13 @@ class Totals:
         self.tally.update(outcome.tally)
 
     def line(self, mode: str, seconds: float) -> str:
-        """One line that says it all."""
+        """One line that says it all; before it, what the mode counts besides."""
         others = f", {self.others} runs that another program did not survive" if self.others else ""
-        tally = "".join(f", {words}: {count}" for words, count in sorted(self.tally.items()))
-        return (
+        tally = "".join(f"{words}: {count}\n" for words, count in sorted(self.tally.items()))
+        return tally + (
             f"{mode}: {self.executions} executions in {seconds:.0f} s, {self.refused} refused, {self.compared} "
             f"compared, {self.batchnorms} BatchNormalizations, {self.folded} of them gone, "
-            f"{len(self.behaviours)} behaviours{others}{tally}, "
+            f"{len(self.behaviours)} behaviours{others}, "
             f"{sum(self.times.values())} findings of {len(self.findings)} kinds"
         )
 

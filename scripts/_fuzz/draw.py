@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
+from _fuzz.feeding import overriding
 from _fuzz.operators import (
     TABLE,
     Draw,
@@ -34,11 +35,13 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
     goes by sizes is found out.
     """
     rng = np.random.default_rng(seed)
-    drawn = TensorProto.DOUBLE if rng.random() < 0.8 else TensorProto.FLOAT
-    dtype = dtype or drawn
+    drawn = rng.choice([TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16], p=[0.8, 0.17, 0.03])
+    dtype = dtype or int(drawn)
     b = Builder(rng, opset=int(rng.choice([13, 15, 17, 18, 19, 21])), dtype=dtype)
     for _ in range(int(rng.integers(1, 3))):
         sizes = rng.choice(PRIMES, 5, replace=bool(rng.random() < 0.3))
+        if rng.random() < 0.03:
+            sizes[int(rng.integers(5))] = 0
         shape = tuple(int(size) for size in sizes[: int(rng.choice([2, 3, 4, 4, 4, 5]))])
         b.inputs.append(Drawn(b.fresh("x"), dtype, shape))
         b.values.append(b.inputs[-1])
@@ -52,7 +55,8 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
             _grow(b, ANY)
     if not any(node.op_type == "BatchNormalization" for node in b.nodes):
         batchnorm(b, b.values[-1])
-    return b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs}
+    model, feeds = b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs}
+    return model, feeds | overriding(model, rng)
 
 
 def feed(rng: np.random.Generator, value: Drawn) -> Array:
@@ -89,19 +93,22 @@ def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:
     """Try to put one more node behind a value, mostly behind the newest: chains are what affines move along."""
     at = int(b.rng.integers(len(b.values))) if b.chance(branch) else -1
     value = b.values[at]
-    if np.prod(value.shape) > LARGEST or 0 in value.shape or value.rank == 0:
+    if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or value.rank == 0:
         value = b.inputs[0]
     entry = b.pick(options)
-    kept = len(b.nodes), len(b.weights)
+    kept = len(b.nodes), len(b.weights), len(b.values)
     try:
         entry(b, value)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, onnx.defs.SchemaError):
-        del b.nodes[kept[0] :], b.weights[kept[1] :]  # not legal at this opset or with these sizes: draw something else
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, onnx.defs.SchemaError, ValueError):
+        # Not legal at this opset or with these sizes: draw something else.
+        del b.nodes[kept[0] :], b.weights[kept[1] :], b.values[kept[2] :]
 
 
 def _outputs(b: Builder) -> list[Drawn]:
-    """What nobody reads, and now and then something that others do read."""
+    """What nobody reads, and now and then something that others do read, or a weight."""
     read = {name for node in b.nodes for name in node.input}
     made = {name for node in b.nodes for name in node.output}
     computed = [value for value in b.values if value.name in made]
-    return [value for value in computed if value.name not in read or b.chance(0.06)]
+    ends = [value for value in computed if value.name not in read or b.chance(0.06)]
+    stored = [Drawn(tensor.name, tensor.data_type, tuple(tensor.dims)) for tensor in b.weights if b.chance(0.01)]
+    return ends + stored

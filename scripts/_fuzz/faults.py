@@ -105,9 +105,9 @@ def _finding(
     case: Case, truth: showing.Truth, depth: str, verdict: verification.Verdict, models: tuple[Path, Path]
 ) -> str:
     by, right = case.settings["by"], case.settings["right"]
-    said = f"by {depth}, {by}, {verdict.decided_by}: {verdict.reason}"
-    if right:
-        return f"accused {said}" if (truth, verdict.status) == ("same", "failed") else ""
+    said = f"by {depth}, {by} {truth}, {verdict.decided_by}: {verdict.reason}"
+    if right and (truth, verdict.status) == ("same", "failed"):
+        return f"accused {said}"
     if truth in ("same", "unclear") or verdict.status != "verified" or _is_roundoff(*models, case.feeds):
         return ""
     if truth == "does not run":  # whether a runtime takes the result, the runtime says that is asked by default

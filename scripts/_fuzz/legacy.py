@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
+from _fuzz.feeding import overriding
 from _fuzz.legacy_operators import LARGEST, TABLE
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
@@ -35,7 +36,7 @@ class Legacy(Builder):
             if name in known
         ]
         ends = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        constants = [other for other in self.nodes if other.op_type in ("Constant", "Identity")]
+        constants = [other for other in self.nodes if known.keys().isdisjoint(other.output)]
         graph = helper.make_graph([*constants, node], "g", infos, ends, self.weights)
         model = ir.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8))
         feeds = {info.name: _numbers(known[info.name]) for info in infos}
@@ -72,12 +73,13 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     read = {name for node in b.nodes for name in node.input}
     ends = [value for value in b.values[1:] if value.name not in read]
     model = b.model(ends or b.values[-1:])
-    model.ir_version = 3 if b.opset < 9 and rng.random() < 0.5 else 8
-    if model.ir_version == 3:  # in its days every initializer was an input too
+    if len(model.graph.input) == len(b.inputs) and b.opset < 9 and rng.random() < 0.5:
+        model.ir_version = 3  # in its days every initializer was an input too
         for tensor in model.graph.initializer:
             model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     target = TARGETS[int(rng.integers(len(TARGETS)))]
     feeds = {value.name: rng.standard_normal(value.shape).astype(np.float32) for value in b.inputs}
+    feeds |= overriding(model, rng)
     return model, feeds, {"target_opset": target if target is None or target >= b.opset else None}
 
 

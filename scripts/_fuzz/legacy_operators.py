@@ -182,13 +182,13 @@ def enlarge(b: Builder, x: Drawn) -> list[Drawn] | None:
     if b.opset < 9:
         return b.node("Upsample", [x.name], scales=[1.0, 1.0, 2.0, 3.0], mode=mode)
     if b.opset < 11:
-        return b.node("Upsample" if b.opset < 10 else "Resize", [x.name, b.weight(scales)], mode=mode)
-    roi = b.weight(np.zeros(0, np.float32))
+        return b.node("Upsample" if b.opset < 10 else "Resize", [x.name, b.weight(scales, "scales")], mode=mode)
+    roi = b.weight(np.zeros(0, np.float32), "roi")
     how = b.pick(["asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel"])
     extra: dict[str, Any] = (
         {"nearest_mode": b.pick(["floor", "ceil", "round_prefer_floor"])} if mode == "nearest" else {}
     )
-    inputs = [x.name, roi, b.weight(scales)]
+    inputs = [x.name, roi, b.weight(scales, "scales")]
     return b.node("Resize", inputs, mode=mode, coordinate_transformation_mode=how, **extra)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from onnx import TensorProto
+
 from _fuzz.builder import Builder, Drawn
 from _fuzz.carriers import (
     flatten,
@@ -168,6 +171,7 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
         other
         for other in b.values
         if other.rank == x.rank
+        and other.dtype == x.dtype
         and all(a == c for i, (a, c) in enumerate(zip(x.shape, other.shape, strict=True)) if i != axis)
     ]
     parts = [x.name, *(b.pick(fitting).name for _ in range(int(b.rng.integers(1, 3))))]
@@ -190,7 +194,7 @@ def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def merge(b: Builder, x: Drawn) -> list[Drawn] | None:
-    fitting = [other for other in b.values if _broadcasts(other.shape, x.shape)]
+    fitting = [other for other in b.values if other.dtype == x.dtype and _broadcasts(other.shape, x.shape)]
     op = b.pick(["Add", "Add", "Sub", "Mul", "Sum", "Mean", "Max", "Min"])
     others = [b.pick(fitting).name for _ in range(1 if op in ("Add", "Sub", "Mul") else int(b.rng.integers(1, 3)))]
     if op in ("Sum", "Max", "Min", "Mean") and b.chance(0.4):
@@ -268,6 +272,31 @@ def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("InstanceNormalization", [grown[0].name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
 
 
+def quantised(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """To integers and back, mostly with something between that only moves or picks them."""
+    if x.dtype != TensorProto.FLOAT:
+        (x,) = b.node("Cast", [x.name], to=TensorProto.FLOAT)
+    zero = b.pick([np.int8(0), np.int8(3), np.uint8(128), np.uint8(0)])
+    parameters = [b.weight(np.asarray(b.pick([0.05, 0.1, 0.5]), np.float32), "qp"), b.weight(np.asarray(zero), "qp")]
+    (made,) = b.node("QuantizeLinear", [x.name, *parameters])
+    for entry in [transpose, flatten, reshape, squeeze, unsqueeze, pool, pick][: int(b.rng.integers(15))]:
+        made = ((entry(b, made) if b.chance(0.2) else None) or [made])[0]
+    made = b.node("DequantizeLinear", [made.name, *parameters])[0]
+    return b.node("Cast", [made.name], to=b.dtype) if b.dtype != TensorProto.FLOAT else [made]
+
+
+def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Where a little makes a whole step."""
+    op = b.pick(["Floor", "Ceil", "Round", "Sign", "Cast", "ArgMax", "Greater"])
+    if op == "ArgMax":
+        made = b.node(op, [x.name], axis=int(b.rng.integers(x.rank)), keepdims=int(b.chance(0.5)))
+    elif op == "Greater":
+        made = b.node(op, [x.name, b.weight(b.numbers([]))])
+    else:
+        made = b.node(op, [x.name], **({"to": TensorProto.INT32} if op == "Cast" else {}))
+    return b.node("Cast", [made[0].name], to=b.dtype) if made[0].dtype != b.dtype else made
+
+
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
@@ -298,4 +327,6 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (resize, 0.7),
     (normaliser, 0.8),
     (biased_instance, 0.6),
+    (quantised, 0.6),
+    (discrete, 0.4),
 )

@@ -1,0 +1,92 @@
+"""How a graph under construction stores a weight otherwise than as it is: tied to another one, or quantised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from _fuzz.builder import Array, Builder
+
+KINDS = (
+    (TensorProto.INT8, 10, 127), (TensorProto.UINT8, 10, 127), (TensorProto.INT8, 13, 127),
+    (TensorProto.INT32, 13, 1 << 20), (TensorProto.FLOAT8E4M3FN, 19, 448), (TensorProto.FLOAT8E5M2, 19, 1 << 15),
+    (TensorProto.INT16, 21, 1 << 14), (TensorProto.INT4, 21, 7), (TensorProto.UINT4, 21, 7),
+)  # fmt: skip
+"""Element type, the opset since which DequantizeLinear takes it, and the largest number beside its zero point."""
+UNSIGNED = (TensorProto.UINT8, TensorProto.UINT4)
+
+
+def tied(b: Builder, array: Array) -> str | None:
+    """A weight that is stored already and would do as well, perhaps transposed."""
+    for tensor in (b.weights[index] for index in b.rng.permutation(len(b.weights))):
+        stored = numpy_helper.to_array(tensor)
+        if stored.dtype != array.dtype or ((array > 0).all() and not (stored > 0).all()):
+            continue
+        if stored.shape == array.shape:
+            return str(tensor.name)
+        if stored.ndim == 2 and stored.shape[::-1] == array.shape:
+            return _node(b, "Transpose", [tensor.name], array, perm=[1, 0])
+    return None
+
+
+def quantised(b: Builder, array: Array) -> str:
+    """Behind a DequantizeLinear, before and behind which the numbers may be carried."""
+    store_behind, carry_behind = _carrier(b, array)
+    shown = store_behind(array)
+    store_before, carry_before = _carrier(b, shown)
+    numbers, parameters, attributes = _quantise(b, shown)
+    made = carry_before(b.weight(store_before(numbers), "q"), numbers)
+    operands = [made, *(b.weight(parameter, "qp") for parameter in parameters)]
+    made = _node(b, "DequantizeLinear", operands, shown.astype(np.float32), **attributes)
+    made = carry_behind(made, array.astype(np.float32))
+    return made if array.dtype == np.float32 else _node(b, "Cast", [made], array, to=b.dtype)
+
+
+def _carrier(b: Builder, array: Array) -> tuple[Callable[[Array], Array], Callable[[str, Array], str]]:
+    """How something of the array's shape has to be stored for a node to make it; and what appends that node."""
+    kind = b.rng.random()
+    if kind < 0.25:
+        perm = [int(axis) for axis in b.rng.permutation(array.ndim)]
+        return lambda a: a.transpose(np.argsort(perm)), lambda name, a: _node(b, "Transpose", [name], a, perm=perm)
+    if kind < 0.4:
+        shape = b.pick([[-1], [1, *array.shape]])
+        return lambda a: a.reshape(shape), lambda name, a: _node(b, "Reshape", [name, b.integers(a.shape)], a)
+    if kind < 0.5:
+        return lambda a: a, lambda name, a: _node(b, "Identity", [name], a)
+    return lambda a: a, lambda name, _: name
+
+
+def _quantise(b: Builder, array: Array) -> tuple[Array, list[Array], dict[str, Any]]:
+    """The array in a type that is drawn; scale and zero point, for all or by channel; and the attributes."""
+    dtype, _, largest = b.pick([kind for kind in KINDS if kind[1] <= b.opset])
+    by_channel = array.ndim > 0 and b.opset >= 13 and b.chance(0.5)
+    axis = int(b.rng.integers(array.ndim)) if by_channel else 0
+    others = tuple(other for other in range(array.ndim) if not by_channel or other != axis)
+    spread = np.abs(array.astype(np.float64)).max(others, keepdims=True, initial=0)
+    scale = np.where(spread > 0, spread / largest, 1).astype(np.float32)
+    zero = np.zeros(scale.shape)
+    if dtype in (TensorProto.INT8, *UNSIGNED):
+        zero = b.rng.integers(-2, 3, scale.shape) + (largest + 1 if dtype in UNSIGNED else 0)
+    numbers = array / scale + zero
+    kind = helper.tensor_dtype_to_np_dtype(dtype)
+    if dtype not in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2):
+        low, high = (0, 2 * largest + 1) if dtype in UNSIGNED else (-largest - 1, largest)
+        numbers = np.clip(np.rint(numbers), low, high)
+    shape = [array.shape[axis]] if by_channel else []
+    parameters = [scale.reshape(shape)]
+    if zero.any() or (dtype != TensorProto.INT32 and b.chance(0.5)):
+        parameters.append(zero.reshape(shape).astype(kind))
+    return np.asarray(numbers).astype(kind), parameters, {"axis": axis} if by_channel else {}
+
+
+def _node(b: Builder, op_type: str, inputs: list[str], made: Array, **attributes: Any) -> str:
+    from _fuzz.builder import Drawn
+
+    name = b.fresh("w")
+    b.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
+    b.derived.append(Drawn(name, helper.np_dtype_to_tensor_dtype(made.dtype), made.shape))
+    return name
