@@ -14,9 +14,9 @@ from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
     from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
-    from bnfold.job import Checks, Outcome
-    from bnfold.pipeline import Options
-    from bnfold.report import Report
+    from bnfold.pipeline.job import Checks, Outcome
+    from bnfold.pipeline.order import Options
+    from bnfold.report.events import Report
     from bnfold.semantics import Policy
     from bnfold.verification import Verdict
 
@@ -39,11 +39,11 @@ __all__ = [
 
 
 _PLACES = {
-    "Checks": "bnfold.job",
-    "Options": "bnfold.pipeline",
-    "Outcome": "bnfold.job",
+    "Checks": "bnfold.pipeline.job",
+    "Options": "bnfold.pipeline.order",
+    "Outcome": "bnfold.pipeline.job",
     "Policy": "bnfold.semantics",
-    "Report": "bnfold.report",
+    "Report": "bnfold.report.events",
     "Verdict": "bnfold.verification",
 }
 

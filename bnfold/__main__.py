@@ -6,7 +6,8 @@ import atexit
 import os
 import threading
 
-from bnfold import startup, streams
+from bnfold import startup
+from bnfold.cli import streams
 
 
 def run() -> None:

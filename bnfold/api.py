@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bnfold import formats
-from bnfold.job import Checks, Delivery, Outcome, Source, process
-from bnfold.pipeline import Options
+from bnfold.pipeline import formats
+from bnfold.pipeline.job import Checks, Delivery, Outcome, Source, process
+from bnfold.pipeline.order import Options
 from bnfold.verification import Verdict
 
 Output = str | os.PathLike[str] | None

@@ -1,6 +1,6 @@
 """The same rewrites as onnx_ir passes, for toolchains: an ``onnx_ir.Model`` in, a new ``onnx_ir.Model`` out.
 
-Tensors are handed across by reference (`bnfold.exchange`). What was decided about each BatchNormalization is data, in
+Tensors are handed across by reference (`interop.onnx_ir`). What was decided about each BatchNormalization is data, in
 ``report`` of the pass, and a line each in the log (`bnfold.log`).
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import onnx_ir
 
-from bnfold import pipeline
-from bnfold.exchange import borrow, give_back
-from bnfold.pipeline import Options
-from bnfold.report import Report
+from bnfold.interop.onnx_ir import borrow, give_back
+from bnfold.pipeline import order
+from bnfold.pipeline.order import Options
+from bnfold.report.events import Report
 
 __all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "UpgradeBatchNormPass"]
 
@@ -37,7 +37,7 @@ class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onn
         """Rewrite a copy of ``model``; its tensors are shared. Raises `BnfoldError` for what cannot be processed."""
         borrowed = borrow(model)
         before = borrowed.proto.SerializeToString(deterministic=True)
-        self.report = pipeline.rewrite(borrowed, self.options)
+        self.report = order.rewrite(borrowed, self.options)
         borrowed.sync()
         if borrowed.proto.SerializeToString(deterministic=True) == before:
             return onnx_ir.passes.PassResult(model.clone(), modified=False)  # a functional pass returns a new object

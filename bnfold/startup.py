@@ -52,9 +52,9 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def command() -> Callable[[], None]:
-    """The command line, `bnfold.cli.main`, without what click needs for other kinds of options."""
+    """The command line, `bnfold.cli.commands.main`, without what click needs for other kinds of options."""
     with _stand_ins(_CLICK_PARTS):
-        main: Callable[[], None] = importlib.import_module("bnfold.cli").main
+        main: Callable[[], None] = importlib.import_module("bnfold.cli.commands").main
     return main
 
 
@@ -72,7 +72,7 @@ def prepare(*, many_threads: bool) -> None:
         with _stand_ins(_PROTOBUF_PARTS):
             importlib.import_module("onnx.onnx_ml_pb2")
         with _stand_ins(_OWN_PARTS):
-            importlib.import_module("bnfold.job")
+            importlib.import_module("bnfold.pipeline.job")
     finally:
         if collecting:
             gc.enable()

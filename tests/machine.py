@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bnfold.cli import main
+from bnfold.cli.commands import main
 from tests.conftest import ROOT
 
 

@@ -45,7 +45,7 @@ def test_recipes_are_many_and_of_every_kind() -> None:
 
 @pytest.mark.parametrize("document", documents.documents(), ids=lambda path: path.name)
 def test_every_block_is_run_or_says_why_not(document: Path) -> None:
-    """Those of docs/reasons.md are run by tests/advice; of what is only indented, scripts/ by tests/test_scripts.py."""
+    """docs/reasons.md is run by tests/report/advice; what is only indented, scripts/, by tests/test_scripts.py."""
     if document.name != "reasons.md":
         assert not documents.unmarked(document)
     text = document.read_text(encoding="utf-8")

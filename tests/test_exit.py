@@ -11,7 +11,7 @@ import pytest
 
 MODEL = str(Path(__file__).parents[1] / "models" / "resnet_opset6.onnx")
 AT_ONCE = "from bnfold.__main__ import run"
-PLAINLY = "from bnfold.cli import main as run"
+PLAINLY = "from bnfold.cli.commands import main as run"
 
 
 def command(*arguments: str, before: str = "", entry: str = AT_ONCE) -> list[str]:
@@ -80,7 +80,7 @@ def test_threads_are_waited_for() -> None:
 
 
 def test_what_is_no_end_of_the_command_is_a_traceback() -> None:
-    broken = "import bnfold.cli; bnfold.cli.main = lambda: 1 / 0"
+    broken = "import bnfold.cli.commands; bnfold.cli.commands.main = lambda: 1 / 0"
     found = done(before=broken)
     assert found.returncode == 1
     assert "ZeroDivisionError" in found.stderr

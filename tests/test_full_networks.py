@@ -20,7 +20,7 @@ LEFT = {"resnet50": 0, "densenet121": 62, "inception_v2": 0, "shufflenet": 0}
 @pytest.mark.parametrize("name", full.NETWORKS)
 def test_network_is_upgraded_folded_and_verified(name: str, tmp_path: Path) -> None:
     source, out, report = full.write(name, tmp_path), tmp_path / "out.onnx", tmp_path / "report.json"
-    code = "import sys; from bnfold.cli import main; sys.exit(main())"
+    code = "import sys; from bnfold.cli.commands import main; sys.exit(main())"
     command: list[str | Path] = [sys.executable, "-c", code, "optimize", source, out]
     command += ["--report", report, "--require-verified"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -13,8 +13,9 @@ from _fuzz.campaign import Campaign
 from _fuzz.case import Case, Outcome
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import ir, pipeline, verification
-from bnfold.ir import external
+from bnfold import ir, verification
+from bnfold.ir.storage import external
+from bnfold.pipeline import order
 from tests.conftest import MODELS, ROOT
 
 FINDINGS = ROOT / "tests" / "findings"
@@ -151,14 +152,14 @@ def test_bytes_that_come_back_changed_are_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_files_in_wrong_places_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Case((MODELS / "bn9.onnx").read_bytes(), settings={"external_data": "auto"})
-    rewrite = pipeline.rewrite
+    rewrite = order.rewrite
 
     def stray(model: ir.Model, *rest: object) -> object:
         assert model.path is not None
         (model.path.parent / "left behind").touch()
         return rewrite(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pipeline, "rewrite", stray)
+    monkeypatch.setattr(order, "rewrite", stray)
     assert graphs.judge(drawn, tmp_path).error == "stray: in/left behind"
 
 

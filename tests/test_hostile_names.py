@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
-from bnfold.cli import main
+from bnfold.cli.commands import main
 from bnfold.errors import printable
 from tests.strange import held, norm, weight
 

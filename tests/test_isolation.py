@@ -49,7 +49,7 @@ def stop(event, arguments):
 sys.addaudithook(hook)
 sys.argv = ["bnfold", *arguments]
 """
-RUN = "from bnfold.cli import main; main()"
+RUN = "from bnfold.cli.commands import main; main()"
 
 
 def guarded(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -31,13 +31,13 @@ def test_the_library_shows_nothing_by_itself() -> None:
 def test_what_the_program_asks_for_is_shown() -> None:
     done = run(f"import logging, bnfold; logging.basicConfig(level='INFO'); bnfold.optimize({str(MODEL)!r})")
     assert done.stdout == ""
-    assert "INFO:bnfold.pipeline:BatchNormalization " in done.stderr
-    assert "INFO:bnfold.job:verified: " in done.stderr
+    assert "INFO:bnfold.pipeline.order:BatchNormalization " in done.stderr
+    assert "INFO:bnfold.pipeline.job:verified: " in done.stderr
     assert "DEBUG" not in done.stderr
 
 
 def test_logging_is_not_imported_for_the_command_line() -> None:
-    done = run("import sys, bnfold.cli; print('logging' in sys.modules)")
+    done = run("import sys, bnfold.cli.commands; print('logging' in sys.modules)")
     assert done.stdout == "False\n"
 
 
@@ -50,6 +50,6 @@ def test_an_unverified_result_is_a_warning(caplog: pytest.LogCaptureFixture) -> 
     proto.graph.output[0].name = "z"
     with caplog.at_level("INFO", "bnfold"):
         bnfold.optimize(proto, checks=bnfold.Checks(depth="full"))
-    found = [record for record in caplog.records if record.name == "bnfold.job"]
+    found = [record for record in caplog.records if record.name == "bnfold.pipeline.job"]
     assert [record.levelname for record in found] == ["WARNING"]
     assert found[0].getMessage().startswith("unverified: ")

@@ -15,9 +15,9 @@ import onnx
 import pytest
 
 import bnfold as package
-from bnfold import job
 from bnfold.errors import BadInput, BnfoldError
-from bnfold.job import Checks
+from bnfold.pipeline import job
+from bnfold.pipeline.job import Checks
 from tests.conftest import MODELS
 from tests.ir.build import read
 from tests.machine import bnfold, content, file_system, here, refused
@@ -390,7 +390,7 @@ def test_memory_does_not_grow_with_the_weights(tmp_path: Path, megabytes: int) -
 
     output = tmp_path / "out.onnx"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom bnfold.cli import main\n"
+        "import sys\nfrom pathlib import Path\nfrom bnfold.cli.commands import main\n"
         "try:\n    main(sys.argv[1:])\nfinally:\n"
         "    status = Path('/proc/self/status').read_text()\n"  # getrusage would count the parent before exec, too
         "    print(status.split('VmHWM:')[1].split()[0], file=sys.stderr)"

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from click.testing import CliRunner, Result
 
-from bnfold.cli import main
-from bnfold.group import COUNTERPARTS, EXAMPLES
+from bnfold.cli.commands import main
+from bnfold.cli.group import COUNTERPARTS, EXAMPLES
 from tests.conftest import MODELS
 
 
@@ -163,7 +163,7 @@ def test_what_a_report_cannot_say_is_told_before_the_result_is_in_place(wanted: 
 
 
 def test_html_without_jinja2_is_told_before_any_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.publish.find_spec", lambda _: None)
+    monkeypatch.setattr("bnfold.cli.publish.find_spec", lambda _: None)
     before = files(folder)
     result = run("model.onnx out.onnx --report why.html")
     assert result.exit_code == 1

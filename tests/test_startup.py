@@ -84,7 +84,7 @@ def test_helps_are_those_of_click_itself() -> None:
     """Its texts go through `inspect.cleandoc`, which is stood in for."""
     code = "import sys; sys.argv = ['bnfold', 'optimize', '--help']; {}"
     quick = run(code.format("from bnfold.__main__ import run; run()"))
-    assert quick == run(code.format("from bnfold.cli import main; main()"))
+    assert quick == run(code.format("from bnfold.cli.commands import main; main()"))
     assert "Upgrade, fold and verify the model at IN, and write it to OUT." in quick
 
 

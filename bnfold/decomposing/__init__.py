@@ -10,8 +10,8 @@ from bnfold.decomposing.batch import is_used
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts
-from bnfold.reasons import Declined
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 from bnfold.upgrading.site import Shared
 

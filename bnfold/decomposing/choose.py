@@ -13,7 +13,7 @@ from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.calls import bound
 from bnfold.decomposing.facts import Facts
 from bnfold.decomposing.runtime import Formula
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
 OPERATORS = ("BatchNormalization", "InstanceNormalization")

@@ -9,7 +9,7 @@ from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 @frozen

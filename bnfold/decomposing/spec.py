@@ -11,7 +11,7 @@ from bnfold.decomposing.layout import Layout, per_activation
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Form, Policy, Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.semantics import instancenorm as instancenorm_semantics

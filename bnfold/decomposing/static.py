@@ -12,7 +12,7 @@ from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.recognise import statistics
 from bnfold.ir.tensor import Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 from bnfold.semantics import batchnorm as batchnorm_semantics
 

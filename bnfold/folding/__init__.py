@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bnfold import ir
 from bnfold.folding import direct
 from bnfold.folding.limits import Limits, growth_budget
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
 __all__ = ["Limits", "growth_budget", "run"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bnfold.classes import frozen
 from bnfold.ir.tensor import Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 MOST = 1 << 24
 """Elements of one array of factors; no network has as many channels, but a damaged file may say so."""

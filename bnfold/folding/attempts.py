@@ -13,7 +13,7 @@ from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
 from bnfold.folding.search import search
 from bnfold.folding.statistics import Known
-from bnfold.reasons import Declined
+from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
 

@@ -19,7 +19,7 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.ops import handler
 from bnfold.ir.tensor import TP
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 ENDS = ("InstanceNormalization",)
 BIASED = ("Conv", "ConvTranspose")

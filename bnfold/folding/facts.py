@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 _inferred: weakref.WeakSet[ir.Model] = weakref.WeakSet()
 

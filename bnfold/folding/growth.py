@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.classes import mutable
 from bnfold.folding.step import Edit, Residual, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 Print = bytes
 Use = tuple[ir.Node, int]

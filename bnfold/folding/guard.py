@@ -7,7 +7,7 @@ import numpy as np
 from bnfold.folding.magnitude import is_ordinary
 from bnfold.folding.step import Residual, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 _UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
 

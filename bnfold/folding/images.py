@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from bnfold.folding.ops import padded
 from bnfold.folding.plan import Plan, work
 from bnfold.folding.step import Residual
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def improve(plans: list[Plan], refusals: Iterable[Declined], search: Callable[[str], Plan]) -> list[Plan]:

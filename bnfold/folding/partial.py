@@ -20,7 +20,7 @@ from bnfold.folding.plan import Plan
 from bnfold.folding.search import Search, absorb, finish
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
 PARAMETERS = (1, 2, 3, 4)

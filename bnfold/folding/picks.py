@@ -7,7 +7,7 @@ from bnfold.errors import ReferenceAttribute
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import handler
 from bnfold.folding.step import Draft
-from bnfold.reasons import Declined
+from bnfold.report.reasons import Declined
 
 PICKERS = ("Slice", "Gather", "Split")
 

@@ -10,7 +10,7 @@ from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Edit, Residual
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 @frozen(eq=False)

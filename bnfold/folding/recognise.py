@@ -14,7 +14,7 @@ from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.statistics import Known
 from bnfold.ir.tensor import FLOATS, Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 

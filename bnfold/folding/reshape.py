@@ -15,7 +15,7 @@ from bnfold.classes import frozen
 from bnfold.folding.affine import Affine, make
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 @frozen

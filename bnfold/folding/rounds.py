@@ -19,8 +19,8 @@ from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
 from bnfold.folding.statistics import Known, prefetch
 from bnfold.folding.step import SetConstant
-from bnfold.reasons import Declined
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
 MAX_ROUNDS = 8

@@ -10,7 +10,7 @@ from bnfold.folding import recognise
 from bnfold.folding.operators import AFFINE, ARITHMETIC
 from bnfold.folding.recognise import Chain, Link
 from bnfold.folding.statistics import Known
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
 MAX_ROW = 64

@@ -22,7 +22,7 @@ from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact
-from bnfold.reasons import Attempt, Declined, Reason
+from bnfold.report.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""

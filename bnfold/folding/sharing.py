@@ -8,7 +8,7 @@ from bnfold.folding import picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import handler
 from bnfold.folding.step import Draft
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def check_free(draft: Draft, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:

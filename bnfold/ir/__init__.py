@@ -4,11 +4,11 @@ from bnfold.ir.constants import constant
 from bnfold.ir.cut import Cut
 from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
-from bnfold.ir.load import external_locations, load
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.save import Staged, encode, save, stage
-from bnfold.ir.stored import Stored
+from bnfold.ir.storage.load import external_locations, load
+from bnfold.ir.storage.save import Staged, encode, save, stage
+from bnfold.ir.storage.stored import Stored
 from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
 from bnfold.ir.text import utf8
 from bnfold.ir.value import Value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.ir.elements import TP, Float64
-from bnfold.ir.payloads import TOKEN_LENGTH
+from bnfold.ir.storage.payloads import TOKEN_LENGTH
 from bnfold.ir.value import Value
 
 

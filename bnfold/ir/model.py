@@ -11,7 +11,7 @@ from bnfold.errors import ExternalDataError
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.pause import no_garbage_collection
-from bnfold.ir.payloads import Payloads
+from bnfold.ir.storage.payloads import Payloads
 from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.value import Value
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from bnfold.ir.elements import RAW_TYPES, round_once, to_raw
-from bnfold.ir.payloads import THRESHOLD
+from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import onnx
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.payloads import THRESHOLD
+from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.ir.tensor import Inline, Tensor
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from _fuzz.case import Case, Outcome
 from _fuzz.scramble import mutate
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.job import Checks, process
-from bnfold.pipeline import Options
+from bnfold.pipeline.job import Checks, process
+from bnfold.pipeline.order import Options
 
 SETTINGS: tuple[Options, ...] = (
     Options(),
@@ -47,7 +47,7 @@ def judge(case: Case, folder: Path) -> Outcome:  # noqa: ARG001 - nothing is wri
 def examine(data: bytes) -> Outcome:
     """Load, write and inspect. The bytes decide which payloads count as large, and what is done with the model."""
     key = zlib.crc32(data)
-    with mock.patch("bnfold.ir.load.THRESHOLD", 16 if key & 1 else 1024):
+    with mock.patch("bnfold.ir.storage.load.THRESHOLD", 16 if key & 1 else 1024):
         try:
             error = _round_trip(data)
             outcome = process(data, None, SETTINGS[(key >> 1) % len(SETTINGS)], Checks(depth="none"))

@@ -20,8 +20,9 @@ from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
-from bnfold import ir, pipeline, reference, verification
+from bnfold import ir, reference, verification
 from bnfold.errors import BnfoldError
+from bnfold.pipeline import order
 
 AFTER = "after.onnx"
 DEPTHS = ("auto", "full", "local")
@@ -58,7 +59,7 @@ def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes,
                 PEERS[by](str(source), str(out))
                 return out.read_bytes(), by
             opened = ir.load(source)
-            pipeline.rewrite(opened, options(WAYS[int(rng.integers(len(WAYS)))]))
+            order.rewrite(opened, options(WAYS[int(rng.integers(len(WAYS)))]))
             return ir.encode(opened), by
         except Exception:  # noqa: BLE001 - other modes ask what is raised
             return model.SerializeToString(), "nobody"

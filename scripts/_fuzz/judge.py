@@ -15,10 +15,11 @@ from onnx import TensorProto
 from _fuzz import condition, feeding, watch
 from _fuzz.builder import Array
 from _fuzz.case import Outcome
-from bnfold import ir, pipeline, reference
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, UpgradeBlocked
 from bnfold.folding import search
-from bnfold.report import Report
+from bnfold.pipeline import order
+from bnfold.report.events import Report
 
 Feeds = Mapping[str, Array]
 UNIT = {TensorProto.DOUBLE: 1e-9, TensorProto.FLOAT: 2e-3, TensorProto.FLOAT16: 5e-2}
@@ -28,15 +29,15 @@ SIZES = 2
 """Other sizes of open dims that are tried."""
 
 
-def options(mode: str) -> pipeline.Options:
+def options(mode: str) -> order.Options:
     """``fold`` leaves the opset; ``affines`` also folds what no BatchNormalization stands in; ``optimize`` does all."""
     if mode == "optimize":
-        return pipeline.Options(decompose="residual", max_growth=1 << 30)
-    return pipeline.Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
+        return order.Options(decompose="residual", max_growth=1 << 30)
+    return order.Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
 
 
 def judge(
-    proto: onnx.ModelProto, feeds: Feeds, how: str | pipeline.Options = "fold", *, keep: Path | None = None
+    proto: onnx.ModelProto, feeds: Feeds, how: str | order.Options = "fold", *, keep: Path | None = None
 ) -> Outcome:
     """Rewrite and compare. A crash of the rewrite counts as an error, a model nobody can evaluate does not.
 
@@ -50,7 +51,7 @@ def judge(
     model = ir.load(proto)
     try:
         with _unforgiving():
-            report = pipeline.rewrite(model, settings)
+            report = order.rewrite(model, settings)
         found = reference.evaluate(_saved(model, keep), feeds)
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
@@ -101,7 +102,7 @@ def _behaviour(report: Report) -> str:
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
 
 
-def _left(model: ir.Model, report: Report, settings: pipeline.Options) -> str:
+def _left(model: ir.Model, report: Report, settings: order.Options) -> str:
     """Whether what was to be spelled out is still there, and nobody says why."""
     if settings.decompose != "all":
         return ""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.ir import wire
-from bnfold.ir.wire import BYTES, FIXED32, FIXED64, VARINT, Message
+from bnfold.ir.storage import wire
+from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 
 NUMBERS = (0, 1, 2, 127, 128, 255, 1023, 1024, 1025, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
 LARGEST = 1 << 19

@@ -20,8 +20,9 @@ from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
 from _fuzz.rewriting import options
 from _fuzz.sabotage import FAULTS
-from bnfold import ir, pipeline, reference, verification
+from bnfold import ir, reference, verification
 from bnfold.errors import BnfoldError
+from bnfold.pipeline import order
 
 DIFFERENT = 0.1
 REDRAWS = 8
@@ -51,7 +52,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     rewrite = options(settings["rewrite"])
     try:
         model = ir.load(before)
-        report = pipeline.rewrite(model, replace(rewrite, all_affines=rewrite.fold))
+        report = order.rewrite(model, replace(rewrite, all_affines=rewrite.fold))
         after = onnx.ModelProto.FromString(ir.encode(model))
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)

@@ -13,28 +13,31 @@ from typing import Any
 
 def bnfold(source: str, out: str) -> None:
     """Folding alone, constant arithmetic included."""
-    from bnfold import ir, pipeline
+    from bnfold import ir
+    from bnfold.pipeline import order
 
     model = ir.load(source)
-    pipeline.rewrite(model, pipeline.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    order.rewrite(model, order.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
     ir.save(model, out)
 
 
 def optimize(source: str, out: str) -> None:
     """What `bnfold optimize` does to a network, comparison aside."""
-    from bnfold import ir, pipeline
+    from bnfold import ir
+    from bnfold.pipeline import order
 
     model = ir.load(source)
-    pipeline.rewrite(model, pipeline.Options())
+    order.rewrite(model, order.Options())
     ir.save(model, out)
 
 
 def frozen(source: str, out: str) -> None:
     """As `optimize`, initializers that a caller could override taken for constants, as other tools take them."""
-    from bnfold import ir, pipeline
+    from bnfold import ir
+    from bnfold.pipeline import order
 
     model = ir.load(source)
-    pipeline.rewrite(model, pipeline.Options(freeze_overridable=True))
+    order.rewrite(model, order.Options(freeze_overridable=True))
     ir.save(model, out)
 
 

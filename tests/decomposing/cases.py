@@ -15,7 +15,7 @@ from bnfold import ir, reference
 from bnfold.decomposing import OPERATORS as NORMALISATIONS
 from bnfold.decomposing import Form
 from bnfold.decomposing import run as decompose
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 from bnfold.upgrading import imports
 from bnfold.upgrading import run as upgrade

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from bnfold import ir
 from bnfold.decomposing import left
 from bnfold.decomposing import run as decompose
-from bnfold.reasons import Reason
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy
 from tests.decomposing.cases import OPERATORS, PARAMETERS, STATISTICS, Case
 

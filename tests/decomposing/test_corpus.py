@@ -13,8 +13,8 @@ from bnfold import ir
 from bnfold.decomposing import left
 from bnfold.decomposing import run as decompose
 from bnfold.errors import BnfoldError, MalformedModel
-from bnfold.reasons import Reason
-from bnfold.report import Report
+from bnfold.report.events import Report
+from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy
 from bnfold.upgrading import run as upgrade
 from bnfold.verification import verify

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from bnfold import ir
 from bnfold.decomposing import Form, left
 from bnfold.decomposing import run as decompose
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 from bnfold.upgrading import run as upgrade
 from tests.conftest import MODELS

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bnfold.decomposing import Form, left
 from bnfold.errors import MalformedModel
 from bnfold.ir import load
-from bnfold.reasons import Reason
+from bnfold.report.reasons import Reason
 from tests.decomposing.cases import OPERATORS, PARAMETERS, Done, decomposed, evaluated
 
 FLOAT, DOUBLE, HALF = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16

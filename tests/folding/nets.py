@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from bnfold import ir, reference
 from bnfold.folding import Limits, run
-from bnfold.report import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import ir, pipeline
+from bnfold import ir
+from bnfold.pipeline import order
 
 HUGE = 1 << 40
 Dims = list[Any]
@@ -104,7 +105,7 @@ def test_nothing_huge_is_made(case: Callable[[], Any], all_affines: bool) -> Non
     model = ir.load(case())
     tracemalloc.start()
     try:
-        report = pipeline.rewrite(model, pipeline.Options(all_affines=all_affines))
+        report = order.rewrite(model, order.Options(all_affines=all_affines))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

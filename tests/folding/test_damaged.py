@@ -11,7 +11,7 @@ import bnfold
 from bnfold import ir
 from bnfold.folding.affine import on_axis
 from bnfold.folding.ops import conv, padded
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 HEAD = '<ir_version: 8, opset_import: ["" : 15]> g (float[2,6,4,5] x) => (float[A,B,C,D] y)'
 BN = "BatchNormalization"

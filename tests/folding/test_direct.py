@@ -11,8 +11,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from bnfold import ir, pipeline
+from bnfold import ir
 from bnfold.folding import direct
+from bnfold.pipeline import order
 from bnfold.semantics import Policy
 from tests.folding.nets import Net, folded
 
@@ -34,7 +35,7 @@ def row(biases: bool, dtype: type = np.float32) -> Net:
 
 def rewritten(model: onnx.ModelProto | Path) -> tuple[bytes, str]:
     loaded = ir.load(model)
-    report = pipeline.rewrite(loaded, pipeline.Options())
+    report = order.rewrite(loaded, order.Options())
     result = onnx.ModelProto.FromString(ir.encode(loaded))
     result.graph.initializer.sort(key=lambda tensor: tensor.name)  # new biases come in the order of the folds
     return result.SerializeToString(deterministic=True), json.dumps(report.to_json())

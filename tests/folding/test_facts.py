@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bnfold import ir, pipeline, reference
+from bnfold import ir, reference
 from bnfold.folding import facts
-from bnfold.reasons import Declined
+from bnfold.pipeline import order
+from bnfold.report.reasons import Declined
 from tests.folding.nets import Net
 
 
@@ -123,5 +124,5 @@ def steps_of(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     with monkeypatch.context() as patch:
         patch.setattr(ir.Node, "is_op", counted)
-        pipeline.rewrite(model, pipeline.Options())
+        order.rewrite(model, order.Options())
     return steps

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.pipeline import Options, rewrite
+from bnfold.pipeline.order import Options, rewrite
 from tests.folding.nets import Folded, Net, compare, declined, fold_only, folded
 
 

@@ -10,7 +10,8 @@ from _patterns import backward, forward, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
-from bnfold import ir, pipeline
+from bnfold import ir
+from bnfold.pipeline import order
 
 EXACT = [*backward.ROWS, *forward.ROWS]
 
@@ -19,7 +20,7 @@ def verdict(pattern: Pattern, folder: Path) -> str:
     source, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(pattern.model(), source)
     model = ir.load(source)
-    pipeline.rewrite(model, pipeline.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    order.rewrite(model, order.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
     ir.save(model, out)
     return judge(source, out, "")
 

@@ -10,16 +10,17 @@ import onnx
 import pytest
 from _fuzz.draw import draw
 
-from bnfold import ir, pipeline
+from bnfold import ir
 from bnfold.folding import attempts
 from bnfold.folding.refusals import Refusals
+from bnfold.pipeline import order
 from tests.conftest import MODELS
 from tests.folding.nets import Net, fold_only
 
 
 def outcome(source: Path | onnx.ModelProto) -> tuple[bytes, list[str]]:
     model = ir.load(source)
-    report = pipeline.rewrite(model, pipeline.Options())
+    report = order.rewrite(model, order.Options())
     return ir.encode(model), [str(event) for event in report.batchnorms]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bnfold.folding.affine import make
 from bnfold.folding.reshape import Size, carry, groups, resolve, sizes
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 N, H = Size(1, ("N",)), Size(1, ("H",))
 

@@ -11,9 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir
-from bnfold.ir.load import tensor_messages
-from bnfold.ir.source import BufferSource
-from bnfold.ir.stored import Span, Stored
+from bnfold.ir.storage.load import tensor_messages
+from bnfold.ir.storage.source import BufferSource
+from bnfold.ir.storage.stored import Span, Stored
 
 Array = np.ndarray[Any, Any]
 LARGE = 2048

@@ -22,9 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 import bnfold
 from bnfold import ir
 from bnfold.errors import BnfoldError, ExternalDataError, MalformedModel
-from bnfold.ir.external import ExternalFiles
-from bnfold.ir.source import FileSource
-from bnfold.job import Checks
+from bnfold.ir.storage.external import ExternalFiles
+from bnfold.ir.storage.source import FileSource
+from bnfold.pipeline.job import Checks
 from tests.conftest import ROOT
 from tests.ir.build import info, model
 

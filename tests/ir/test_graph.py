@@ -271,7 +271,7 @@ def test_a_new_constant_of_a_function_is_a_node_in_front() -> None:
 
 
 def loaded_bytes(loaded: ir.Model) -> bytes:
-    from bnfold.ir.save import encode
+    from bnfold.ir.storage.save import encode
 
     return encode(loaded)
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from bnfold import ir
-from bnfold.ir.save import encode
+from bnfold.ir.storage.save import encode
 from bnfold.ir.tensor import Scaled
 from tests.ir.build import LARGE, chain, everywhere, info, model, weight
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir
-from bnfold.ir.save import encode
+from bnfold.ir.storage.save import encode
 from tests.ir.build import LARGE, model, weight
 
 

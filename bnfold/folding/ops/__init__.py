@@ -34,7 +34,7 @@ from bnfold.folding.ops import (
 )
 from bnfold.folding.step import Step
 from bnfold.ir import Node
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 Solve = Callable[[Node, int, Affine], Step]
 

@@ -12,7 +12,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -14,7 +14,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded_together, make
 from bnfold.folding.step import Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 SUMS = ("Add", "Sub", "Sum")
 EXTREMA = ("Max", "Min")

@@ -9,7 +9,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Exact
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as semantics
 

@@ -10,7 +10,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.step import SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Exact
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")
 

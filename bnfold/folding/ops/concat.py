@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, concatenate, make
 from bnfold.folding.step import Step
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -11,7 +11,7 @@ from bnfold.folding.ops import weights
 from bnfold.folding.ops.conv import new_bias, shift_before
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Float64, Tensor
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

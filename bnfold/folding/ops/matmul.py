@@ -10,7 +10,7 @@ from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
 from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -10,7 +10,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Exact
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def channels_up(node: ir.Node, slot: int, affine: Affine) -> Step:

@@ -16,7 +16,7 @@ from bnfold.folding.affine import Affine, bounded, make, vector
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64, Tensor
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def carried(node: ir.Node, slot: int, affine: Affine) -> Step:

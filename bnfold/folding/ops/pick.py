@@ -12,7 +12,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Array, Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def slice_up(node: ir.Node, _: int, affine: Affine) -> Step:

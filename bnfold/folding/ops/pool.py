@@ -13,7 +13,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.step import Step
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")

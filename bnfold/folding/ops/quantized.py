@@ -10,7 +10,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.step import SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Array, Exact, Float64, Inline
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -11,7 +11,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def tile_down(node: ir.Node, slot: int, affine: Affine) -> Step:

@@ -7,7 +7,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
 from bnfold.folding.step import Step
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -7,7 +7,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding.affine import Affine
 from bnfold.folding.step import Step
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def _permutation(node: ir.Node, rank: int) -> list[int]:

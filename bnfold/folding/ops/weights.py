@@ -9,7 +9,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Scaled
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 
 def is_quantized(value: ir.Value | None) -> bool:

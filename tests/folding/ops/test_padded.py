@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.folding.affine import on_axis
 from bnfold.folding.ops import padded
 from bnfold.folding.step import Residual
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from tests.folding.nets import Net, declined, fold_only, folded
 
 DEAD = [1.0, 0.0, -2.0, 0.5]

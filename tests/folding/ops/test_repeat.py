@@ -8,7 +8,7 @@ import pytest
 from bnfold import ir
 from bnfold.folding.affine import on_axis
 from bnfold.folding.ops import repeat
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 from tests.folding.nets import Net, declined, folded
 
 

@@ -1,0 +1,1 @@
+"""Many models: where they lie, who runs them, which are up to date."""

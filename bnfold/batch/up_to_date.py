@@ -1,0 +1,53 @@
+"""What is remembered beside an output: what it was made from, how, and how it was found."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bnfold.errors import BnfoldError
+
+if TYPE_CHECKING:
+    from bnfold.batch.places import Place
+
+
+Seen = list[Any] | None
+"""A file's size and what changes with its content; None where nothing tells two versions apart."""
+
+
+def seen(source: Place) -> Seen:
+    """What the input is like, to be asked before it is read: if it changes meanwhile, it is done again.
+
+    Of an OpenVINO IR nothing is remembered: its .xml may stay the same while the constants beside it change.
+    """
+    if source.name.lower().endswith(".xml"):
+        return None
+    try:
+        return source.signature()
+    except (BnfoldError, OSError):
+        return None
+
+
+def write(source: Seen, output: Place, fingerprint: str, status: str) -> None:
+    """Remember that ``output`` was made from what was seen of the input, and how. Raises OutputError."""
+    made = seen(output)
+    if source is not None and made is not None:
+        held = {"settings": fingerprint, "source": source, "output": made, "status": status}
+        _beside(output).write(json.dumps(held))
+
+
+def status(source: Seen, output: Place, fingerprint: str) -> str | None:
+    """The status of the output when it was made, if that was from this very input in this way; else None."""
+    made = seen(output)
+    if source is None or made is None:
+        return None
+    try:
+        held = json.loads(_beside(output).read())
+        wanted = {"settings": fingerprint, "source": source, "output": made, "status": held["status"]}
+        return str(held["status"]) if held == wanted else None
+    except (BnfoldError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _beside(output: Place) -> Place:
+    return output.sibling(f".{output.name}.bnfold")

@@ -1,0 +1,165 @@
+"""One model of a batch, in whatever process works on it: the ordinary job, unless its output is up to date."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from bnfold.batch import up_to_date
+from bnfold.classes import frozen
+from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
+from bnfold.ir.storage.payloads import THRESHOLD
+from bnfold.pipeline.job import Checks, Delivery, Outcome, process, versions
+from bnfold.pipeline.order import Options
+from bnfold.report.events import map_texts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bnfold.batch.places import Place
+
+Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
+
+
+@frozen
+class Settings:
+    """What is the same for every model of a batch.
+
+    Attributes:
+        unwanted: Operators of which no node is to be left.
+        force: Redo models whose output is up to date.
+        full_reports: Whether anybody will read more of a report than a summary shows.
+    """
+
+    options: Options
+    checks: Checks
+    external_data: str = "auto"
+    size_threshold: int = THRESHOLD
+    unwanted: frozenset[str] = frozenset()
+    force: bool = False
+    full_reports: bool = True
+
+    def fingerprint(self) -> str:
+        """Changes when results could: the options, and the versions of what computes them."""
+        unwanted = sorted(self.unwanted)
+        text = repr((self.options, self.checks, self.external_data, self.size_threshold, unwanted, _versions()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Those of this process; to look them up takes as long as to see that a model is up to date."""
+    return versions()
+
+
+@frozen
+class Task:
+    """One model, and where it goes."""
+
+    source: Place
+    output: Place
+
+
+@frozen
+class Result:
+    """What became of one model of a batch; ``message`` is the error or the verdict's reason.
+
+    ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` holds
+    for what was skipped, too, if it was when it was made; ``left`` counts the nodes that were not to be there.
+    """
+
+    source: str
+    output: str | None
+    status: Status
+    message: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
+    is_verified: bool = False
+    left: int = 0
+
+
+def work(task: Task, settings: Settings) -> Result:
+    """In a worker. A user's error is a result; a bug is one as well, with its name, so that the others go on."""
+    source, output = str(task.source), str(task.output)
+    names: dict[str, str] = {}
+    try:
+        fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
+        made = None if settings.force else up_to_date.status(seen, task.output, fingerprint)
+        if made is not None:
+            return Result(source, output, "skipped", "up to date", is_verified=made == "verified")
+        result = _process(task, settings, names)
+        if result.status != "failed" and not result.left:  # what is not as it was to be is looked at again
+            with suppress(BnfoldError, OSError):  # then it is done anew the next time
+                up_to_date.write(seen, task.output, fingerprint, result.status)
+    except BnfoldError as error:
+        result = Result(source, output, "failed", str(error))
+    except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
+        trouble = machine_trouble(error)
+        message = f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
+        result = Result(source, output, "failed", message)
+    return renamed(result, names)
+
+
+def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
+    """The ordinary job; ``names`` learns where on disk the model lay meanwhile."""
+    source, output = str(task.source), str(task.output)
+    with task.source.opened() as path:
+        names |= aliases(path, task.source)
+        try:
+            with task.output.replaced() as target:
+                names |= aliases(target, task.output)
+                delivery = Delivery(
+                    target,
+                    settings.external_data,
+                    size_threshold=settings.size_threshold,
+                    explained=settings.full_reports,
+                )
+                outcome = process(path, delivery, settings.options, settings.checks)
+                document = report(outcome, full=settings.full_reports)
+                left = _left(outcome, settings.unwanted)
+        except VerificationFailed as failure:
+            failed = failure.outcome
+            document = report(failed, full=settings.full_reports) if isinstance(failed, Outcome) else {}
+            return Result(source, output, "failed", str(failure), document)
+    verdict = outcome.verdict
+    status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
+    message = verdict.reason if verdict else ""
+    if left:
+        message = f"{len(left)} left that were not to be: {', '.join(left)}"
+    return Result(source, output, status, message, document, status == "verified", len(left))
+
+
+def _left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
+    if not unwanted:
+        return []
+    from bnfold.pipeline import formats
+
+    return [f"{graph}: {label}" if graph else label for label, graph, _ in formats.left(outcome, unwanted)]
+
+
+def report(outcome: Outcome, *, full: bool) -> dict[str, Any]:
+    """All there is to say reads both models again; a summary needs but what became of each BatchNormalization."""
+    return outcome.to_json() if full else outcome.report.to_json()
+
+
+def aliases(path: Path, place: Place) -> dict[str, str]:
+    """What stands in messages -> what the user knows it by; the file first, then what lies beside it."""
+    if str(path) == str(place):
+        return {}
+    return {str(path): str(place), f"{path.parent}{os.sep}": str(place.sibling(""))}
+
+
+def renamed(result: Result, names: Mapping[str, str]) -> Result:
+    """With the places that the user knows for where models lay while they were processed."""
+
+    def told(text: str) -> str:
+        for path, name in names.items():
+            text = text.replace(path, name)
+        return text
+
+    report = map_texts(result.report, told)
+    return replace(result, message=told(result.message), report=report) if names else result

@@ -1,0 +1,217 @@
+"""How the command line reads what people bring along from other tools: ``bnfold IN OUT``, and options of theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from bnfold.cli.parsed import MAGIC, STREAM
+from bnfold.errors import printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_SHAPE = (
+    "bnfold does not change input shapes; --input NAME=1,3,224,224 gives verification sizes that the model leaves "
+    "open, and `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them in the model"
+)
+_OUTPUT = "the output is the second argument: bnfold IN OUT"
+_ALWAYS = "bnfold verifies without being asked, unless --no-verify is given"
+_ELSEWHERE = "bnfold changes nothing but BatchNormalization and the opset; run bnfold first and the other tool after it"
+
+# Options that users of onnxsim and onnxslim type by habit. Their counterparts differ in form, so they are named, not
+# accepted.
+COUNTERPARTS = {
+    "--input-shape": _SHAPE,
+    "--input-shapes": _SHAPE,
+    "--overwrite-input-shape": _SHAPE,
+    "--dynamic-input-shape": "bnfold keeps open sizes open",
+    "--test-input-shape": "say --input NAME=1,3,224,224",
+    "--model-check-inputs": "say --input NAME=1,3,224,224, or --data FILE.npz",
+    "--input-data-path": "say --data FILE.npz, or --data FOLDER with input_0.pb, …",
+    "--model-check": _ALWAYS,
+    "--check": _ALWAYS,
+    "--check-n": "say --samples N",
+    "--check-rtol": "verification takes its bounds from the element types",
+    "--check-atol": "verification takes its bounds from the element types",
+    "--save-as-external-data": "say --external-data NAME.data",
+    "--external-data-threshold": "say --size-threshold BYTES, which is for each weight",
+    "--mutable-initializer": "that is bnfold's way from IR version 4 on; --freeze-overridable is the opposite",
+    "--skip-fuse-bn": "`bnfold upgrade` folds nothing",
+    "--skip-optimization": "say --except OP to keep operators out of folding; `bnfold upgrade` folds nothing",
+    "--skip-optimizations": "say --except OP to keep operators out of folding; `bnfold upgrade` folds nothing",
+    "--skip-fusion-patterns": "say --except OP to keep operators out of folding",
+    "--dtype": _ELSEWHERE,
+    "--inputs": _ELSEWHERE,
+    "--outputs": _ELSEWHERE,
+    "--opset": "say --target-opset N",
+    "--inspect": "`bnfold inspect IN` is a command of its own",
+    "--output": _OUTPUT,
+    "--output-model": _OUTPUT,
+    "-o": _OUTPUT,
+    "--input-model": "the model is the first argument: bnfold IN OUT",
+    "-i": "the model is the first argument: bnfold IN OUT",
+    "-V": "say --version",
+}
+
+
+EXAMPLES = {
+    "main": (
+        ("bnfold model.onnx out.onnx", "short for optimize"),
+        ("bnfold inspect model.onnx", "what would happen, and why"),
+        ("bnfold optimize models/ out/", "every model below a folder"),
+    ),
+    "optimize": (
+        ("bnfold optimize model.onnx out.onnx", "upgrade to opset 15, fold"),
+        ("bnfold optimize model.onnx out.onnx --target-opset 18", "a newer opset"),
+        ("bnfold optimize model.onnx out.onnx --report why.html", "each one explained"),
+        ("bnfold optimize models/ out/ --jobs 4", "a folder, four at a time"),
+        ("bnfold optimize a.onnx b.onnx --assert-none BatchNormalization", "exit code 4 if any is left"),
+    ),
+    "fold": (
+        ("bnfold fold model.onnx out.onnx", "fold, the opset stays"),
+        ("bnfold fold model.onnx model.onnx --in-place", "the model itself"),
+    ),
+    "upgrade": (
+        ("bnfold upgrade model.onnx out.onnx", "to opset 15"),
+        ("bnfold upgrade model.onnx out.onnx --target-opset 17", "to opset 17"),
+    ),
+    "inspect": (
+        ("bnfold inspect model.onnx", "a table, and what can be done"),
+        ("bnfold inspect models/ --json", "a folder, for programs"),
+    ),
+    "verify": (
+        ("bnfold verify before.onnx after.onnx", "on random inputs"),
+        ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own"),
+        ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "sizes left open"),
+    ),
+}
+
+
+def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> None:
+    rows = EXAMPLES.get(command.name or "", ())
+    width = max((len(line) for line, _ in rows), default=0)
+    if rows:
+        with formatter.section("Examples"):
+            for line, meaning in rows:  # one line each, whatever the width: they are there to be copied
+                formatter.write(f"  {line:{width}}  {meaning}\n")
+
+
+class Command(click.Command):
+    """A command with examples in its help, whose usage errors name what a newcomer meant."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        _write_examples(self, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # what parses them takes them off the list
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _counterpart(error, ctx) from error
+        except click.MissingParameter as error:
+            if error.param is None or error.param.name != "output":
+                raise
+            text = f"Missing argument 'OUT': where the result goes, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
+            raise click.UsageError(text, ctx) from error
+        except click.UsageError as error:
+            hint = _too_many(error.message, given)
+            if not hint:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}: {hint}.", ctx) from error
+
+
+def _too_many(message: str, args: list[str]) -> str:
+    """What was meant by one argument too many, if anything is known."""
+    if "unexpected extra argument" not in message:
+        return ""
+    if sum(argument.endswith(".onnx") for argument in args) > 2:
+        return (
+            "many models are named by a folder, or by a pattern in quotes, so that the shell leaves it: 'models/*.onnx'"
+        )
+    if any(argument.isdecimal() for argument in args[2:]):
+        return "to verify on several random inputs, say --samples N"
+    return ""
+
+
+class Main(click.Group):
+    """The command group. Users of other simplifiers write ``bnfold model.onnx out.onnx``: that means ``optimize``."""
+
+    command_class = Command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        _write_examples(self, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options; where none begins so, files, since a model may stand where a command would."""
+        from click.shell_completion import CompletionItem
+
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if self._without_command(args):
+            args = ["optimize", *args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _counterpart(error, ctx) from error
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _printable_errors():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if "Did you mean" in error.format_message():
+                raise
+            known = ", ".join(self.commands)
+            text = f"{args[0]!r} is neither a command ({known}) nor a model that is there."
+            raise click.UsageError(text, ctx) from error
+
+    def _without_command(self, args: list[str]) -> bool:
+        """Whether a model stands where a command would; the options of ``optimize`` may come before it."""
+        if not args or args[0] in self.commands:
+            return False
+        if not args[0].startswith("-") or args[0] == STREAM:
+            return _names_models(args[0])
+        return not self.commands.keys() & set(args) and any(map(_names_models, args))
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """The shell may have put the name of a file that somebody else made on the command line."""
+    try:
+        yield
+    except click.UsageError as error:
+        text = error.format_message()
+        if text.isprintable() or isinstance(error, NoArgsIsHelpError):
+            raise
+        raise click.UsageError(printable(text), error.ctx) from error
+
+
+def _names_models(argument: str) -> bool:
+    """A model's name, a folder or a pattern; whatever is there, or looks like a model that should be."""
+    there = argument == STREAM or "://" in argument or os.path.exists(argument)  # noqa: PTH110 - pathlib would slow --help
+    return there or argument.endswith(".onnx") or any(mark in argument for mark in MAGIC)
+
+
+def _counterpart(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
+    hint = COUNTERPARTS.get(error.option_name)
+    return click.UsageError(f"No such option {error.option_name!r}: {hint}.", ctx) if hint else error

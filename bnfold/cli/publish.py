@@ -1,0 +1,97 @@
+"""Reports: JSON for programs or one HTML page for people, the file's suffix says which; JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bnfold.cli.parsed import is_url
+from bnfold.errors import BadInput, OutputError
+from bnfold.ir.storage import locked_file
+
+
+def require(path: str | None) -> None:
+    """Complain about what would stop the report only when all work is done; None asks for nothing.
+
+    Raises:
+        BadInput: It is a URL, or what writes this kind of report is not installed.
+        OutputError: It is a folder, or there is none that it could lie in.
+    """
+    if path is None:
+        return
+    if is_url(path):
+        raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
+    if path.endswith(".html") and find_spec("jinja2") is None:
+        raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+    if Path(path).is_dir():
+        raise OutputError(f"{path}: is a directory")
+    if not Path(path).absolute().parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {Path(path).absolute().parent}")
+
+
+def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> None:
+    """Print the report and write it, as asked.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    if as_json:
+        to_stdout(document)
+    if path:
+        write(path, document)
+
+
+def to_stdout(document: Mapping[str, Any]) -> None:
+    """The report as JSON."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def write(path: str, document: Mapping[str, Any]) -> None:
+    """Write the report of one model or of many.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    if path.endswith(".html"):
+        from bnfold.report.html import html
+
+        text = html(_documents(document))
+    else:
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    try:
+        _replace(Path(path), text)
+    except OSError as error:
+        raise OutputError(f"{path}: the report cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside the place and rename, so that nobody ever sees half a report. A pipe or a device is written to."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    with locked_file.temporary(target.parent) as written:
+        try:
+            written.path.write_text(text, encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, written.path)
+            written.rename(target)
+        except OSError:
+            written.remove()
+            raise
+
+
+def _documents(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The reports in the summary of a folder, or the one report itself."""
+    if "models" not in document:
+        return [document]
+    return [
+        model["report"] or {"input": {"path": model["input"]}, "error": model["message"]}
+        for model in document["models"]
+    ]

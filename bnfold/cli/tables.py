@@ -1,0 +1,127 @@
+"""Tables: as wide as a terminal allows, one line a row in a pipe. They are results, so they go to stdout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bnfold.errors import printable
+from bnfold.report.events import BatchNormEvent
+
+if TYPE_CHECKING:
+    from bnfold.batch.worker import Result, Status
+    from bnfold.verification import OutputRow
+
+PIPE_WIDTH = 1_000_000
+"""Without a terminal no line is wrapped and no name is cut."""
+NARROW, WIDE = 80, 110
+"""Columns from which a terminal has room for version and mode, and for the ranges of scale and shift."""
+OUTCOME = ("becomes", "where, or why not")
+
+
+def _console(*, stderr: bool) -> Console:
+    probe = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    return probe if probe.is_terminal else Console(stderr=stderr, highlight=False, soft_wrap=True, width=PIPE_WIDTH)
+
+
+def _show(table: Table, *, stderr: bool = False) -> None:
+    """Print a table; in a pipe with nothing behind the last word of a row."""
+    console = _console(stderr=stderr)
+    if console.is_terminal:
+        console.print(table, soft_wrap=False)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    console.print(Text("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))))
+
+
+def _columns(*names: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str, style: str = "") -> None:
+    """One row; ``style`` is the last cell's."""
+    *plain, last = (Text(printable(cell)) for cell in cells)
+    last.stylize(style)
+    table.add_row(*plain, last)
+
+
+def facts(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of a report's ``batchnorms``, with as much about each as the terminal has room for."""
+    width = _console(stderr=False).width
+    kind = ("version", "mode") if width >= NARROW else ()
+    spreads = ("scale", "shift") if width >= WIDE else ()
+    table = _columns("BatchNormalization", *kind, *spreads, *OUTCOME)
+    for row in rows:
+        where = ", ".join(row["into"])
+        if row["reason"]:
+            where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
+        decided = "".join(f"; {text}" for text in row["policies"])
+        cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
+        _add(table, _name(row["graph"], row["name"]), *cells, row["verdict"], where + decided)
+    _show(table)
+
+
+def events(found: Sequence[BatchNormEvent]) -> None:
+    """What became of each BatchNormalization, on stderr beside the rest of a summary."""
+    table = _columns("BatchNormalization", "version", "mode", *OUTCOME)
+    for event in sorted(found, key=lambda event: event.reason is None):
+        where = ", ".join(event.into)
+        if event.reason is not None:
+            where = _why(event.reason.value, event.reason.code, event.detail)
+        _add(table, _name(event.graph, event.name), str(event.version), event.mode, event.verdict, where)
+    _show(table, stderr=True)
+
+
+def outputs(rows: Sequence[OutputRow]) -> None:
+    """How far the outputs of two models are apart."""
+    table = _columns("output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", "")
+    for row in rows:
+        sizes = (row.max_abs, row.rms, row.relative, row.allowed)
+        errors = (_number(row.error_before), _number(row.error_after))
+        style = "red" if row.fault else "green"
+        _add(table, row.name, *map(_number, sizes), f"{row.ulps:.3g}", *errors, row.fault or "ok", style=style)
+    _show(table)
+
+
+def models(results: Sequence[Result], order: Sequence[Status]) -> None:
+    """One row a model of a folder, those that need attention first."""
+    table = _columns("model", "", "BatchNormalization", "what happened")
+    for result in sorted(results, key=lambda result: (order.index(result.status), -_left(result))):
+        rows = result.report.get("batchnorms", [])
+        became = f"{len(rows)} → {_left(result)}" if result.report else "-"
+        _add(table, result.source, result.status, became, result.message or _reasons(rows))
+    _show(table)
+
+
+def _range(spread: Mapping[str, Any] | None) -> str:
+    return f"{spread['min']:.3g} to {spread['max']:.3g}" if spread else "-"
+
+
+def _name(graph: str, name: str) -> str:
+    return f"{graph}: {name}" if graph else name
+
+
+def _why(text: str, code: str, detail: str) -> str:
+    return f"{text} [{code}]{f': {detail}' if detail else ''}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2e}"
+
+
+def _left(result: Result) -> int:
+    return sum(row["verdict"] in ("kept", "upgraded") for row in result.report.get("batchnorms", []))
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    codes = Counter(row["reason"]["code"] for row in rows if row["reason"])
+    return ", ".join(f"{count} {code}" for code, count in codes.most_common())

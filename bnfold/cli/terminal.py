@@ -1,0 +1,212 @@
+"""What people see: a few lines on stderr after a run, and progress while it lasts. Tables are in `bnfold.cli.tables`.
+
+Nothing heavy is imported for plain lines: a run in a pipe does not wait for what draws on terminals.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bnfold.errors import printable
+
+if TYPE_CHECKING:
+    from bnfold.batch.worker import Result, Status
+    from bnfold.pipeline.job import Outcome
+    from bnfold.report.events import Report
+    from bnfold.report.events import Verdict as Fate
+    from bnfold.verification import Verdict
+
+GOOD, WARNING, BAD = "green", "yellow", "red"
+MOST = 5
+"""Lines of one kind below a result."""
+
+ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
+
+
+def say(text: str, color: str | None = None) -> None:
+    """One line on stderr, coloured only on a terminal that wants it (https://no-color.org)."""
+    click.secho(printable(text), fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
+
+
+@contextmanager
+def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+    """A callback (phase, done, total) that draws a bar on a terminal and does nothing in a pipe."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=total or None)
+            bars.update(tasks[phase], completed=done, total=total or None)
+
+        yield tell
+
+
+def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
+    """Five lines after a run: versions, BatchNormalizations, verification, what needs attention, what was written."""
+    report = outcome.report
+    if quiet:
+        _verification(outcome.verdict)
+        return
+    say(_versions(report))
+    say(_became(report))
+    _verification(outcome.verdict)
+    _attention(report, verbose=verbose)
+    if outcome.output is not None:
+        total = sum(outcome.seconds.values())
+        phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
+        say(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+
+
+def _versions(report: Report) -> str:
+    opset, version = _change(report.opset_before, report.opset_after), _change(report.ir_before, report.ir_after)
+    return f"opset {opset}, IR version {version}"
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before} → {after}" if before != after else f"{before} (unchanged)"
+
+
+def _became(report: Report) -> str:
+    total = len(report.batchnorms)
+    if not total:
+        return "no BatchNormalization in the model"
+    gone = [event for event in report.batchnorms if event.verdict in ("folded", "removed", "decomposed")]
+    homes = Counter(operator for event in gone if event.verdict == "folded" for operator in event.operators)
+    parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
+    fates: tuple[Fate, ...] = ("decomposed", "removed")
+    parts += [f"{count} {fate}" for fate in fates if (count := report.count(fate))]
+    return f"BatchNormalization {total} → {total - len(gone)}" + (": " + ", ".join(parts) if parts else "")
+
+
+def _verification(verdict: Verdict | None) -> None:
+    if verdict is None:
+        say("not verified, as asked", WARNING)
+        return
+    if verdict.status != "verified":
+        say(f"{verdict.status.upper()}: {verdict.reason}", BAD)
+        return
+    if verdict.decided_by == "storage precision":
+        say(f"verified: {verdict.reason}", GOOD)
+        return
+    worst = max(verdict.outputs, key=lambda row: row.relative, default=None)
+    if worst is None:
+        checked = sum(row.status == "verified" for row in verdict.local)
+        parts = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
+        say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
+        return
+    line = f"verified: differs by {worst.relative:.1e} of the output's scale in float64"
+    if worst.error_before is not None and worst.error_after is not None:
+        line += f"; error in storage precision {worst.error_before:.1e} → {worst.error_after:.1e}"
+    say(line, GOOD)
+    doubtful = (row for row in verdict.witnesses if row.agrees is False)
+    for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
+        say(f"  note: {note}")
+
+
+def _attention(report: Report, *, verbose: bool) -> None:
+    rows = report.batchnorms if verbose else [event for event in report.batchnorms if event.reason is not None]
+    if rows and verbose:
+        from bnfold.cli import tables
+
+        tables.events(rows)
+    elif rows:
+        reasons = Counter(event.reason for event in rows if event.reason is not None)
+        for reason, count in reasons.most_common(MOST):
+            say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
+    repairs = Counter(repair.text for repair in report.repairs)
+    for text, count in repairs.most_common(MOST if not verbose else None):
+        say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
+    _notes(report.notes, verbose=verbose)
+
+
+def _notes(notes: Sequence[str], *, verbose: bool) -> None:
+    """A few of each kind, which is what a note says before its colon: networks have arithmetic by the hundred."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(note.partition(":")[0], []).append(note)
+    for kind, alike in kinds.items():
+        shown = alike if verbose or len(alike) <= MOST else alike[: MOST - 1]
+        for note in shown:
+            say(f"  note: {note}")
+        if len(shown) < len(alike):
+            say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
+
+
+def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
+    """The table of every BatchNormalization on stdout; on stderr a summary, and what can be done about what is left."""
+    from bnfold.cli import tables
+    from bnfold.report.advice import ADVICE
+
+    rows = sorted(document["batchnorms"], key=lambda row: row["reason"] is None)
+    if rows:
+        tables.facts(rows)
+    report = outcome.report
+    say(_versions(report))
+    say(_became(report))
+    _attention(report, verbose=False)
+    for reason in dict.fromkeys(event.reason for event in report.batchnorms if event.reason is not None):
+        say(f"  {reason.code}: {ADVICE[reason].remedy}")
+
+
+def verdict(found: Verdict) -> None:
+    """The rows of a verdict on stdout, the sentence on stderr."""
+    if found.outputs:
+        from bnfold.cli import tables
+
+        tables.outputs(found.outputs)
+    say(f"{found.status}: {found.reason}", GOOD if found.status == "verified" else BAD)
+    if found.localised is not None:
+        made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
+        say(f"  first difference: {found.localised.tensor}{made}")
+    for note in (*found.notes, *(note for row in found.witnesses for note in row.notes)):
+        say(f"  note: {note}")
+
+
+def batch_summary(results: Sequence[Result], *, table: bool) -> None:
+    """One row a model on stdout, those that need attention first, and the counts on stderr.
+
+    Without the table what failed is told on stderr, for standard output belongs to programs then.
+    """
+    if table:
+        from bnfold.cli import tables
+
+        tables.models(results, ORDER)
+    for result in results:
+        if result.status == "failed" and not table:
+            prefix = "" if result.source in result.message else f"{result.source}: "
+            say(f"{prefix}{result.message}", BAD)
+    counts = Counter(result.status for result in results)
+    say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+
+
+def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
+    """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them."""
+    events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
+    say(f"{len(left)} left that were not to be:", BAD)
+    for label, graph, why in left:
+        event = events.get((label, graph))
+        folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
+        say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")

@@ -1,0 +1,1 @@
+"""Models of other packages: onnx_ir, PyTorch, OpenVINO."""

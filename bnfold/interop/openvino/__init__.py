@@ -1,0 +1,20 @@
+"""OpenVINO IR (.xml and .bin): inspect, fold, decompose and verify BatchNormInference, versions 0 and 5.
+
+The file itself is edited, not a model that OpenVINO made of it. Its Python API would be less work and do less well: it
+resolves and rewrites what it reads (a missing epsilon becomes 0, compressed weights are widened by its constant
+folding), offers neither of the transformations that fold BatchNormInference, maps the .bin into memory and dies when
+that file is replaced, and changes from year to year. The XML names everything that is needed, what is not touched
+stays as it was to the letter, and nothing has to be installed: the openvino package is imported only to verify, in a
+process of its own, where it is a judge that shares nothing with the rewrite.
+
+Nothing is folded here. `lift` reads the layers as ONNX operators, where they are the same, into the graph that the rest
+of bnfold works on; folding, decomposing, the report and its reasons are the code that ONNX models go through; `lower`
+takes the edits back into the document, `stage` writes it.
+"""
+
+from bnfold.interop.openvino.lift import IrModel, load
+from bnfold.interop.openvino.rewrite import left, rewrite
+from bnfold.interop.openvino.stage import Staged, stage
+from bnfold.interop.openvino.verify import verify
+
+__all__ = ["IrModel", "Staged", "left", "load", "rewrite", "stage", "verify"]

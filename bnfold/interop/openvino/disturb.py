@@ -1,0 +1,84 @@
+"""Copies of an IR whose constants are moved to neighbouring numbers: what rounding can do to its results."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.interop.openvino.document import Document, weights_path
+from bnfold.ir.elements import FLOATS, TP, Array, to_raw
+from bnfold.verification.rounding import Disturbed, is_short
+
+Weight = tuple[bytes, int]
+"""A digest of a constant's bytes, and its element type."""
+
+
+def floats(document: Document) -> dict[tuple[int, int], ir.Stored]:
+    """The float constants by where their bytes lie; several layers may share them."""
+    found = {}
+    for layer in document.constants():
+        tensor = document.tensor(layer)
+        if tensor is not None and tensor.dtype in FLOATS and tensor.size:
+            found[document.span(layer)] = tensor
+    return found
+
+
+def new_weights(before: Document, after: Document) -> list[ir.Stored]:
+    """The float constants of ``after`` that ``before`` does not have; short numbers were not rounded."""
+    known = {_weight(tensor) for tensor in floats(before).values()}
+    return [tensor for tensor in floats(after).values() if _weight(tensor) not in known and not is_short(tensor)]
+
+
+def by_body(document: Document, weights: Sequence[ir.Stored]) -> dict[str, list[ir.Stored]]:
+    """Those of ``weights`` that stand in bodies, by the body's name: a run may never enter one."""
+    spans = {(tensor.span.offset, tensor.span.length): tensor for tensor in weights}
+    groups = {
+        name: [spans[span] for layer in layers if (span := document.span(layer)) in spans]
+        for name, layers in document.constants_by_body().items()
+        if name
+    }
+    return {name: group for name, group in groups.items() if group}
+
+
+def single_precision(document: Document) -> list[ir.Stored]:
+    """The constants that are stored in float32 and were rounded to it."""
+    return [tensor for tensor in floats(document).values() if tensor.dtype == TP.FLOAT and not is_short(tensor)]
+
+
+def _weight(tensor: ir.Stored) -> Weight:
+    digest = hashlib.sha256()
+    for block in tensor.blocks():
+        digest.update(to_raw(block, tensor.dtype))
+    return digest.digest(), tensor.dtype
+
+
+def disturbed(document: Document, weights: Iterable[ir.Stored], seed: int, folder: Path) -> Path:
+    """A copy of the model in ``folder``, each of ``weights`` moved by one unit in the last place, up or down."""
+    path = folder / document.path.name
+    shutil.copyfile(document.path, path)
+    beside = weights_path(document.path)
+    if beside.exists():
+        shutil.copyfile(beside, weights_path(path))
+        with weights_path(path).open("r+b") as out:
+            for number, tensor in enumerate(weights):
+                out.seek(tensor.span.offset)
+                out.write(to_raw(Disturbed(tensor, seed + number).numpy(), tensor.dtype))
+    return path
+
+
+def disturbed_feeds(samples: Sequence[dict[str, Array]], seed: int) -> list[dict[str, Array]]:
+    """The same inputs, floats moved to a neighbouring number."""
+    rng = np.random.default_rng(seed)
+    return [{name: _moved(array, rng) for name, array in sample.items()} for sample in samples]
+
+
+def _moved(array: Array, rng: np.random.Generator) -> Array:
+    if array.dtype.kind != "f":
+        return array
+    towards = np.where(rng.integers(0, 2, array.shape) == 1, np.inf, -np.inf).astype(array.dtype)
+    return np.where(np.isfinite(array), np.nextafter(array, towards), array).astype(array.dtype)

@@ -1,0 +1,82 @@
+"""What layers and tensors are called after a rewrite.
+
+A tensor name belongs to a value and goes where the value goes; a value whose meaning changed loses its tensor names.
+Layers keep their names. What makes a value of the model's interface takes the name of the layer that made it before,
+for callers who go by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from xml.etree import ElementTree as ET
+
+from bnfold import ir
+from bnfold.interop.openvino.document import Layer, Port
+from bnfold.interop.openvino.lift import Scope, tensor_names
+
+Source = Callable[[ir.Value], Port | None]
+"""The port that gives a value now; None for a value that is gone."""
+
+
+class Naming:
+    """The names in one scope, as they are before its document is touched."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._layers: dict[ir.Value, str] = {}
+        self._tensors: dict[ir.Value, tuple[str, list[str]]] = {}
+        for value, port in scope.made.items():
+            layer, element = output_port(scope, port)
+            self._layers[value] = layer.name
+            self._tensors[value] = (value.name, tensor_names(element))
+
+    def hint(self, value: ir.Value) -> str:
+        """What a new layer that makes ``value`` would like to be called."""
+        return self._layers.get(value, value.name)
+
+    def label_ports(self, made: Mapping[ir.Value, Port], source: Source) -> None:
+        """Tensor names follow the values that still mean what they did."""
+        names: dict[Port, list[str]] = {port: [] for port in (*made.values(), *self._scope.made.values())}
+        for value, (name, tensors) in self._tensors.items():
+            port = source(value)
+            if port is not None and value.name == name:
+                names[port] += [other for other in tensors if other not in names[port]]
+        for port, wanted in names.items():
+            if port[0] in self._scope.net.layers:
+                _, element = output_port(self._scope, port)
+                if tensor_names(element) != wanted:
+                    _set_names(element, wanted)
+
+    def name_results(self, made: Mapping[ir.Value, Port], taken: set[str]) -> None:
+        """Let a layer that took over a result's value take the name of the layer that made it."""
+        for _, value in self._scope.results:
+            port, name = made.get(value), self._layers.get(value, "")
+            if port is None or port == self._scope.made.get(value) or not name or name in taken:
+                continue
+            layer = self._scope.net.layers[port[0]]
+            if len(layer.ports("output")) == 1:
+                taken.discard(layer.name)
+                layer.element.set("name", fresh(name, taken))
+
+
+def output_port(scope: Scope, port: Port) -> tuple[Layer, ET.Element]:
+    """An output port's layer and element."""
+    layer = scope.net.layers[port[0]]
+    return layer, next(found for found in layer.ports("output") if found.get("id") == port[1])
+
+
+def fresh(hint: str, taken: set[str]) -> str:
+    """The hint, or the hint with the first number that makes it a name not taken; it is then."""
+    name, count = hint, 0
+    while name in taken:
+        count += 1
+        name = f"{hint}_{count}"
+    taken.add(name)
+    return name
+
+
+def _set_names(port: ET.Element, names: Sequence[str]) -> None:
+    if names:
+        port.set("names", ",".join(name.replace(",", "\\,") for name in names))
+    else:
+        port.attrib.pop("names", None)

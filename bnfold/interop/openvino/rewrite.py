@@ -1,0 +1,83 @@
+"""The passes over a lifted IR: the same as over ONNX, with OpenVINO's names in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from bnfold import decomposing
+from bnfold.errors import BadInput
+from bnfold.interop.openvino.lift import IrModel
+from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
+from bnfold.interop.openvino.stage import lowered
+from bnfold.pipeline import order
+from bnfold.pipeline.order import Options
+from bnfold.report.events import Report
+from bnfold.semantics import Policy
+
+
+def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int], None] | None = None) -> Report:
+    """Fold and decompose ``model`` in place, bring its document in line, and say what was done.
+
+    Unless ``target_opset`` is ``keep``, what is left of BatchNormInference-1 (version 0) becomes version 5.
+
+    Raises:
+        BadInput: An option that an IR knows nothing of.
+        Unsupported: As `lower`.
+    """
+    _check(options)
+    document = model.document
+    versions = {
+        (node.graph.path, node.label): 0 if is_v0(origin.layer) else 5
+        for scope in model.scopes
+        for node, origin in scope.origins.items()
+        if origin.layer.type == NORM
+    }
+    types, opset = model.types, document.opset
+    model.raise_norms = options.target_opset is None
+    report = order.rewrite(model, _in_onnx_names(options), progress)
+    lowered(model)
+    report.opset_before, report.opset_after = opset, document.opset
+    report.ir_before = report.ir_after = document.version
+    for event in report.batchnorms:
+        event.version = versions[event.graph, event.name]
+        if event.verdict == "folded":
+            event.operators = tuple(dict.fromkeys(types[label] for label in event.into if label in types))
+        if event.verdict == "kept" and event.version == 0 and model.raise_norms:
+            event.verdict = "upgraded"
+    return report
+
+
+def _check(options: Options) -> None:
+    if options.target_opset not in (None, "keep"):
+        raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
+    if options.policy != Policy() or options.freeze_overridable:
+        raise BadInput(
+            "--legacy-mode, --force-inference, --saved-var and --freeze-overridable are about ONNX: an IR leaves none "
+            "of it open"
+        )
+
+
+def _in_onnx_names(options: Options) -> Options:
+    return replace(
+        options,
+        target_opset="keep",
+        only=_translated(options.only),
+        excluded=_translated(options.excluded),
+        decompose_ops=_translated(options.decompose_ops),
+    )
+
+
+def _translated(operators: frozenset[str]) -> frozenset[str]:
+    return frozenset(ONNX_NAMES.get(name, name) for name in operators)
+
+
+def left(model: IrModel, operators: frozenset[str], policy: Policy) -> list[tuple[str, str, str]]:
+    """As `decomposing.left`; operators may have OpenVINO's names or ONNX's."""
+    known = decomposing.left(model, _translated(operators), policy)
+    others = [
+        (node.label, node.graph.path, "no decomposition of this operator is known")
+        for node in model.nodes()
+        if node.domain == DOMAIN and node.op_type in operators
+    ]
+    return [*known, *others]

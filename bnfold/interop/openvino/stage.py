@@ -1,0 +1,159 @@
+"""Write an IR: both files beside their place, then renamed. Constants that were not touched are copied as they lie."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Self
+from xml.etree import ElementTree as ET
+
+import numpy as np
+
+from bnfold.classes import mutable
+from bnfold.errors import OutputError
+from bnfold.interop.openvino.document import Document, Layer, weights_path
+from bnfold.interop.openvino.emit import Payload
+from bnfold.interop.openvino.lift import IrModel
+from bnfold.interop.openvino.lower import lower
+from bnfold.interop.openvino.raising import raise_norms
+from bnfold.interop.openvino.views import as_stored
+from bnfold.ir.elements import to_raw
+from bnfold.ir.storage.stream import BUFFER, copy_range, write_payload
+
+ALIGNMENT = 64
+"""Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""
+
+Progress = Callable[[int], None]
+
+
+@mutable
+class Staged:
+    """A model in a folder of its own beside its place, under its final names; `commit` puts it there."""
+
+    target: Path
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The .xml file, readable as it stands."""
+        return self.folder / self.target.name
+
+    def commit(self) -> None:
+        """Rename into place, constants first. Between the two renames an old model there has new constants."""
+        try:
+            for path in (weights_path(self.path), self.path):
+                if path.exists():
+                    place = self.target.with_name(path.name)
+                    if place.exists():
+                        shutil.copymode(place, path)
+                    path.replace(place)
+        except OSError as error:
+            raise OutputError.at(self.target, error) from error
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Leave no trace."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
+def stage(model: IrModel, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Staged:
+    """Write the model beside ``path``, for `Staged.commit` to put it there. The model's document is edited by it.
+
+    Raises:
+        OutputError: It cannot be written; nothing is left behind.
+        RangeViolation: A folded weight overflows; likewise.
+        BadInput: A file that weights lie in was changed meanwhile; likewise.
+        Unsupported: As `lower`.
+    """
+    target = Path(path).resolve()
+    payloads = lowered(model)
+    staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"))
+    try:
+        staged.folder.mkdir()
+        root = model.document.root
+        has_constants = any(layer.get("type") == "Const" for layer in root.iter("layer"))
+        if has_constants:
+            with weights_path(staged.path).open("wb", buffering=BUFFER) as out:
+                _write_constants(model.document, payloads, model.spans, out, progress)
+        text = ET.tostring(root, encoding="unicode")
+        staged.path.write_text(f'<?xml version="1.0"?>\n{text}\n', encoding="utf-8")
+        model.document.source.check_unchanged()
+    except OSError as error:
+        staged.discard()
+        raise OutputError.at(target, error) from error
+    except BaseException:
+        staged.discard()
+        raise
+    return staged
+
+
+def lowered(model: IrModel) -> dict[ET.Element, Payload]:
+    """What the new Const layers hold. The document is brought in line with the graph once."""
+    if model.lowered is None:
+        model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
+        model.lowered = lower(model)
+        if model.raise_norms:
+            raise_norms(model)
+    return model.lowered
+
+
+def _write_constants(
+    document: Document,
+    payloads: dict[ET.Element, Payload],
+    spans: dict[ET.Element, tuple[int, int]],
+    out: IO[bytes],
+    progress: Progress | None,
+) -> None:
+    """Every Const in the order of the file; those that shared bytes go on doing so."""
+    source, layers = document.source, list(document.constants())
+    old = {spans[layer.element] for layer in layers if layer.element not in payloads}
+    placed: dict[tuple[int, int], int] = {}
+    if sum(size for _, size in old) > source.size:  # they overlap: leave all bytes where they are
+        copy_range(source, 0, source.size, out)
+        placed = {span: span[0] for span in old}
+    for layer in layers:
+        payload, before = payloads.get(layer.element), out.tell()
+        if payload is None:
+            span = offset, size = spans[layer.element]
+            if span not in placed:
+                placed[span] = _align(out, min(ALIGNMENT, offset & -offset) if offset else ALIGNMENT)
+                copy_range(source, offset, size, out)
+            start = placed[span]
+        else:
+            start = _align(out, ALIGNMENT)
+            _write(payload, out)
+            size = out.tell() - start
+        _set_span(layer, start, size)
+        if progress is not None:
+            progress(out.tell() - before)
+
+
+def _align(out: IO[bytes], step: int) -> int:
+    out.write(b"\0" * (-out.tell() % step))
+    return out.tell()
+
+
+def _write(payload: Payload, out: IO[bytes]) -> None:
+    tensor = payload.tensor
+    if payload.view == "transposed":
+        stored = as_stored(tensor.numpy(), payload.view, payload.group)
+        out.write(to_raw(np.ascontiguousarray(stored), tensor.dtype))
+    else:
+        write_payload(tensor, out, as_stored=False)
+
+
+def _set_span(layer: Layer, offset: int, size: int) -> None:
+    data = layer.element.find("data")
+    assert data is not None, "its element type was read from there"
+    data.set("offset", str(offset))
+    data.set("size", str(size))

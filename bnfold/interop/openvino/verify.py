@@ -1,0 +1,269 @@
+"""Do two IRs compute the same? Both run in OpenVINO on the CPU, held to float32, on the same seeded inputs.
+
+There is no float64 referee here, so a difference is weighed against two measured effects of rounding: that of the new
+constants, each moved by one unit of the type it is *stored* in, and that of float32 arithmetic, shown by the *original*
+with its own float32 constants and inputs moved by one unit. What counts as a fault is then decided by the same
+arithmetic as for ONNX (`bnfold.verification.compare`). Nothing here knows how models are rewritten.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.classes import mutable
+from bnfold.errors import BnfoldError
+from bnfold.interop.openvino.disturb import by_body, disturbed, disturbed_feeds, new_weights, single_precision
+from bnfold.interop.openvino.document import Document, read
+from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum, rows
+from bnfold.interop.openvino.lift import IrModel, load, tensor_names
+from bnfold.interop.openvino.naming import output_port
+from bnfold.verification import BUDGET_SECONDS, Verdict, WitnessRow
+from bnfold.verification.clock import Clock
+from bnfold.verification.compare import ROUNDS
+from bnfold.verification.data import load_data
+from bnfold.verification.floats import float_type
+from bnfold.verification.inputs import CannotFeed, input_shapes, random_feeds
+from bnfold.verification.shapes import sizings
+from bnfold.verification.storage import agrees, errors
+from bnfold.verification.verdict import Status
+from bnfold.verification.witness import Testimony, Witness
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.job import Checks
+
+RUNTIME = "openvino"
+HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
+
+Feeds = dict[str, Array]
+Progress = Callable[[str, int, int], None]
+
+
+class _Undecided(Exception):
+    """The two cannot be compared; the message says why."""
+
+
+class _Fault(Exception):
+    """The two differ in a way that no tolerance concerns."""
+
+
+@mutable
+class _Bench:
+    """Both models and what they gave."""
+
+    before: Path
+    after: Path
+    clock: Clock
+    folder: Path
+    seed: int
+    feeds: list[Feeds] = field(default_factory=list)
+    expected: Testimony = field(default_factory=lambda: Testimony(RUNTIME))
+
+    def run(self, path: Path, feeds: Sequence[Feeds] | None = None) -> Testimony:
+        return Witness(RUNTIME).testify(path, self.feeds if feeds is None else feeds, self.clock.left)
+
+
+def verify(
+    before: Path,
+    after: Path,
+    checks: Checks,
+    *,
+    progress: Progress | None = None,
+    budget_seconds: float = BUDGET_SECONDS,
+) -> Verdict:
+    """Compare two IRs (.xml, the .bin beside it), whoever made them.
+
+    ``checks.inputs`` has shapes, and ``checks.data`` recorded arrays, by the tensor names of the inputs. Depth and
+    witness do not matter (but ``none``, which leaves nobody to ask): there is one runtime, and it runs whole models.
+    A model that cannot be run is no error: the verdict is ``unverified`` then, as it is without the openvino package.
+
+    Raises:
+        BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that is not there.
+    """
+    clock = Clock(budget_seconds)
+    status: Status
+    try:
+        return _verify(before, after, checks, clock, progress or (lambda *_: None))
+    except _Undecided as reason:
+        status, text, test = "unverified", str(reason), "nothing"
+    except _Fault as finding:
+        status, text, test = "failed", str(finding), "interface"
+    return Verdict(status, text, test, seed=checks.seed, seconds=clock.seconds)
+
+
+def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progress) -> Verdict:
+    model = load(before)
+    load(after)
+    if checks.witness == "none":
+        raise _Undecided("no runtime was to be asked (--witness none), and nothing else can run these models")
+    if find_spec(RUNTIME) is None:
+        raise _Undecided(HINT)
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder, clock.phase("runtime"):
+        bench = _Bench(before, after, clock, Path(folder), checks.seed)
+        _run_original(bench, model, checks)
+        tell("original", 1, 3)
+        return _compared(bench, model, tell)
+
+
+# -- what to run them on
+
+
+def _run_original(bench: _Bench, model: IrModel, checks: Checks) -> None:
+    """Settle on the first inputs that the original takes."""
+    error = ""
+    for feeds in _candidates(model, checks):
+        bench.feeds = feeds
+        bench.expected = bench.run(bench.before)
+        if bench.expected.ran:
+            return
+        error = bench.expected.error
+    raise _Undecided(f"OpenVINO does not run the original: {error}")
+
+
+def _candidates(model: IrModel, checks: Checks) -> Iterator[list[Feeds]]:
+    if checks.data is not None:
+        yield [run.feeds for run in load_data(checks.data, model)]
+        return
+    tried: list[dict[str, tuple[int, ...]]] = []
+    for sizing in sizings():
+        try:
+            shapes = input_shapes(model, sizing, checks.inputs)
+        except CannotFeed as error:
+            raise _Undecided(str(error)) from error
+        if shapes not in tried:
+            tried.append(shapes)
+            drawn = [random_feeds(model, shapes, checks.seed, index) for index in range(checks.samples)]
+            yield drawn + _other_branches(drawn)
+
+
+def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
+    """The same inputs with every boolean turned round, where there are any: what an If does not enter, it does then."""
+    return [
+        {name: ~array if array.dtype == bool else array for name, array in feeds.items()}
+        for feeds in drawn
+        if any(array.dtype == bool for array in feeds.values())
+    ]
+
+
+# -- what they gave
+
+
+def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
+    actual = bench.run(bench.after)
+    if not actual.ran:
+        raise _Fault(f"OpenVINO runs the original, but not the rewritten model: {actual.error}")
+    tell("rewritten", 2, 3)
+    old, new = read(bench.before), read(bench.after)
+    made = new_weights(old, new)
+    names = _names(model, bench.expected.results[0])
+    _check_interface(bench.expected.results, actual.results)
+    sums = longest_sum(model)
+    rounds: list[tuple[Testimony, Testimony]] = []
+    while True:
+        with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
+            rounding = pool.submit(_rounded, bench, new, made, len(rounds))
+            arithmetic = pool.submit(_rounded, bench, old, single_precision(old), len(rounds), move_inputs=True)
+            rounds.append((rounding.result(), arithmetic.result()))
+        found = [
+            compared(name, index, bench.expected.results, actual.results, rounds, has_new=bool(made), sums=sums)
+            for index in range(len(bench.feeds))
+            for name in names
+        ]
+        if len(rounds) == ROUNDS or not any(item.difference.is_in_doubt for item in found):
+            break
+    tell("disturbed", 3, 3)
+    coarsest = max((float_type(tensor.dtype).roundoff for tensor in made), default=0.0)
+    status, reason = decide(found, coarsest, has_new=bool(made))
+    if status == "verified":
+        _check_bodies(bench, new, made, actual)
+    elif status == "failed":
+        _check_runtime(bench, model, found)
+    row = WitnessRow(actual.runtime, None, ran_before=True, ran_after=True)
+    decided = "nothing" if status == "unverified" else "storage precision"
+    return Verdict(status, reason, decided, rows(found), (row,), samples=len(bench.feeds), seed=bench.seed)
+
+
+def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: Testimony) -> None:
+    """Raise _Undecided for a body with new constants to which no output reacts: it was never entered."""
+    for name, weights in by_body(document, made).items():
+        moved = _rounded(bench, document, weights, 0)
+        pairs = zip(actual.results, moved.results, strict=True)
+        if all(np.array_equal(old[key], new[key], equal_nan=True) for old, new in pairs for key in old):
+            raise _Undecided(
+                f"no output reacts to the new constants of {name} on these inputs; inputs that lead there can be given "
+                "with --data, or more be drawn with --samples"
+            )
+
+
+def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> None:
+    """Raise _Undecided where OpenVINO does not compute the *original* as the float64 referee does.
+
+    It has errors of its own (in 2026.4, a ReduceMean that drops axes, with a Multiply for each channel behind it), and
+    what a runtime gets wrong in two ways is no evidence. Where the referee lacks an operator, there is no such doubt.
+    """
+    dtypes = {item.name: item.dtype for item in found}
+    values = dict(_named_results(model, bench.expected.results[0]))
+    for feeds, given in zip(bench.feeds, bench.expected.results, strict=True):
+        try:
+            truth = reference.evaluate(model, feeds, list(values.values()), limit_seconds=bench.clock.left)
+        except (BnfoldError, MemoryError):
+            return
+        for name, value in values.items():
+            measured = errors([{name: truth[value]}], [given], name)
+            if measured is not None and not agrees(measured, dtypes[name]):
+                raise _Undecided(
+                    f"output {name!r}: OpenVINO itself computes the original otherwise than float64 does "
+                    f"({measured.largest:.2g} of the scale), so it cannot tell whether the two models agree"
+                )
+
+
+def _rounded(
+    bench: _Bench, document: Document, weights: Sequence[ir.Stored], number: int, *, move_inputs: bool = False
+) -> Testimony:
+    """The model with ``weights`` moved, and the inputs too where that is asked."""
+    if not weights and not move_inputs:
+        return Testimony(RUNTIME, error="nothing was rounded")
+    folder = Path(tempfile.mkdtemp(dir=bench.folder))
+    seed = bench.seed + 1000 * (number + 1)
+    feeds = disturbed_feeds(bench.feeds, seed) if move_inputs else bench.feeds
+    testimony = bench.run(disturbed(document, weights, seed, folder), feeds)
+    if not testimony.ran:
+        raise _Undecided(f"OpenVINO does not run the model once more: {testimony.error}")
+    return testimony
+
+
+def _names(model: IrModel, results: Mapping[str, Array]) -> list[str]:
+    """One name for each output: of several that a tensor has, the first."""
+    named = [name for name, _ in _named_results(model, results)]
+    aliases = {name for names in _result_names(model) for name in names}
+    return list(dict.fromkeys([*named, *(name for name in results if name not in aliases)]))
+
+
+def _named_results(model: IrModel, results: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
+    """For each Result that has a tensor name: the name, and that of the lifted value."""
+    for names, (_, value) in zip(_result_names(model), model.scopes[0].results, strict=True):
+        given = [name for name in names if name in results]
+        if given:
+            yield given[0], value.name
+
+
+def _result_names(model: IrModel) -> Iterator[list[str]]:
+    """The tensor names of what each Result reads."""
+    scope = model.scopes[0]
+    for _, value in scope.results:
+        port = scope.made.get(value)
+        yield tensor_names(output_port(scope, port)[1]) if port is not None else []
+
+
+def _check_interface(before: Results, after: Results) -> None:
+    missing = sorted(before[0].keys() ^ after[0].keys())
+    if missing:
+        raise _Fault(f"the two models have different outputs: {missing}")

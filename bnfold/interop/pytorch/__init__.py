@@ -1,0 +1,1 @@
+"""The implementation of `bnfold.pytorch`: exports, inputs, and the comparison with the module itself."""

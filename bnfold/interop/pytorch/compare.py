@@ -1,0 +1,209 @@
+"""The folded model beside the module that it was exported from.
+
+Both are evaluated in float64: the module as PyTorch computes it, the model by the referee. They may differ only by what
+rounding the weights of the folded model once can cause, which is measured by moving all of them (`verification`
+describes how): the exporter has optimised the model too, so that any weight may be one that somebody computed. Where
+they differ by more, the model as it was exported tells whether that was so before anything was folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir, reference
+from bnfold.classes import frozen, mutable
+from bnfold.errors import BadInput, Unsupported
+from bnfold.interop.pytorch import inputs as examples
+from bnfold.interop.pytorch.inputs import Inputs
+from bnfold.interop.pytorch.twin import Array, CannotRun, Twin
+from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
+from bnfold.verification import BUDGET_SECONDS
+from bnfold.verification.clock import Clock
+from bnfold.verification.floats import float_type
+from bnfold.verification.full import LARGEST_DIFFERENCE, Compared, Pair, compare_values, evaluator
+from bnfold.verification.rounding import Draws
+
+WIDEST = 2.0**-5
+"""The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
+
+
+@mutable
+class Comparison:
+    """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
+
+    twin: Twin
+    pair: Pair
+    after: ir.Model
+    clock: Clock
+    rows: list[ModuleRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    samples: int = 0
+    reacts: bool = False
+
+
+@frozen
+class Asked:
+    """What to compare on: ``example`` as `bnfold.pytorch.optimize` takes it, or ready made; shapes for open dims."""
+
+    example: Any
+    shapes: Mapping[str, Any]
+    samples: int
+    seed: int
+
+
+class _Skip(Exception):
+    """A sample that proves nothing; the message says why."""
+
+
+def compare(
+    before: ir.Model, after: ir.Model, module: Any, asked: Asked, policy: reference.Policy | None = None
+) -> ModuleVerdict:
+    """Compare on the example inputs and on more drawn after their pattern.
+
+    Args:
+        before: The model as it was exported.
+        after: The folded model.
+        module: The ``torch.nn.Module``; it is copied, and stays as it is.
+        asked: The inputs.
+        policy: How the referee reads ``before``.
+
+    Raises:
+        BadInput: The example inputs do not fit the model.
+    """
+    clock = Clock(BUDGET_SECONDS)
+    try:
+        twin = Twin(module)
+    except CannotRun as obstacle:
+        return ModuleVerdict("unverified", str(obstacle))
+    pair = Pair(before, after, Draws(_nothing(), after), evaluator(policy, lambda: clock.left))
+    run = Comparison(twin, pair, after, clock)
+    try:
+        inputs = _first(run, before, asked)
+        for sample in range(1, asked.samples):
+            _further(run, inputs, asked.seed, sample)
+    except _Skip as obstacle:
+        if not run.samples:
+            return ModuleVerdict("unverified", str(obstacle), notes=tuple(run.notes))
+        run.notes.append(str(obstacle))
+    return _verdict(run)
+
+
+def _nothing() -> ir.Model:
+    """A model that holds no weights, beside which all those of another are new."""
+    return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
+
+
+def _first(run: Comparison, before: ir.Model, asked: Asked) -> Inputs:
+    """Compare on the example, or on the first made-up inputs that module and model take; the inputs that were taken."""
+    given = asked.example is not None
+    obstacle: Exception | None = None
+    for inputs in _candidates(before, asked):
+        try:
+            _compare(run, inputs, inputs.leaves, 0, binding=given)
+        except _Skip as reason:
+            obstacle = obstacle or reason
+        else:
+            return inputs
+    raise _Skip(str(obstacle)) from obstacle
+
+
+def _candidates(before: ir.Model, asked: Asked) -> Iterator[Inputs]:
+    if isinstance(asked.example, Inputs):
+        return iter([asked.example])
+    if asked.example is not None:
+        return iter([examples.examples(before, asked.example)])
+    return examples.made_up(before, asked.shapes, asked.seed)
+
+
+def _further(run: Comparison, inputs: Inputs, seed: int, sample: int) -> None:
+    """One more sample, of other sizes if the dims are dynamic and the module takes them, else of the example's."""
+    if run.clock.is_over:
+        raise _Skip(f"only {sample} samples were compared in {run.clock.budget:.0f} s")
+    obstacle: _Skip | None = None
+    for leaves in inputs.draws(seed, sample):
+        try:
+            _compare(run, inputs, leaves, sample, binding=inputs.shapes(leaves) == inputs.shapes(inputs.leaves))
+        except _Skip as reason:
+            obstacle = reason
+        else:
+            return
+    run.notes.append(f"sample {sample} was left out: {obstacle}")
+
+
+def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *, binding: bool) -> None:
+    """Add the rows of one sample.
+
+    Raises _Skip where it cannot be run, or where the sizes are ours (not ``binding``) and the export does not hold
+    for them: an exporter may have fixed what it was not told to keep open.
+    """
+    try:
+        results = run.twin.run(inputs, leaves)
+    except CannotRun as reason:
+        raise _Skip(str(reason)) from reason
+    if len(results) != len(run.pair.outputs):
+        raise _Skip(f"the module returns {len(results)} tensors, the model has {len(run.pair.outputs)} outputs")
+    truth = dict(zip(run.pair.outputs, results, strict=True))
+    feeds, shapes = inputs.feeds(leaves), inputs.shapes(leaves)
+    try:
+        exported = run.pair.expect(feeds)
+        compared = run.pair.compare(feeds, {**exported, **truth}, sample)
+    except (Unsupported, reference.OutOfTime) as reason:
+        raise _Skip(str(reason)) from reason
+    except MemoryError as reason:
+        raise _Skip("the models need more memory than there is") from reason
+    outputs = [item for item in compared if item.is_output]
+    rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in outputs]
+    if not binding and any(row.fault and row.exported for row in rows):
+        sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items())
+        raise _Skip(f"at {sizes} the exported model itself is not what the module computes")
+    run.rows += rows
+    run.samples += 1
+    run.reacts = run.reacts or run.twin.precision == "stored" or any(item.reacts for item in compared)
+
+
+def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tuple[int, ...]]) -> ModuleRow:
+    """The evidence on one output; where it differs, the model as it was exported says since when."""
+    found = item.difference
+    own, allowed, fault = 0.0, found.allowed, found.fault
+    if fault and (was := compare_values(truth, exported, (), item.dtype, by_channel=False)).fault:
+        measurable = was.same_pattern and found.same_pattern and truth.dtype.kind == "f"
+        own = was.relative if measurable else float("inf")
+        limit = min(WIDEST, LARGEST_DIFFERENCE * float_type(item.dtype).roundoff / float_type(None).roundoff)
+        if max(own, found.relative) <= limit and found.relative <= 2 * own + allowed:
+            allowed, fault = limit, ""
+        else:
+            fault = f"the model as it was exported is not what module.eval() computes: {was.fault}"
+    return ModuleRow(item.sample, shapes, item.name, found.relative, allowed, found.scale, own, fault)
+
+
+def _verdict(run: Comparison) -> ModuleVerdict:
+    rows, notes, precision = tuple(run.rows), (*run.twin.notes, *run.notes), run.twin.precision
+    fault = next((row for row in rows if row.fault), None)
+    if fault is not None:
+        reason = f"output {fault.output!r}, sample {fault.sample}: {fault.fault} ({fault.relative:.2g} of its scale)"
+        return ModuleVerdict("failed", reason, precision, rows, notes)
+    if not run.reacts:
+        reason = "no output reacts to the weights on these inputs, so a fault in them would not be seen"
+        return ModuleVerdict("unverified", reason, precision, rows, notes)
+    inexact = [row for row in rows if row.exported]
+    if inexact:
+        worst = max(row.exported for row in inexact)
+        notes = (*notes, f"the model as it was exported differs from the module by up to {worst:.2g} of the scale")
+    largest = float(np.max([row.relative for row in rows], initial=0.0))
+    count = f"{run.samples} sample{'s' if run.samples > 1 else ''}"
+    kind = "float64" if precision == "float64" else "its own precision"
+    reason = f"agrees with module.eval() in {kind} to {largest:.2g} of the scale on {count}"
+    return ModuleVerdict("verified", reason, precision, rows, notes)
+
+
+def raise_unless_module(module: Any) -> None:
+    """Raise BadInput for what is no ``torch.nn.Module``."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise BadInput(f"module: a torch.nn.Module is wanted, not {type(module).__name__}")

@@ -1,0 +1,212 @@
+"""From what `torch.onnx.export` made to the folded model, compared with the module on the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from bnfold import ir, log
+from bnfold.classes import mutable
+from bnfold.errors import BadInput, VerificationFailed
+from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
+from bnfold.interop.pytorch.inputs import Inputs
+from bnfold.interop.pytorch.training import Training, training_nodes
+from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
+from bnfold.pipeline import job, referee
+from bnfold.pipeline.job import Checks, Delivery, Outcome
+from bnfold.pipeline.order import Options
+from bnfold.report.events import Report
+from bnfold.verification.inputs import required
+
+if TYPE_CHECKING:
+    from bnfold.verification import Verdict
+
+SAMPLES = 3
+"""Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
+
+
+@mutable
+class TorchOutcome:
+    """What became of one exported model.
+
+    Attributes:
+        outcome: What `bnfold.optimize` gives: model, report, verdict of comparing the two models, times.
+        module: What comparing with the module found; None where none was given, or nothing was to be compared.
+        notes: What was odd about the export.
+        model: The folded ``onnx_ir.Model`` where one came in; None for files. For a program, its new ``model``.
+    """
+
+    outcome: Outcome
+    module: ModuleVerdict | None = None
+    notes: tuple[str, ...] = ()
+    model: Any = None
+
+    @property
+    def report(self) -> Report:
+        """What was done to each BatchNormalization, and why not."""
+        return self.outcome.report
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What comparing the model before and after found."""
+        return self.outcome.verdict
+
+    @property
+    def status(self) -> Status | None:
+        """The weaker of the two verdicts; None where nothing was to be compared."""
+        found = [verdict.status for verdict in (self.verdict, self.module) if verdict is not None]
+        return "unverified" if "unverified" in found else found[0] if found else None
+
+    def to_proto(self) -> onnx.ModelProto:
+        """The folded model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
+        return self.outcome.to_proto()
+
+    def to_json(self) -> dict[str, Any]:
+        """The report of `Outcome.to_json`, and ``module``: the verdict of the comparison with the module, or None."""
+        return {
+            **self.outcome.to_json(),
+            "module": self.module.to_json() if self.module is not None else None,
+            "export_notes": list(self.notes),
+        }
+
+
+def optimize(
+    program: Any,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    module: Any = None,
+    example_inputs: Any = None,
+    options: Options | None = None,
+    checks: Checks | None = None,
+) -> TorchOutcome:
+    """Upgrade and fold what `torch.onnx.export` made, and compare it with the module.
+
+    An ``ONNXProgram`` (``dynamo=True``) gets the folded model in place of its own, weights by reference: ``save``,
+    calling it and ``optimize`` then work on that. Its ``apply_weights`` would write unfolded weights over folded ones:
+    call it before. A file, encoded bytes or a ModelProto (``dynamo=False``, any opset) stay as they are.
+
+    Args:
+        program: An ``ONNXProgram``, an ``onnx_ir.Model``, a path, encoded bytes or an ``onnx.ModelProto``.
+        output: Where to write the folded model; None: nowhere.
+        module: The ``torch.nn.Module`` that was exported. A copy of it, in evaluation mode and float64, is what the
+            folded model is compared with; the module stays as it is, whatever its mode.
+        example_inputs: What to call ``module`` with: a tensor, a sequence of positional or a mapping of keyword
+            arguments. None: those that the program was exported with; for files, made up from the graph's inputs.
+            Further samples are drawn after their pattern, of other sizes along dynamic axes.
+        options: As for `bnfold.optimize`.
+        checks: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
+            comparison with the module as well, and with ``depth`` "none" there is none.
+
+    Returns:
+        Report and verdicts. `TorchOutcome.status` is ``unverified`` where one of the comparisons could not be made.
+
+    Raises:
+        ExportedInTraining: BatchNormalization or Dropout are in training mode, and the module in evaluation mode is
+            not known to compute that.
+        VerificationFailed: The result differs from the exported model or from the module. Nothing was replaced or
+            written.
+        BadInput: The example inputs do not fit the model, ``module`` is no module, or as `bnfold.optimize`.
+        Unsupported, OutputError: As `bnfold.optimize`.
+    """
+    if module is not None:
+        raise_unless_module(module)
+    samples = checks.samples if checks is not None else SAMPLES
+    asked, checks = options or Options(), checks or Checks()
+    source, holder, given = _opened(program)
+    before = source if isinstance(source, ir.Model) else ir.load(source)
+    before.freeze_overridable = asked.freeze_overridable
+    training = training_nodes(before, asked.policy)
+    comparing = module is not None and checks.depth != "none"
+    if training.dropouts or (training and not comparing):
+        raise training.error()
+    found: list[ModuleVerdict] = []
+
+    def second_opinion(outcome: Outcome) -> None:
+        example = example_inputs if example_inputs is not None else _exported_with(program, before)
+        wanted = Asked(example, checks.inputs, samples, checks.seed)
+        policy = referee.policy(asked.policy)
+        found[:] = [compare(before, outcome.model, module, wanted, policy)]
+        _act_on(found[0], training, outcome)
+
+    delivery = Delivery(Path(output)) if output is not None else None
+    outcome = job.process(source, delivery, asked, checks, second_opinion=second_opinion if comparing else None)
+    result = TorchOutcome(outcome, found[0] if found else None, _notes(module, training))
+    for note in result.notes:
+        log.info(__name__, "%s", note)
+    if given is not None:
+        _replace(result, before, holder, given)
+    return result
+
+
+def _opened(program: Any) -> tuple[job.Source, Any, Any]:
+    """What to process, what holds it (an ``ONNXProgram``, or None) and the ``onnx_ir.Model`` that it is (or None)."""
+    if isinstance(program, str | os.PathLike):
+        return Path(program), None, None
+    if isinstance(program, bytes | onnx.ModelProto):
+        return program, None, None
+    import onnx_ir
+
+    from bnfold.interop.onnx_ir import borrow
+
+    model = program if isinstance(program, onnx_ir.Model) else getattr(program, "model", None)
+    if not isinstance(model, onnx_ir.Model):
+        raise BadInput(
+            "an ONNXProgram, an onnx_ir.Model, a path, bytes or an onnx.ModelProto is wanted, "
+            f"not {type(program).__name__}"
+        )
+    return borrow(model), None if model is program else program, model
+
+
+def _exported_with(program: Any, model: ir.Model) -> Inputs | None:
+    """The inputs that an ``ONNXProgram`` remembers; None if it is none, or remembers nothing."""
+    exported = getattr(program, "exported_program", None)
+    remembered = getattr(exported, "example_inputs", None)
+    if remembered is None:
+        return None
+    args, kwargs = remembered
+    return Inputs(args, kwargs, required(model))
+
+
+def _act_on(verdict: ModuleVerdict, training: Training, outcome: Outcome) -> None:
+    """Raise where the module does not compute what the model does; in training mode that is no wonder."""
+    tell = log.info if verdict.verified else log.warning
+    tell(__name__, "module: %s: %s", verdict.status, verdict.reason)
+    if training and not verdict.verified:
+        raise training.error()
+    if verdict.status == "failed":
+        raise VerificationFailed(f"not replaced or written: {verdict.reason}", outcome)
+
+
+def _notes(module: Any, training: Training) -> tuple[str, ...]:
+    notes = []
+    if module is not None and module.training:
+        notes.append(
+            "the module is in training mode now, but the model is in inference mode: "
+            "it was taken for, and compared with, what module.eval() computes"
+        )
+    if training:
+        notes.append(
+            f"{len(training.normalisations)} BatchNormalizations use the batch's own statistics, as the module"
+        )
+    return tuple(notes)
+
+
+def _replace(result: TorchOutcome, before: ir.Model, holder: Any, given: Any) -> None:
+    """Put the folded model in the place of the one that came; if nothing changed, that one stays."""
+    from bnfold.interop.onnx_ir import give_back
+
+    result.model = given if _same(before, result.outcome.model) else give_back(result.outcome.model)
+    if holder is not None and result.model is not given:
+        holder.model = result.model
+        if hasattr(holder, "release"):  # a session that it may have opened runs the old model
+            holder.release()
+
+
+def _same(before: ir.Model, after: ir.Model) -> bool:
+    before.sync()
+    after.sync()
+    first, second = (model.proto.SerializeToString(deterministic=True) for model in (before, after))
+    return bool(first == second)

@@ -1,0 +1,69 @@
+"""What a file is that is no ONNX model, told by its first bytes, and what to do with it: for the error message only."""
+
+from __future__ import annotations
+
+from bnfold.ir.storage.source import Source
+
+_HEAD = 512
+
+_EXPORT = "export it to ONNX first"
+_UNPACK = "unpack it first"
+_SIGNATURES: tuple[tuple[int, bytes, str, str], ...] = (
+    (0, b"version https://git-lfs", "a Git LFS pointer, not the model itself", "run `git lfs pull`"),
+    (0, b"\x1f\x8b", "compressed by gzip", _UNPACK),
+    (0, b"BZh", "compressed by bzip2", _UNPACK),
+    (0, b"\xfd7zXZ\x00", "compressed by xz", _UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "compressed by zstd", _UNPACK),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
+    (257, b"ustar", "a tar archive", _UNPACK),
+    (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes", f"{_EXPORT}, for example with tf2onnx"),
+    (4, b"TFL3", "a TensorFlow Lite model", f"{_EXPORT}, for example with tf2onnx"),
+    (4, b"ORTM", "in ONNX Runtime's ORT format", "use the .onnx file that it was made from"),
+    (0, b"ftrt", "a TensorRT engine", "use the .onnx file that it was made from"),
+    (8, b'{"', "a safetensors file: weights without a network", f"load it into its network and {_EXPORT}"),
+)
+_PYTORCH = ("a PyTorch file", "load it and export it with torch.onnx.export")
+_ZIP, _PICKLES = b"PK\x03\x04", (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+
+def describe(source: Source) -> str:
+    """``a gzip file; unpack it first``, or nothing where the bytes look like nothing known."""
+    head = source.read(0, min(_HEAD, source.size))
+    for offset, signature, kind, remedy in _SIGNATURES:
+        if head[offset : offset + len(signature)] == signature:
+            return f"{kind}; {remedy}"
+    if head.startswith(_PICKLES):
+        return "; ".join(_PYTORCH)
+    if head.startswith(_ZIP):
+        return "; ".join(_zip(head))
+    return _text(head)
+
+
+def _zip(head: bytes) -> tuple[str, str]:
+    """A zip archive's first entry betrays who wrote it."""
+    name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+    if name.endswith((b"data.pkl", b"/version", b".data/serialization_id")):
+        return _PYTORCH
+    if name in (b"metadata.json", b"config.json", b"model.weights.h5"):
+        return "a Keras file", f"{_EXPORT}, for example with tf2onnx"
+    if name.endswith(b".npy"):
+        return "an .npz archive of arrays", "the model is another file"
+    return "a zip archive", _UNPACK
+
+
+def _text(head: bytes) -> str:
+    """A page or a text that was saved under the model's name; a model's first bytes are control characters."""
+    try:
+        text = head.decode("ascii")
+    except UnicodeDecodeError:
+        return ""
+    if not all(character.isprintable() or character in "\t\r\n" for character in text):
+        return ""
+    start = text.lstrip().lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return "a web page; the download did not give the file itself"
+    if start.startswith("<?xml"):
+        return "an XML file"
+    if start.startswith(("ir_version", "graph {", "producer_name")):
+        return "a model in protobuf's text form; encode it with onnx.load(path, format='textproto') and onnx.save"
+    return "a text file"

@@ -1,0 +1,201 @@
+"""Read a model, leaving its weights where they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+
+from bnfold.errors import BadInput, ExternalDataError, MalformedModel
+from bnfold.ir.elements import TP
+from bnfold.ir.model import Model
+from bnfold.ir.pause import collect_earlier_models, no_garbage_collection
+from bnfold.ir.storage.external import ExternalFiles
+from bnfold.ir.storage.foreign import describe
+from bnfold.ir.storage.payloads import THRESHOLD, Payloads
+from bnfold.ir.storage.source import BufferSource, FileSource, Source
+from bnfold.ir.storage.stored import Span, Stored
+from bnfold.ir.storage.strip import lift
+
+
+def load(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: str | os.PathLike[str] | None = None
+) -> Model:
+    """A model from a path, encoded bytes or a ModelProto.
+
+    External data is looked for beside the file, or in ``base_dir``, and nowhere else. A file is held open as long as
+    the model lives, and must not be changed meanwhile (`Model.check_sources`).
+    Raises BadInput (unreadable), MalformedModel (not ONNX), ExternalDataError.
+    """
+    if isinstance(model, onnx.ModelProto):
+        model = _encoded(model)
+    base = None if base_dir is None else Path(base_dir)
+    if isinstance(model, bytes):
+        return _load(BufferSource(model), None, ExternalFiles([base] if base else []))
+    path = Path(model)
+    source = FileSource(path)
+    # A link's own folder first, as onnx has it, then the place of the file itself: model hubs keep both as links.
+    folders = [base] if base else [path.parent, path.resolve().parent]
+    return _load(source, path, ExternalFiles(folders))
+
+
+def _encoded(proto: onnx.ModelProto) -> bytes:
+    try:
+        return bytes(proto.SerializeToString())
+    except (ValueError, EncodeError) as error:
+        raise BadInput(
+            "the ModelProto cannot be encoded, most likely because it is beyond protobuf's 2 GB: save it with external "
+            "data and load it by its path"
+        ) from error
+
+
+def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
+    label = path or "the data"
+    if source.size == 0:
+        raise MalformedModel(f"{label}: is empty")
+    collect_earlier_models()
+    payloads = Payloads()
+    try:
+        with no_garbage_collection():
+            skeleton = _lift(source, payloads)
+            proto = onnx.ModelProto.FromString(skeleton)
+            _check_holds_graph(proto)
+            # The key that every reference to external data has; to look into all the tensors of a model takes longer.
+            has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
+            del skeleton
+            _check_opsets(proto)
+            _check_functions(proto)
+            model = Model(proto, payloads, path)
+    except DecodeError as error:
+        raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
+    except MalformedModel as error:
+        raise MalformedModel(_not_a_model(label, source, str(error))) from error
+    except ExternalDataError as error:
+        raise ExternalDataError(f"{label}: {error}") from error
+    model.has_external_data = has_external
+    return model
+
+
+def _not_a_model(label: Path | str, source: Source, fault: str) -> str:
+    kind = describe(source)
+    return f"{label}: not an ONNX model: {kind}" if kind else f"{label}: not an ONNX model, or a damaged one ({fault})"
+
+
+def _check_holds_graph(proto: onnx.ModelProto) -> None:
+    if not proto.HasField("graph") and not proto.functions:
+        raise MalformedModel("it holds no graph")
+
+
+def _check_opsets(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for versions that onnx, which keeps them in 32 bits, could not even be asked about."""
+    for entries in (proto.opset_import, *(function.opset_import for function in proto.functions)):
+        for entry in entries:
+            if not -(2**31) <= entry.version < 2**31:
+                raise MalformedModel(f"there is no version {entry.version} of domain {entry.domain!r}")
+
+
+def _check_functions(proto: onnx.ModelProto) -> None:
+    """Raise MalformedModel for a function that calls itself, if by way of others: no such model can ever be run."""
+    if not proto.functions:
+        return
+    called = {_function(function): _calls(function) for function in proto.functions}
+    for start in called:
+        seen, ahead = {start}, [start]
+        while ahead:
+            for name in called.get(ahead.pop(), set()):
+                if name == start:
+                    raise MalformedModel(f"the function {start[1]!r} calls itself")
+                if name not in seen:
+                    seen.add(name)
+                    ahead.append(name)
+
+
+def _function(message: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
+    """What a call and the function it means have in common."""
+    name = message.name if isinstance(message, onnx.FunctionProto) else message.op_type
+    return message.domain, name, getattr(message, "overload", "")
+
+
+def _calls(function: onnx.FunctionProto) -> set[tuple[str, str, str]]:
+    found, bodies = set(), [function.node]
+    while bodies:
+        for node in bodies.pop():
+            found.add(_function(node))
+            for attribute in node.attribute:
+                bodies += [graph.node for graph in (attribute.g, *attribute.graphs)]
+    return found
+
+
+def _lift(source: Source, payloads: Payloads) -> bytes:
+    def token(rest: bytes, field: int, offset: int, length: int) -> bytes:
+        described = TP.FromString(rest)
+        tensor = Stored(described.data_type, described.dims, Span(source, offset, length, field), described.name)
+        if described.data_location != TP.EXTERNAL:
+            tensor.check()
+        return payloads.add(tensor)
+
+    return lift(source, THRESHOLD, token)
+
+
+def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles) -> bool:
+    """Let tokens stand for all tensors with external data; whether there are any."""
+    found = False
+    for tensor in tensor_messages(proto):
+        if tensor.data_location == TP.EXTERNAL:
+            token = payloads.add(external.stored(tensor))
+            for field in ("data_location", "external_data", *_TYPED):
+                tensor.ClearField(field)
+            tensor.raw_data = token
+            found = True
+    return found
+
+
+def external_locations(path: Path) -> list[str]:
+    """Where the tensors of a model file say that their bytes lie, whether or not there is anything.
+
+    Raises BadInput (unreadable), MalformedModel (not ONNX).
+    """
+    try:
+        proto = onnx.ModelProto.FromString(_lift(FileSource(path), Payloads()))
+    except (DecodeError, MalformedModel) as error:
+        raise MalformedModel(f"{path}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
+    entries = (entry for tensor in tensor_messages(proto) for entry in tensor.external_data)
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
+_TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+
+
+def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every TensorProto of the model, at any depth."""
+    graphs = [proto.graph]
+    for training in proto.training_info:
+        graphs += [training.initialization, training.algorithm]
+    attributes = [function.attribute_proto for function in proto.functions]
+    nodes = [function.node for function in proto.functions]
+    while graphs or nodes or attributes:
+        if graphs:
+            graph = graphs.pop()
+            nodes.append(graph.node)
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        if nodes:
+            attributes += [node.attribute for node in nodes.pop() if node.attribute]
+        while attributes:
+            for attribute in attributes.pop():
+                yield from _in_attribute(attribute)
+                graphs += [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
+
+
+def _in_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    if attribute.HasField("sparse_tensor"):
+        yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+    for sparse in attribute.sparse_tensors:
+        yield from (sparse.values, sparse.indices)

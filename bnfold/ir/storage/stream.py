@@ -1,0 +1,125 @@
+"""Stream payloads into a file: untouched spans by the kernel where it can, folded ones computed block by block."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from threading import Lock, Thread
+from typing import IO, TYPE_CHECKING
+
+from bnfold.ir.elements import to_raw
+from bnfold.ir.storage.source import Source
+from bnfold.ir.storage.stored import Stored
+from bnfold.ir.tensor import RangeViolation, Scaled, Tensor
+
+if TYPE_CHECKING:
+    from bnfold.ir.model import Model
+
+__all__ = ["Progress", "RangeViolation", "check_range", "copy_range", "write_payload", "write_payloads"]
+
+BUFFER = CHUNK = 1 << 20
+_NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+
+Progress = Callable[[int], None]
+
+
+def fill(path: Path) -> IO[bytes]:
+    """Open a new, empty file for writing, without truncating it.
+
+    A file that was truncated ext4 begins to write to the disk as soon as it is closed, and lets us wait for that.
+    """
+    return open(path, "wb", BUFFER, opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))
+
+
+def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: Progress | None = None) -> None:
+    """Append the tensor's payload: as raw_data, or ``as_stored`` in the encoding the span has in its file."""
+    if isinstance(tensor, Stored) and (as_stored or tensor.is_raw):
+        copy_range(tensor.span.source, tensor.span.offset, tensor.span.length, out)
+        if progress:
+            progress(tensor.span.length)
+        return
+    for block in tensor.blocks():
+        data = to_raw(block, tensor.dtype)
+        out.write(data)
+        if progress:
+            progress(len(data))
+
+
+def write_payloads(
+    path: Path, payloads: Sequence[tuple[Tensor, int]], *, as_stored: bool, progress: Progress | None
+) -> None:
+    """Write payloads into an existing file, each at its offset, two at a time; as `write_payload`.
+
+    Two threads by hand: the import of `concurrent.futures` takes as long as to write 10 MB.
+    """
+    waiting = iter(enumerate(payloads))
+    faults: dict[int, BaseException] = {}
+    lock = Lock()
+
+    def tell(count: int) -> None:
+        with lock:
+            if progress is not None:
+                progress(count)
+
+    def work() -> None:
+        while not faults:
+            with lock:
+                number, (tensor, offset) = next(waiting, (-1, (None, 0)))
+            if tensor is None:
+                return
+            try:
+                with path.open("r+b", buffering=BUFFER) as out:
+                    out.seek(offset)
+                    write_payload(tensor, out, as_stored=as_stored, progress=tell)
+            except BaseException as fault:  # noqa: BLE001 - raised below, where the caller sees it
+                faults[number] = fault
+
+    other = Thread(target=work)
+    other.start()
+    work()
+    other.join()
+    if faults:
+        raise faults[min(faults)]  # whichever thread was first
+
+
+def check_range(model: Model) -> None:
+    """Compute every folded weight once and throw it away; raises RangeViolation as writing would."""
+    model.sync()
+    for tensor in model.payloads.within(model.proto.SerializeToString()):
+        if isinstance(tensor, Scaled):
+            deque(tensor.blocks(), maxlen=0)
+
+
+def copy_range(source: Source, offset: int, length: int, out: IO[bytes]) -> None:
+    """Append ``length`` bytes of ``source`` to ``out``, inside the kernel where the platform and the files allow it."""
+    descriptor = source.fileno()
+    in_kernel = descriptor is not None and hasattr(os, "copy_file_range") and not isinstance(out, BytesIO)
+    if descriptor is not None and in_kernel and length >= CHUNK // 16:
+        out.flush()
+        copied = _kernel_copy(descriptor, offset, length, out.fileno())
+        offset, length = offset + copied, length - copied
+        out.seek(0, os.SEEK_CUR)
+    while length > 0:
+        data = source.read(offset, min(length, CHUNK))
+        out.write(data)
+        offset, length = offset + len(data), length - len(data)
+
+
+def _kernel_copy(descriptor: int, offset: int, length: int, target: int) -> int:
+    """How many bytes the kernel copied; fewer than asked where it does not do this for these files."""
+    copied = 0
+    while copied < length:
+        try:
+            count = os.copy_file_range(descriptor, target, length - copied, offset + copied)
+        except OSError as error:
+            if error.errno in _NOT_HERE:
+                return copied
+            raise
+        if count == 0:
+            return copied
+        copied += count
+    return copied

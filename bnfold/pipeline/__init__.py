@@ -1,0 +1,1 @@
+"""The passes in order, and one job from file to file."""

@@ -1,0 +1,42 @@
+"""What a report says beyond the events: facts read off the model before and the model after, as plain data.
+
+Nothing here runs unless a report was asked for, and nothing here is needed to rewrite a model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bnfold import ir
+from bnfold.pipeline.explain import parameters, scales, surroundings, totals
+from bnfold.report.events import Report
+from bnfold.semantics import Policy
+
+__all__ = ["explain"]
+
+
+def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -> dict[str, Any]:
+    """The parts of the report's JSON that need both models.
+
+    ``before`` is the model as it came, freshly loaded; ``after`` the rewritten one. Returns ``batchnorms`` (a dict for
+    each event, in the report's order, to be merged into its row), ``scales``, ``operators`` and ``weights``.
+    """
+    after.sync()
+    views = surroundings.Views(before, after, report.cuts)
+    nodes = views.batchnorms()
+    rows: list[dict[str, Any]] = []
+    seen = scales.Scales()
+    for event in report.batchnorms:
+        node = nodes.get(event.key)
+        if node is None:  # an earlier rewrite made it: the file itself has no such node
+            rows.append({"parameters": None, "affine": None, "policies": [], "drawing": None})
+            continue
+        facts = parameters.describe(node, policy)
+        seen.add(facts.affine)
+        rows.append({**facts.to_json(), "drawing": views.drawing(event, node)})
+    return {
+        "batchnorms": rows,
+        "scales": seen.to_json(),
+        "operators": {"before": totals.operators(before), "after": totals.operators(after)},
+        "weights": {"before": totals.weights(before), "after": totals.weights(after)},
+    }

@@ -1,0 +1,194 @@
+"""The part of a graph around one BatchNormalization, before and after its rewrite: what a drawing is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+from typing import Any
+
+from bnfold import ir
+from bnfold.classes import mutable
+from bnfold.report.events import BatchNormEvent
+
+MAX_NODES = 18
+"""More than this nobody reads in a small drawing; what is left out is counted."""
+REACH = 2
+"""Nodes up and down from a BatchNormalization that was not rewritten."""
+
+
+@mutable
+class Region:
+    """Nodes to be drawn, each with its role; ``left_out`` counts neighbours for which there was no room."""
+
+    roles: dict[ir.Node, str] = field(default_factory=dict)
+    left_out: int = 0
+
+    def add(self, nodes: Iterable[ir.Node], role: str) -> None:
+        for node in dict.fromkeys(nodes):
+            if node in self.roles:
+                continue
+            if len(self.roles) >= MAX_NODES:
+                self.left_out += 1
+            else:
+                self.roles[node] = role
+
+
+class Views:
+    """Both models, with a way from a BatchNormalization to the rewrite that took it."""
+
+    def __init__(self, before: ir.Model, after: ir.Model, cuts: Sequence[ir.Cut]) -> None:
+        self._before = {graph.path: graph for graph in before.graphs()}
+        self._after = {graph.path: graph for graph in after.graphs()}
+        self._cuts: dict[ir.Node, ir.Cut] = {}
+        for cut in cuts:  # a later rewrite of the same node is the one that matters
+            for node in between(self._before.get(cut.graph), cut):
+                self._cuts[node] = cut
+
+    def batchnorms(self) -> dict[tuple[str, str], ir.Node]:
+        """The BatchNormalizations of the model before, by `BatchNormEvent.key`."""
+        found = {}
+        for path, graph in self._before.items():
+            for node in graph.nodes:
+                made = node.output(0)
+                if node.is_op("BatchNormalization"):
+                    found[path, made.name if made is not None else node.name] = node
+        return found
+
+    def drawing(self, event: BatchNormEvent, node: ir.Node) -> dict[str, Any]:
+        """``before`` and, where something was rewritten there, ``after``: nodes with roles, and edges between them."""
+        cut = self._cuts.get(node)
+        if cut is None:
+            return {"before": to_json(_around(node, event)), "after": None}
+        after = self._after.get(cut.graph)
+        before = Region({node: "batchnorm"})
+        before.add(between(node.graph, cut), "rewritten")
+        _add_context(before)
+        changed = Region()
+        inside = between(after, cut)
+        changed.add((inner for inner in inside if inner.label in event.into), "home")
+        changed.add(
+            (inner for inner in inside if inner.is_op("BatchNormalization") and _makes(inner, event)), "batchnorm"
+        )
+        changed.add(inside, "rewritten")
+        if after is not None:
+            _add_boundary(changed, after, cut)
+        _add_context(changed)
+        return {"before": to_json(before), "after": to_json(changed)}
+
+
+def between(graph: ir.Graph | None, cut: ir.Cut) -> list[ir.Node]:
+    """The nodes of ``graph`` from the cut's inputs to its outputs, nearest to the outputs first."""
+    if graph is None:
+        return []
+    stops = set(cut.inputs)
+    found: dict[ir.Node, None] = {}
+    waiting = [graph.values[name] for name in cut.outputs if name in graph.values]
+    while waiting:
+        producer = waiting.pop(0).producer
+        if producer is None or producer in found or producer.graph is not graph:
+            continue
+        found[producer] = None
+        waiting += [value for value in producer.inputs if value is not None and value.name not in stops]
+    return [node for node in found if not _is_weight(node)]
+
+
+def _makes(node: ir.Node, event: BatchNormEvent) -> bool:
+    return node.label == event.name or any(made is not None and made.name == event.value for made in node.outputs)
+
+
+def _around(node: ir.Node, event: BatchNormEvent) -> Region:
+    """A BatchNormalization that stayed, the nodes that a search passed or stopped at, and the nearest others."""
+    passed = {label for attempt in event.attempts for label in attempt.passed}
+    stops = {attempt.stopped_at for attempt in event.attempts} - {""}
+    region, seen, ring = Region({node: "batchnorm"}), {node}, [node]
+    for step in range(REACH + MAX_NODES):
+        nearby = [other for inner in ring for other in (*_feeding(inner), *_reading(inner)) if other not in seen]
+        if step >= REACH:
+            nearby = [other for other in nearby if other.label in passed or other.label in stops]
+        for role, chosen in (("stopped", stops), ("passed", passed)):
+            region.add((other for other in nearby if other.label in chosen), role)
+        region.add(nearby, "context")
+        ring = list(dict.fromkeys(nearby))
+        seen.update(ring)
+    return region
+
+
+def _add_context(region: Region) -> None:
+    core = list(region.roles)
+    for inner in core:
+        region.add(_feeding(inner), "context")
+        region.add(_reading(inner), "context")
+
+
+def _add_boundary(region: Region, graph: ir.Graph, cut: ir.Cut) -> None:
+    """Where nothing is left between the boundary's values, the nodes on either side still show the place."""
+    ends = [graph.values[name] for name in (*cut.inputs, *cut.outputs) if name in graph.values]
+    if not region.roles:
+        region.add((value.producer for value in ends if value.producer is not None), "context")
+        region.add((reader for value in ends for reader in value.readers if reader.graph is graph), "context")
+
+
+def _feeding(node: ir.Node) -> list[ir.Node]:
+    makers = (value.producer for value in node.inputs if value is not None)
+    return [maker for maker in makers if maker is not None and maker.graph is node.graph and not _is_weight(maker)]
+
+
+def _reading(node: ir.Node) -> list[ir.Node]:
+    readers = (reader for value in node.outputs if value is not None for reader in value.readers)
+    return [reader for reader in dict.fromkeys(readers) if reader.graph is node.graph]
+
+
+def _is_weight(node: ir.Node) -> bool:
+    made = node.output(0)
+    return made is not None and ir.constant(made) is not None
+
+
+def to_json(region: Region) -> dict[str, Any]:
+    """Nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
+    graph = next(iter(region.roles)).graph if region.roles else None
+    order = {node: position for position, node in enumerate(_in_order(region.roles))}
+    edges: dict[tuple[int, int, str], None] = {}
+    for node, position in order.items():
+        for value in node.inputs:
+            if value is None or value.is_initializer:
+                continue
+            if value.producer in order:
+                edges[order[value.producer], position, value.name] = None
+            elif value.producer is None and value.is_input and value.graph is graph:
+                edges[-1, position, value.name] = None
+        for value in node.outputs:
+            if value is not None and value in node.graph.outputs:
+                edges[position, -1, value.name] = None
+    return {
+        "nodes": [
+            {"op": node.op_type, "name": node.label, "role": region.roles[node], "weights": _weights(node)}
+            for node in order
+        ],
+        "edges": [{"from": start, "to": end, "value": name} for start, end, name in edges],
+        "left_out": region.left_out,
+    }
+
+
+def _in_order(nodes: dict[ir.Node, str]) -> list[ir.Node]:
+    """Producers before consumers, without looking at the rest of the graph."""
+    ordered: dict[ir.Node, None] = {}
+    entered: set[ir.Node] = set()
+
+    def place(node: ir.Node) -> None:
+        if node in entered:
+            return
+        entered.add(node)
+        for maker in _feeding(node):
+            if maker in nodes:
+                place(maker)
+        ordered[node] = None
+
+    for node in nodes:
+        place(node)
+    return list(ordered)
+
+
+def _weights(node: ir.Node) -> list[str]:
+    """The constants a node reads, by their dims."""
+    held = [ir.constant(value) for value in node.inputs if value is not None]
+    return ["x".join(map(str, tensor.dims)) or "scalar" for tensor in held if tensor is not None]

@@ -1,0 +1,294 @@
+"""One model from file to file: load, rewrite, write beside the place, verify, and only then put it there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import onnx
+
+from bnfold import ir, log
+from bnfold.classes import frozen, mutable
+from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
+from bnfold.ir.storage.payloads import THRESHOLD
+from bnfold.ir.storage.stream import RangeViolation, check_range
+from bnfold.pipeline import formats, path_conflicts
+from bnfold.pipeline.order import Options
+from bnfold.report.events import Report
+
+if TYPE_CHECKING:
+    from bnfold.verification import Verdict
+
+Progress = Callable[[str, int, int], None]
+Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
+MAX_REPLANS = 8
+ONNXRUNTIMES = (
+    "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-qnn",
+    "onnxruntime-training", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-silicon", "ort-nightly",
+)  # fmt: skip
+"""The packages that install a module ``onnxruntime``; whichever is there serves."""
+
+
+@frozen
+class Checks:
+    """How the result is verified before it is put in place.
+
+    Attributes:
+        depth: ``full`` compares whole models, ``local`` every rewrite on its own, ``auto`` both within the time
+            budget, ``none`` nothing.
+        inputs: Shapes for inputs, by name, where the model leaves dims open; types are the model's.
+        data: Recorded inputs: an .npz archive whose arrays have the names of inputs, or a folder of ``input_*.pb`` (and
+            ``output_*.pb``) as in ONNX's test data.
+        samples: How many random inputs.
+        seed: Of the random inputs.
+        witness: The runtime that computes in storage precision; any variant of onnxruntime serves, and where it is not
+            installed bnfold's own kernels do.
+    """
+
+    depth: Literal["auto", "full", "local", "none"] = "auto"
+    inputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    data: Path | None = None
+    samples: int = 1
+    seed: int = 0
+    witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
+
+
+@frozen
+class Delivery:
+    """Where the result goes.
+
+    Attributes:
+        path: The model file.
+        external_data: As for `bnfold.ir.stage`, and likewise ``size_threshold``.
+        in_place: Whether ``path`` may be the input.
+        keep_failed: Where to put a result that fails verification.
+        explained: Whether the whole report will be asked for. What it says of the original is then gathered before the
+            result is put in place, and what it cannot say of a damaged model is an error in time.
+    """
+
+    path: Path
+    external_data: str = "auto"
+    in_place: bool = False
+    keep_failed: Path | None = None
+    size_threshold: int = THRESHOLD
+    explained: bool = False
+
+
+@mutable
+class Outcome:
+    """What became of one model.
+
+    Attributes:
+        model: The rewritten model.
+        report: What was done, and why not.
+        options: What was asked for, with ``banned`` as it turned out.
+        checks: How it was to be verified.
+        source: Where the model came from.
+        output: Where the model was written; None if it was not.
+        verdict: What verification found; None where none was asked for.
+        seconds: Time by phase: load, rewrite, write, verify.
+        original: What the report says of the original, gathered before the result was put in place.
+    """
+
+    model: ir.Model
+    report: Report
+    options: Options
+    checks: Checks
+    source: Source
+    output: Path | None = None
+    verdict: Verdict | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    original: Mapping[str, Any] | None = None
+
+    def to_proto(self) -> onnx.ModelProto:
+        """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
+        formats.require_onnx(self.model)
+        proto = onnx.ModelProto()
+        proto.ParseFromString(ir.encode(self.model))
+        return proto
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole report, as ``bnfold/report/report.schema.json`` describes it.
+
+        Reads the original model anew, unless that was done before the result was put in place.
+        """
+        document = self.report.to_json()
+        facts = dict(self.original or self.read_original())
+        for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
+            row.update(more)
+        document.update(facts)
+        document["output"] = _file_facts(self.output)
+        document["verify"] = self.verdict.to_json() if self.verdict is not None else None
+        document["options"] = _plain(asdict(self.options))
+        document["seed"] = self.checks.seed
+        document["seconds"] = {phase: round(spent, 4) for phase, spent in self.seconds.items()}
+        document["versions"] = versions()
+        return document
+
+    def read_original(self) -> dict[str, Any]:
+        """The parts of the report that come from the original model."""
+        from bnfold.pipeline.explain import explain
+
+        before = formats.load(self.source)
+        before.freeze_overridable = self.options.freeze_overridable
+        facts = explain(before, self.model, self.report, self.options.policy)
+        return {**facts, "input": _file_facts(self.source)}
+
+
+def process(
+    source: Source,
+    delivery: Delivery | None,
+    options: Options,
+    checks: Checks,
+    progress: Progress | None = None,
+    *,
+    report: Path | None = None,
+    second_opinion: Callable[[Outcome], None] | None = None,
+) -> Outcome:
+    """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
+
+    ``report`` is where the caller is going to write the report: no file that the model is read from or written to.
+    ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
+    VerificationFailed, or another `BnfoldError`, to keep it out.
+
+    Raises:
+        BadInput, Unsupported: The model cannot be read or processed.
+        OutputError: The output cannot be written.
+        SameFile: It would overwrite the input unasked, or another two of the files are one.
+        VerificationFailed: The result differs; nothing was written (but to ``keep_failed``).
+    """
+    if isinstance(source, str | os.PathLike):
+        source = Path(source)
+    if delivery is not None:
+        _check_target(source, delivery)
+    tell = progress or (lambda *_: None)
+    for _ in range(MAX_REPLANS):
+        try:
+            model, seconds = _load(source)
+            path_conflicts.refuse_for_one(source, model, delivery, checks.data, report)
+            outcome = Outcome(model, _rewrite(model, options, seconds, tell), options, checks, source, seconds=seconds)
+            _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+        except RangeViolation as violation:
+            banned = violation.tensor.maker
+            if banned is None:
+                raise AssertionError("a weight overflows that no fold made") from violation
+            options = replace(options, banned=options.banned | {banned})
+        else:
+            return outcome
+    raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def _overwrites(source: Source, delivery: Delivery) -> bool:
+    return isinstance(source, Path) and path_conflicts.same(source, delivery.path)
+
+
+def _check_target(source: Source, delivery: Delivery) -> None:
+    target = delivery.path
+    formats.check_target(source, delivery)
+    if not delivery.in_place and _overwrites(source, delivery):
+        raise SameFile(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
+    for path in (target, delivery.keep_failed):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise OutputError(f"{path}: is a directory")
+        if not path.absolute().parent.is_dir():
+            raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
+
+
+def _load(source: Source) -> tuple[ir.Model, dict[str, float]]:
+    started = time.perf_counter()
+    model = formats.load(source)
+    return model, {"load": time.perf_counter() - started}
+
+
+def _rewrite(model: ir.Model, options: Options, seconds: dict[str, float], progress: Progress) -> Report:
+    started = time.perf_counter()
+    report = formats.rewrite(model, options, progress)
+    seconds["rewrite"] = time.perf_counter() - started
+    return report
+
+
+def _deliver(
+    outcome: Outcome, delivery: Delivery | None, progress: Progress, second_opinion: Callable[[Outcome], None]
+) -> None:
+    """Write and verify, or only verify what stays in memory."""
+    started = time.perf_counter()
+    if delivery is None:
+        if outcome.checks.depth != "none":
+            check_range(outcome.model)
+            _verify(outcome, outcome.model, progress)
+            _raise_if_failed(outcome, None)
+        second_opinion(outcome)
+        return
+    written = 0
+
+    def wrote(count: int) -> None:
+        nonlocal written
+        written += count
+        progress("write", written, 0)
+
+    with formats.stage(outcome.model, delivery, wrote) as staged:
+        outcome.seconds["write"] = time.perf_counter() - started
+        _verify(outcome, staged.path, progress)
+        _raise_if_failed(outcome, delivery)
+        second_opinion(outcome)
+        if delivery.explained or _overwrites(outcome.source, delivery):
+            outcome.original = outcome.read_original()
+        staged.commit()
+    outcome.output = delivery.path
+
+
+def _raise_if_failed(outcome: Outcome, delivery: Delivery | None) -> None:
+    if outcome.verdict is None or outcome.verdict.status != "failed":
+        return
+    if delivery is not None and delivery.keep_failed is not None:
+        formats.save(outcome.model, delivery, delivery.keep_failed)
+    label = delivery.path if delivery is not None else "the result"
+    raise VerificationFailed(f"{label}: not written: {outcome.verdict.reason}", outcome)
+
+
+def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> None:
+    """Compare the result, staged or in memory, with the model as it came."""
+    if outcome.checks.depth == "none":
+        return
+    started = time.perf_counter()
+    outcome.verdict = formats.verify_result(outcome, result, progress)
+    outcome.seconds["verify"] = time.perf_counter() - started
+    tell = log.info if outcome.verdict.verified else log.warning
+    tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)
+
+
+def _file_facts(path: Source | None) -> dict[str, Any] | None:
+    if not isinstance(path, Path):
+        return None
+    import hashlib
+
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(_plain(item) for item in value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def versions() -> dict[str, str]:
+    """The versions that results depend on; an onnxruntime variant counts under its own name."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in ("bnfold", "onnx", "numpy", *ONNXRUNTIMES, "openvino"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,259 @@
+"""The order of passes, each with the reason for its position: one model in, the same model rewritten, and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Literal
+
+from bnfold import folding, ir, log, upgrading
+from bnfold.classes import frozen, mutable
+from bnfold.errors import Unsupported
+from bnfold.ir.pause import no_garbage_collection
+from bnfold.pipeline.checker import checker_error
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import Declined, Reason
+from bnfold.semantics import Policy, Repair, Unreadable
+from bnfold.semantics import batchnorm as batchnorm_semantics
+
+Progress = Callable[[str, int, int], None]
+"""(phase, done, total)."""
+
+
+@frozen
+class Options:
+    """What to do with a model.
+
+    Attributes:
+        target_opset: The opset to reach; None for 15 unless the model is newer, ``keep`` to leave it.
+        fold: Whether to fold at all; False upgrades only.
+        decompose: Whether to spell out BatchNormalizations as primitive operators: none, those that folding left, all.
+        decompose_form: How an inference BatchNormalization is spelled out.
+        decompose_ops: The operators that ``decompose`` applies to.
+        policy: How to read what the operator texts leave open.
+        freeze_overridable: Take initializers that are graph inputs as well for constants.
+        max_growth: Bytes that copies of shared weights may add; None for what folding frees and 1 % of the weights.
+        only: Operators that may take part in folding; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+        banned: BatchNormalizations, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
+    """
+
+    target_opset: int | Literal["keep"] | None = None
+    fold: bool = True
+    decompose: Literal["never", "residual", "all"] = "never"
+    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = "mul_add"
+    decompose_ops: frozenset[str] = frozenset({"BatchNormalization"})
+    policy: Policy = field(default_factory=Policy)
+    freeze_overridable: bool = False
+    max_growth: int | None = None
+    only: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
+    banned: frozenset[tuple[str, str]] = frozenset()
+
+
+@mutable
+class Run:
+    """One model on its way through the passes."""
+
+    model: ir.Model
+    options: Options
+    report: Report
+    original: frozenset[str]
+    progress: Progress
+    events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
+
+    def live(self) -> dict[ir.Node, BatchNormEvent]:
+        """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
+        found: dict[ir.Node, BatchNormEvent] = {}
+        for node in self.model.nodes():
+            if node.is_op("BatchNormalization"):
+                event = self.events.get(_key(node))
+                if event is None:
+                    event = self.events[_key(node)] = _event(node, self.options.policy)
+                    self.report.batchnorms.append(event)
+                found[node] = event
+        return found
+
+
+def _key(node: ir.Node) -> tuple[str, str]:
+    """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
+    made = node.output(0)
+    return node.graph.path, made.name if made is not None else node.name
+
+
+def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
+    path, value = _key(node)
+    try:
+        mode: str = batchnorm_semantics.read_form(node, policy).mode
+    except (Unreadable, Unsupported):
+        mode = "unknown"
+    return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), mode, value=value)
+
+
+def describe(run: Run) -> None:
+    """First, while everything is as it was in the file."""
+    run.report.opset_before = run.model.opset()
+    run.report.ir_before = run.model.proto.ir_version
+    run.live()
+
+
+def normalise(run: Run) -> None:
+    """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
+    if upgrading.unite(run.model):
+        text = "the operators of onnx were imported at several opsets: read at the highest"
+        run.report.repairs.append(Repair("opset-imports", "", text))
+    if run.options.freeze_overridable:
+        free = (value for value in run.model.graph.inputs if run.model.is_overridable(value))
+        run.report.notes += [
+            f"frozen, as asked: a caller may no longer override the input {value.name!r}" for value in free
+        ]
+    run.model.freeze_overridable = run.options.freeze_overridable
+    if upgrading.strip_initializer_inputs(run.model):
+        text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
+        run.report.repairs.append(Repair("initializer-inputs", "", text))
+        upgrading.leave_old_ir(run.model)
+
+
+def raise_opset(run: Run) -> None:
+    """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
+    if run.options.target_opset == "keep":
+        return
+    done = upgrading.run(run.model, run.options.target_opset, policy=run.options.policy)
+    run.report.repairs.extend(done.repairs)
+    run.report.add_cuts(done.cuts)
+    run.report.notes.extend(
+        f"{count} {operator} left as found: not an operator that bnfold knows at this opset"
+        for operator, count in done.passed.items()
+    )
+    run.report.notes.extend([done.advice] if done.advice else [])
+    if done.before == done.after and not done.changes:
+        return
+    _follow_replaced(run)
+    alive = set(run.live().values())
+    for event in run.events.values():
+        if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
+            event.verdict = "upgraded"
+
+
+def _follow_replaced(run: Run) -> None:
+    """Where an upgrade lets a BatchNormalization make another value (``spatial=0``), its event follows, in order."""
+    nodes = [node for node in run.model.nodes() if node.is_op("BatchNormalization")]
+    fresh = [node for node in nodes if _key(node) not in run.events]
+    if not fresh:
+        return
+    keys = {_key(node) for node in nodes}
+    lost = [event for event in run.report.batchnorms if event.key not in keys]
+    for path in dict.fromkeys(event.graph for event in lost):
+        events = [event for event in lost if event.graph == path]
+        successors = [node for node in fresh if node.graph.path == path]
+        if len(events) == len(successors):
+            for event, node in zip(events, successors, strict=True):
+                del run.events[event.key]
+                event.value = _key(node)[1]
+                run.events[event.key] = event
+
+
+def fold_affines(run: Run) -> None:
+    """The main work."""
+    if not run.options.fold:
+        return
+    options = run.options
+    live = run.live()
+    for node in [node for node, event in live.items() if event.key in options.banned]:
+        live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
+    limits = folding.Limits(
+        growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
+        only=options.only,
+        excluded=options.excluded,
+        all_affines=options.all_affines,
+    )
+    folding.run(
+        run.model,
+        live,
+        run.report,
+        policy=options.policy,
+        limits=limits,
+        original=run.original,
+        progress=lambda done, total: run.progress("fold", done, total),
+    )
+    run.events.update((_key(node), event) for node, event in live.items() if not node.removed)  # some may be new nodes
+
+
+def spell_out(run: Run) -> None:
+    """After folding, which may have left nothing to spell out. ``all`` comes here too: folding first costs nothing."""
+    if run.options.decompose == "never":
+        return
+    from bnfold import decomposing
+
+    decomposing.run(
+        run.model,
+        run.live(),
+        run.report,
+        policy=run.options.policy,
+        form=run.options.decompose_form,
+        operators=run.options.decompose_ops,
+    )
+
+
+def tidy(run: Run) -> None:
+    """Last of the rewrites: what they left without a reader goes."""
+    run.report.removed_names.extend(run.model.tidy())
+    run.model.settle()
+    _allow_initializers(run)
+    run.report.opset_after = run.model.opset()
+    run.report.ir_after = run.model.proto.ir_version
+
+
+def _allow_initializers(run: Run) -> None:
+    """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none.
+
+    From 3 on the opset has to be said, which until then was 1.
+    """
+    proto = run.model.proto
+    if proto.ir_version < 4 and any(tensor.name not in run.original for tensor in proto.graph.initializer):
+        proto.ir_version = 4
+        if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
+            proto.opset_import.add(domain="", version=1)
+
+
+def check(run: Run) -> None:
+    """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
+    error = checker_error(run.model)
+    if not error or run.model.path is None:
+        return
+    before = ir.load(run.model.path)
+    before.proto.ir_version = run.model.proto.ir_version
+    if not checker_error(before):
+        raise AssertionError(f"bnfold made a model that onnx's checker rejects, please report this: {error}")
+
+
+PASSES: tuple[Callable[[Run], None], ...] = (describe, normalise, raise_opset, fold_affines, spell_out, tidy, check)
+
+
+def rewrite(model: ir.Model, options: Options, progress: Progress | None = None) -> Report:
+    """Run all passes over ``model``, in place.
+
+    Raises:
+        UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
+    """
+    run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
+    with no_garbage_collection(), ir.utf8(model.label):
+        for step in PASSES:
+            step(run)
+            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+    _log(run.report)
+    return run.report
+
+
+def _log(report: Report) -> None:
+    """A line a decision."""
+    if report.opset_before != report.opset_after:
+        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
+    for event in report.batchnorms:
+        log.info(__name__, "%s", event)
+    for repair in report.repairs:
+        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
+    for note in report.notes:
+        log.info(__name__, "%s", note)

@@ -1,0 +1,92 @@
+"""Two names for one file: what a run writes must be nothing that it reads, and nothing else that it writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bnfold import ir
+from bnfold.errors import SameFile
+from bnfold.pipeline import formats
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.job import Delivery
+
+Named = tuple[str, Path]
+"""What a file is to the run, and where it is."""
+
+
+def refuse(written: Iterable[Named], kept: Iterable[Named]) -> None:
+    """Make sure that every file of ``written`` is another one than those before it, and than all of ``kept``.
+
+    Raises:
+        SameFile: Two of them are one, by name or through links.
+    """
+    owners = {key: role for role, path in kept for key in _identities(path)}
+    for role, path in written:
+        keys = _identities(path)
+        for key in keys & owners.keys():
+            raise SameFile(f"{path}: {role} would overwrite {owners[key]}; choose another name")
+        owners |= dict.fromkeys(keys, role)
+
+
+def refuse_for_one(
+    source: object, model: ir.Model, delivery: Delivery | None, data: Path | None, report: Path | None
+) -> None:
+    """`refuse` for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
+
+    Raises:
+        SameFile: Likewise.
+    """
+    kept: list[Named] = [("the recorded inputs", data)] if data is not None else []
+    written: list[Named] = []
+    in_place = False
+    if delivery is not None:
+        in_place = isinstance(source, Path) and delivery.in_place and same(source, delivery.path)
+        written += _results(delivery, kept)
+    if isinstance(source, Path) and not in_place:
+        kept.append(("the input", source))
+    if not (in_place and formats.is_openvino(source)):  # whose constants are replaced with it
+        kept += [("the input's data", path) for path in formats.data_files(model)]
+    if report is not None:
+        written.append(("the report", report))
+    refuse(written, kept)
+
+
+def _results(delivery: Delivery, kept: list[Named]) -> list[Named]:
+    """What is written for ``delivery``. An ONNX model's data file takes a free name, so it is only to be ``kept``."""
+    places = [("the output", delivery.path)]
+    if delivery.keep_failed is not None:
+        places.append(("a failed result", delivery.keep_failed))
+    written: list[Named] = []
+    for role, path in places:
+        beside = formats.data_file(_behind_links(path), delivery.external_data)
+        written.append((role, path))
+        if beside is not None:
+            (written if formats.is_openvino(path) else kept).append((f"the data file of {role}", beside))
+    return written
+
+
+def same(first: Path, second: Path) -> bool:
+    """Whether two names lead to one file."""
+    return not _identities(first).isdisjoint(_identities(second))
+
+
+def _behind_links(path: Path) -> Path:
+    """Where a file that is written to ``path`` goes; links in a circle are left to who opens them."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path
+
+
+def _identities(path: Path) -> set[object]:
+    """The place behind all links, which a file has before it is there, and its number, which all its names share."""
+    found: set[object] = {os.path.normcase(_behind_links(path))}
+    with suppress(OSError, ValueError):
+        status = path.stat()
+        found.add((status.st_dev, status.st_ino))
+    return found

@@ -1,7 +1,0 @@
-"""The report as one HTML file that needs nothing else: no network, no script it does not carry, no framework."""
-
-from __future__ import annotations
-
-from bnfold.render.page import html
-
-__all__ = ["html"]

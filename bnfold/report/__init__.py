@@ -1,0 +1,1 @@
+"""What happened to each BatchNormalization, as data, JSON and HTML."""

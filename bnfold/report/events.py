@@ -1,0 +1,162 @@
+"""What was done, to which node, and why not: typed events, and their JSON form.
+
+The names in the JSON form are stable; others build on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any, Literal
+
+from bnfold.classes import mutable
+from bnfold.errors import printable
+from bnfold.ir.cut import Cut
+from bnfold.report.reasons import Attempt, Declined, Reason
+from bnfold.semantics import Repair
+
+Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
+SCHEMA = "bnfold-report/1"
+
+
+@mutable
+class BatchNormEvent:
+    """What became of one BatchNormalization."""
+
+    name: str
+    graph: str
+    version: int
+    mode: str
+    verdict: Verdict = "kept"
+    into: tuple[str, ...] = ()
+    reason: Reason | None = None
+    detail: str = ""
+    direction: str = ""
+    value: str = ""
+    operators: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which BatchNormalization: its graph and the value it makes, which no rewrite renames."""
+        return self.graph, self.value
+
+    def __str__(self) -> str:
+        """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
+        reason = f"{self.reason.code}: {self.reason.value}" if self.reason is not None else ""
+        why = f"{reason}{f' ({self.detail})' if self.detail else ''}" if reason else ", ".join(self.into)
+        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
+
+    def decline(self, refusal: Declined) -> None:
+        self.reason, self.detail = refusal.reason, refusal.detail
+        self.attempts = refusal.attempts
+
+    def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
+        """Folded into the nodes labelled ``into``, or just taken out where there are none."""
+        self.verdict = "folded" if into else "removed"
+        self.direction, self.into, self.operators = direction, into, operators
+        self.reason, self.detail = None, ""
+        self.attempts = (Attempt(direction, passed),)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the report's ``batchnorms``."""
+        return {
+            "name": self.name,
+            "graph": self.graph,
+            "version": self.version,
+            "mode": self.mode,
+            "verdict": self.verdict,
+            "into": list(self.into),
+            "reason": reason_to_json(self.reason, self.detail),
+            "value": self.value,
+            "direction": self.direction,
+            "operators": list(self.operators),
+            "search": [_attempt_to_json(attempt) for attempt in self.attempts],
+        }
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A report's JSON form with every text in it, keys included, as ``change`` makes it."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {map_texts(key, change): map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
+    """A refusal as reports store it; None where there was none."""
+    return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
+
+
+def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "direction": attempt.direction,
+        "passed": list(attempt.passed),
+        "stopped_at": attempt.stopped_at,
+        "reason": reason_to_json(attempt.reason, attempt.detail),
+    }
+
+
+@mutable
+class Report:
+    """Everything that happened in one run, in the order in which it did.
+
+    Attributes:
+        batchnorms: One event for each BatchNormalization: name, graph, version, mode, what became of it, and why not.
+        repairs: Decisions about what the file left open, or said wrongly.
+        notes: Anything else that a user should know.
+        opset_before: Version of the default domain in the file.
+        opset_after: The same in the result.
+        ir_before: IR version of the file.
+        ir_after: IR version of the result.
+        removed_names: Values that are gone.
+        renamed: Values that have a new name, by the old one.
+        makers: Whose fold a computed weight belongs to, for bnfold itself.
+    """
+
+    batchnorms: list[BatchNormEvent] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    opset_before: int = 0
+    opset_after: int = 0
+    ir_before: int = 0
+    ir_after: int = 0
+    removed_names: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
+    _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def add_cuts(self, cuts: Iterable[Cut]) -> None:
+        """Note the boundaries of rewrites."""
+        for cut in cuts:
+            self._all_cuts[cut] = None
+            for name in (*cut.inputs, *cut.outputs):
+                self._cuts[name] = (*self._cuts.get(name, ()), cut)
+
+    def retire(self, names: Sequence[str], wider: Cut) -> None:
+        """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""
+        for name in names:
+            for cut in self._cuts.pop(name, ()):
+                self._all_cuts.pop(cut, None)
+        self.add_cuts([wider])
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The boundaries that are valid in the model before and in the one after."""
+        return tuple(self._all_cuts)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(event.verdict == verdict for event in self.batchnorms)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report without what only the caller knows (files, hashes, verification)."""
+        return {
+            "schema": SCHEMA,
+            "opset": {"before": self.opset_before, "after": self.opset_after},
+            "ir_version": {"before": self.ir_before, "after": self.ir_after},
+            "batchnorms": [event.to_json() for event in self.batchnorms],
+            "repairs": [repair.to_json() for repair in self.repairs],
+            "notes": list(self.notes),
+            "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},
+        }

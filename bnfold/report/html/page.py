@@ -1,0 +1,155 @@
+"""From reports as JSON to the page: what the templates need is computed here, how it looks is theirs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+from bnfold.classes import frozen
+from bnfold.errors import printable
+from bnfold.report.advice import ADVICE, Advice
+from bnfold.report.events import map_texts
+from bnfold.report.html import layout, plots
+from bnfold.report.reasons import Reason
+
+STATES = ("left", "folded", "removed", "decomposed", "upgraded")
+MAX_ROWS = 1500
+"""Rows of one model that a page shows; a browser chokes on more. The JSON form has all of them."""
+MAX_DRAWINGS = 600
+
+Document = Mapping[str, Any]
+
+
+@frozen
+class Row:
+    """A BatchNormalization as the page shows it; ``anchor`` is unique on the page."""
+
+    anchor: str
+    event: Mapping[str, Any]
+    advice: Advice | None
+    drawn: bool
+
+    @property
+    def state(self) -> str:
+        """What the filter calls it."""
+        return state(self.event)
+
+    @property
+    def words(self) -> str:
+        """What the search looks in."""
+        reason = self.event["reason"] or {}
+        parts = [self.event["name"], self.event["graph"], *self.event["into"], *self.event.get("operators", ())]
+        return " ".join([*parts, reason.get("code", ""), reason.get("text", ""), reason.get("detail", "")]).lower()
+
+
+@frozen
+class Model:
+    """One report on the page; ``document`` holds ``error`` and no events where the model could not be processed."""
+
+    anchor: str
+    document: Document
+    rows: tuple[Row, ...]
+    left_out: int
+
+    @property
+    def title(self) -> str:
+        source = self.document.get("input")
+        return str(source["path"]) if source else "model"
+
+    @property
+    def name(self) -> str:
+        """The title without its folder."""
+        return PurePath(self.title).name
+
+    @property
+    def states(self) -> dict[str, int]:
+        counts = Counter(map(state, self.document.get("batchnorms", ())))
+        return {name: counts[name] for name in STATES if counts[name]}
+
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Reason codes with how often they stand, the most frequent first."""
+        codes = Counter(event["reason"]["code"] for event in self.document.get("batchnorms", ()) if event["reason"])
+        return codes.most_common()
+
+
+def state(event: Mapping[str, Any]) -> str:
+    """One of `STATES`: what has a reason is left, whatever became of its opset."""
+    return "left" if event["reason"] or event["verdict"] == "kept" else str(event["verdict"])
+
+
+def html(documents: Sequence[Document]) -> str:
+    """One page about one model or several.
+
+    Args:
+        documents: Reports as `Outcome.to_json` makes them, or what a folder's inspection says of a model
+            that could not be processed: ``input`` and ``error``.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    documents = map_texts(documents, printable)
+
+    def load(name: str) -> str:
+        return files("bnfold.report.html").joinpath(name).read_text(encoding="utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(size=size, number=short, plain=plain)
+    environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
+    page: str = environment.get_template("page.html.j2").render(
+        models=[_model(f"m{index}", document) for index, document in enumerate(documents)],
+        reasons=[(reason, ADVICE[reason]) for reason in Reason],
+        used={code for document in documents for code in _codes(document)},
+        style=load("style.css"),
+        script=load("script.js"),
+    )
+    return page
+
+
+def _model(anchor: str, document: Document) -> Model:
+    events = document.get("batchnorms", ())
+    order = sorted(range(len(events)), key=lambda index: events[index]["reason"] is None)
+    rows = tuple(
+        Row(f"{anchor}-bn{index}", events[index], _advice(events[index]), drawn=position < MAX_DRAWINGS)
+        for position, index in enumerate(order[:MAX_ROWS])
+    )
+    return Model(anchor, document, rows, len(events) - len(rows))
+
+
+def _advice(event: Mapping[str, Any]) -> Advice | None:
+    return ADVICE[Reason.of(event["reason"]["code"])] if event["reason"] else None
+
+
+def _codes(document: Document) -> set[str]:
+    rows = [event["reason"] for event in document.get("batchnorms", ())]
+    tried = [attempt["reason"] for event in document.get("batchnorms", ()) for attempt in event["search"]]
+    return {reason["code"] for reason in (*rows, *tried) if reason}
+
+
+def plain(value: Any) -> str:
+    """An option's value in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "default" if value is None else str(value)
+
+
+def size(count: float) -> str:
+    """Bytes in a unit that people read."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
+
+
+def short(value: Any) -> str:
+    """A number with the digits that matter; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

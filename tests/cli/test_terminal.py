@@ -1,0 +1,119 @@
+"""Tables on a terminal of any width, and in a pipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from bnfold.cli.commands import main
+from tests.conftest import MODELS
+
+LONG = "block_" + "deep_" * 60 + "norm"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The model of dense blocks, with one BatchNormalization that stays under a name wider than any terminal."""
+    proto = onnx.load(MODELS / "dense.onnx")
+    (node,) = [node for node in proto.graph.node if node.name == "node16"]
+    node.name = LONG
+    path = tmp_path / "dense.onnx"
+    onnx.save(proto, path)
+    return path
+
+
+def lines(text: str) -> list[str]:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+def test_a_pipe_gets_one_line_a_row_whole_names_and_no_blanks_at_the_end(model: Path) -> None:
+    result = CliRunner().invoke(main, ["inspect", str(model)])
+    rows = result.stdout.splitlines()
+    assert len(rows) == 9
+    assert sum(LONG in row for row in rows) == 1
+    assert all(row == row.rstrip() for row in rows)
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_terminal_s_width_is_kept_and_nothing_is_cut(
+    width: int, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = lines(CliRunner().invoke(main, ["inspect", str(model)]).stdout)
+    assert max(map(len, shown)) <= width
+    assert "…" not in "".join(shown)
+    first = "".join(line[:width].split(" ")[0] for line in shown[1:])
+    assert LONG in first
+    assert any("scale" in word for word in shown[0].split()) == (width >= 110)
+
+
+def test_what_needs_attention_comes_first_with_what_can_be_done() -> None:
+    result = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")])
+    became = [re.split(r"\s{2,}", row)[5] for row in result.stdout.splitlines()[1:]]
+    assert became == sorted(became, key=lambda word: word != "upgraded")
+    assert became.count("upgraded") == 2
+    assert "  negative-scale: Nothing without retraining" in result.stderr
+
+
+def test_ranges_are_those_of_the_affine() -> None:
+    (row,) = CliRunner().invoke(main, ["inspect", str(MODELS / "bn15_training.onnx")]).stdout.splitlines()[1:]
+    assert re.split(r"\s{2,}", row)[3:5] == ["-", "-"]
+    rows = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")]).stdout.splitlines()[1:]
+    assert all(re.fullmatch(r"-?[\d.e-]+ to -?[\d.e-]+", re.split(r"\s{2,}", row)[3]) for row in rows)
+
+
+def test_a_folder_has_a_row_a_model_worst_first(tmp_path: Path) -> None:
+    for name in ("bn9.onnx", "dense.onnx"):
+        (tmp_path / name).write_bytes((MODELS / name).read_bytes())
+    (tmp_path / "zz.onnx").write_bytes(b"no model")
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert result.exit_code == 1
+    names = [Path(row.split()[0]).name for row in result.stdout.splitlines()[1:]]
+    assert names == ["zz.onnx", "dense.onnx", "bn9.onnx"]
+    assert "2 negative-scale" in result.stdout
+    assert "1 failed, 2 inspected" in result.stderr
+
+
+def test_a_runtime_that_is_wrong_about_the_original_explains_the_error(tmp_path: Path) -> None:
+    """At opset 9 onnxruntime gives the inverse deviation as fifth output, where the text says variance."""
+    outputs = ", ".join(f"float[{size}] {name}" for name, size in zip("ymvst", ("N,3,L", 3, 3, 3, 3), strict=True))
+    weights = ", ".join(f"float[3] {name} = {{1, 2, 3}}" for name in "abcd")
+    text = f"""<ir_version: 8, opset_import: ["": 9]> g (float[N,3,L] x) => ({outputs}) <{weights}>
+    {{ y, m, v, s, t = BatchNormalization (x, a, b, c, d) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "five.onnx")
+    result = CliRunner().invoke(main, ["fold", str(tmp_path / "five.onnx"), str(tmp_path / "out.onnx")])
+    assert result.exit_code == 0
+    (note,) = (line for line in result.stderr.splitlines() if "differs from the referee on the original" in line)
+    assert note.startswith("  note: onnxruntime ")
+    assert "'t'" in note
+
+
+def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
+    """An operator that nobody can compute, so that the parts would be compared, and no part has changed."""
+    text = '<ir_version: 8, opset_import: ["": 15, "d": 1]> g (float[N] x) => (float[N] y) { y = d.Unknown (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
+    assert "verified: nothing that is computed has changed\n" in result.stderr
+    result = CliRunner().invoke(main, ["verify", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
+    assert "verified: nothing that is computed has changed (not compared as a whole: " in result.stderr
+
+
+def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
+    """Nine convolutions in a row with a factor each, as exporters spell a normalisation out."""
+    chain = "".join(f"c{i} = Conv (y{i}, w{i})  y{i + 1} = Mul (c{i}, a)" for i in range(9))
+    weights = ", ".join(f"float[1,1,1] w{i} = {{2}}" for i in range(9))
+    text = f"""<ir_version: 8, opset_import: ["": 15]> g (float[N,1,L] y0) => (float[N,1,L] y9)
+    <{weights}, float[1,1,1] a = {{3}}> {{ {chain} }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    command = ["fold", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx"), "--all-affines"]
+    folded = re.compile("  note: constant arithmetic folded: .*")
+    short = folded.findall(CliRunner().invoke(main, command).stderr)
+    assert len(short) == 5
+    assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
+    assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9

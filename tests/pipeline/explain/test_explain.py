@@ -1,0 +1,127 @@
+"""Facts read off the models: right numbers, right neighbours, and small ones for big models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.api import inspect
+from bnfold.pipeline.explain import scales, surroundings, totals
+from tests.conftest import MODELS
+from tests.report.html.reports import report
+
+
+def by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in document["batchnorms"]}
+
+
+def test_the_affine_is_that_of_the_stored_parameters() -> None:
+    proto = onnx.load(MODELS / "dense.onnx")
+    held = {tensor.name: onnx.numpy_helper.to_array(tensor).astype(np.float64) for tensor in proto.graph.initializer}
+    rows = by_name(report("dense.onnx"))
+    for node in proto.graph.node:
+        if node.op_type == "BatchNormalization":
+            scale, bias, mean, var = (held[name] for name in node.input[1:])
+            epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), float(np.float32(1e-5)))
+            s = scale / np.sqrt(var + epsilon)
+            t = bias - mean * s
+            found = rows[node.name]["affine"]
+            assert found["channels"] == s.size
+            for block, spread in ((s, found["scale"]), (t, found["shift"])):
+                assert (spread["min"], spread["max"]) == pytest.approx((block.min(), block.max()), rel=1e-12)
+                assert spread["negative"] == (block < 0).sum()
+                assert sum(spread["counts"]) == block.size
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "kind"),
+    [
+        ("dense.onnx", "bn1_scale", "initializer"),
+        ("constant_nodes.onnx", "bn1_scale", "Constant node"),
+        ("in_function.onnx", "block_bn1_scale", "input of the graph"),
+    ],
+)
+def test_where_parameters_come_from(model: str, name: str, kind: str) -> None:
+    sources = [row["parameters"]["scale"] for row in report(model)["batchnorms"]]
+    assert {"kind": kind, "name": name} in [{key: source[key] for key in ("kind", "name")} for source in sources]
+
+
+def test_training_statistics_have_no_affine() -> None:
+    (row,) = report("bn15_training.onnx")["batchnorms"]
+    assert row["affine"] is None
+    assert row["parameters"]["mean"]["kind"] == "initializer"
+
+
+def test_a_fold_is_drawn_before_and_after() -> None:
+    picture = by_name(report("dense.onnx"))["node5"]["drawing"]
+    before = {node["name"]: node["role"] for node in picture["before"]["nodes"]}
+    after = {node["name"]: node["role"] for node in picture["after"]["nodes"]}
+    assert before == {"node3": "context", "node4": "rewritten", "node5": "batchnorm", "node6": "context"}
+    assert after == {"node3": "context", "node4": "home", "node6": "context"}
+    names = [node["name"] for node in picture["after"]["nodes"]]
+    edges = {
+        (names[edge["from"]], names[edge["to"]])
+        for edge in picture["after"]["edges"]
+        if min(edge["from"], edge["to"]) >= 0
+    }
+    assert edges == {("node3", "node4"), ("node4", "node6")}
+
+
+def test_what_stays_is_drawn_once_with_where_the_search_stopped() -> None:
+    picture = by_name(report("dense.onnx"))["node2"]["drawing"]
+    assert picture["after"] is None
+    roles = {node["name"]: node["role"] for node in picture["before"]["nodes"]}
+    assert (roles["node2"], roles["node3"], roles["node1"]) == ("batchnorm", "stopped", "context")
+
+
+def test_a_value_with_very_many_readers_is_a_small_drawing() -> None:
+    text = "\n".join(f"  y{index} = Sin (c)" for index in range(3000))
+    outputs = ", ".join(f"float[1,2] y{index}" for index in range(3000))
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 15]>\nwide (float[1,2] x) => ({outputs}, float[1,2] z)\n'
+        "  <float[2] s = {2, 3}, float[2] v = {1, 1}>\n{\n  c = Sin (x)\n"
+        f"{text}\n  z = BatchNormalization (c, s, s, s, v)\n}}"
+    )
+    (row,) = inspect(model).to_json()["batchnorms"]
+    picture = row["drawing"]["before"]
+    assert len(picture["nodes"]) == surroundings.MAX_NODES
+    assert picture["left_out"] == 3002 - surroundings.MAX_NODES
+
+
+def test_a_long_chain_does_not_take_long_to_draw() -> None:
+    nodes = "\n".join(f"  c{index + 1} = Identity (c{index})" for index in range(60))
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 15]>\nlong (float[1,2] c0) => (float[1,2] z)\n'
+        f"  <float[2] s = {{2, 3}}, float[2] v = {{1, 1}}>\n{{\n{nodes}\n  z = BatchNormalization (c60, s, s, s, v)\n}}"
+    )
+    (row,) = inspect(model).to_json()["batchnorms"]
+    assert len(row["drawing"]["before"]["nodes"]) == surroundings.MAX_NODES
+    assert len(row["search"][0]["passed"]) == 60
+
+
+def test_histograms_count_every_scale_once() -> None:
+    seen = scales.Scales()
+    values = np.array([1e-30, 0.5, 0.0, -2.0, 3.0, -1e30])
+    seen.add((values, np.zeros(6)))
+    seen.add(None)
+    found = seen.to_json()
+    assert (sum(found["positive"]), sum(found["negative"]), found["zeros"]) == (3, 2, 1)
+    assert len(found["log10_edges"]) == len(found["positive"]) + 1
+
+
+@pytest.mark.parametrize("block", [[1.0], [1.0, np.nextafter(1.0, 2.0)], [-1e308, 1e308], [0.0, 5e-324]])
+def test_extreme_ranges_still_count(block: list[float]) -> None:
+    spread = scales.spread(np.array(block))
+    assert sum(spread["counts"]) == len(block)
+
+
+def test_totals_count_nodes_of_every_graph_and_weights_wherever_they_are() -> None:
+    model = ir.load(MODELS / "in_if.onnx")
+    assert totals.operators(model)["BatchNormalization"] == 3
+    stored = ir.load(MODELS / "constant_nodes.onnx")
+    assert stored.parameter_bytes() == 0
+    assert totals.weights(stored) > 0

@@ -1,0 +1,171 @@
+"""One model from file to file, and the promises about what is on disk afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import bnfold
+from bnfold import inspect, ir, optimize
+from bnfold.errors import OutputError, VerificationFailed
+from bnfold.pipeline import job, order
+from bnfold.pipeline.job import Checks
+from tests.conftest import MODELS
+
+QUICK = Checks(depth="none")
+
+
+def test_a_model_may_come_from_a_path_bytes_or_a_proto() -> None:
+    path = MODELS / "bn9.onnx"
+    results = [optimize(source).to_proto() for source in (path, path.read_bytes(), onnx.load(path))]
+    assert results[0] == results[1] == results[2]
+    assert all(node.op_type != "BatchNormalization" for node in results[0].graph.node)
+
+
+def test_in_memory_results_are_verified_too() -> None:
+    outcome = optimize(MODELS / "bn9.onnx")
+    assert outcome.verdict is not None
+    assert outcome.verdict.status == "verified"
+
+
+def test_inspect_verifies_and_writes_nothing() -> None:
+    outcome = inspect(MODELS / "bn9.onnx")
+    assert outcome.verdict is None
+    assert outcome.output is None
+    assert outcome.report.count("folded") == 1
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_every_small_model_is_verified(path: Path, tmp_path: Path) -> None:
+    outcome = optimize(path, tmp_path / "out.onnx")
+    assert outcome.verdict is not None
+    assert outcome.verdict.status == "verified", outcome.verdict.reason
+    onnx.checker.check_model(tmp_path / "out.onnx", full_check=True)
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_doing_it_twice_changes_nothing(path: Path, tmp_path: Path) -> None:
+    once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
+    optimize(path, once, checks=QUICK)
+    optimize(once, twice, checks=QUICK)
+    assert onnx.load(once) == onnx.load(twice)
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_the_interface_stays(path: Path) -> None:
+    before, after = onnx.load(path), optimize(path, checks=QUICK).to_proto()
+    stored = {tensor.name for tensor in before.graph.initializer} if before.ir_version < 4 else set()
+    wanted = [info for info in before.graph.input if info.name not in stored]
+    assert [info.name for info in after.graph.input] == [info.name for info in wanted]
+    assert [info.type for info in after.graph.input] == [info.type for info in wanted]
+    assert [info.name for info in after.graph.output] == [info.name for info in before.graph.output]
+
+
+def test_the_report_says_which_names_are_gone_and_which_are_new() -> None:
+    graph = onnx.parser.parse_graph(
+        "g (float[2,3,4,5] x) => (float[2,120] y) { c = Conv (x, w) f = Flatten (c) y = Mul (f, k) }"
+    )
+    graph.initializer.append(numpy_helper.from_array(np.ones((6, 3, 1, 1), np.float32), "w"))
+    graph.initializer.append(numpy_helper.from_array(np.repeat(np.arange(1, 7), 20).astype(np.float32), "k"))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    names = bnfold.fold(model, checks=QUICK, all_affines=True).report.to_json()["names"]
+    assert names == {"removed": ["f", "k"], "renamed": {"c": "c_folded"}}
+
+
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        optimize(MODELS / "dense.onnx", tmp_path / name, checks=QUICK)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def overflowing(channels: int) -> onnx.ModelProto:
+    """A float32 fold that overflows, seen only while the weight is computed: the factor alone is ordinary."""
+    tensors = {
+        "w": np.full((channels, channels, 1, 1), 1e30, np.float32),
+        "s": np.full(channels, 1e15, np.float32),
+        "b": np.zeros(channels, np.float32),
+        "m": np.zeros(channels, np.float32),
+        "v": np.ones(channels, np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["y"], name="norm"),
+    ]
+    value = [helper.make_tensor_value_info(name, 1, [1, channels, 2, 2]) for name in ("x", "y")]
+    initializers = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    "channels", [3, 40]
+)  # a kernel of 36 bytes is rounded in memory, one of 6 kB while it is written
+def test_a_fold_that_overflows_is_undone(tmp_path: Path, channels: int) -> None:
+    onnx.save(overflowing(channels), tmp_path / "in.onnx")
+    outcome = optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", checks=QUICK)
+    (event,) = outcome.report.batchnorms
+    assert event.verdict == "kept"
+    assert event.reason is not None
+    assert event.reason.code == "range"
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Conv", "BatchNormalization"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "out.onnx"]
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rewriting side go wrong, as a bug would."""
+    honest = order.rewrite
+
+    def wrong(model: ir.Model, *arguments: Any) -> object:
+        report = honest(model, *arguments)
+        value = next(value for value in model.graph.values.values() if value.name.endswith("_bias"))
+        assert value.tensor is not None
+        value.tensor = ir.Exact(value.tensor.dtype, value.tensor.float64() * 1.01)
+        return report
+
+    monkeypatch.setattr(order, "rewrite", wrong)
+
+
+def test_a_failed_verification_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    with pytest.raises(VerificationFailed):
+        optimize(MODELS / "depthwise.onnx", tmp_path / "out.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_result_is_kept_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    with pytest.raises(VerificationFailed):
+        job.process(
+            MODELS / "depthwise.onnx",
+            job.Delivery(tmp_path / "out.onnx", keep_failed=tmp_path / "bad.onnx"),
+            bnfold.Options(),
+            Checks(),
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.onnx"]
+
+
+def test_an_output_in_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="no directory"):
+        optimize(MODELS / "bn9.onnx", tmp_path / "nowhere" / "out.onnx")
+
+
+def test_a_hard_link_to_the_input_counts_as_the_input(tmp_path: Path) -> None:
+    source, link = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    source.write_bytes((MODELS / "bn9.onnx").read_bytes())
+    link.hardlink_to(source)
+    with pytest.raises(OutputError, match="overwrite the input"):
+        optimize(source, link)
+
+
+def test_the_package_offers_functions_of_these_names() -> None:
+    path = MODELS / "bn9.onnx"
+    assert bnfold.fold(path, checks=QUICK).model.opset() == 9
+    assert bnfold.upgrade(path, checks=QUICK).model.opset() == 15
+    assert [node.op_type for node in bnfold.decompose(path, checks=QUICK).to_proto().graph.node].count("Mul") == 1
+    assert bnfold.verify(path, path).status == "verified"
+    assert all(hasattr(bnfold, name) for name in bnfold.__all__)

@@ -1,0 +1,32 @@
+"""Reports to draw, of small models: some folded, some left, one that fails verification."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bnfold.api import inspect, optimize, verify
+from bnfold.pipeline.job import Checks
+from tests.conftest import MODELS
+
+
+def report(name: str, *, verified: bool = False) -> dict[str, Any]:
+    """The report of a model of models/, through JSON and back, as a file would hold it."""
+    outcome = optimize(MODELS / name, checks=Checks()) if verified else inspect(MODELS / name)
+    document: dict[str, Any] = json.loads(json.dumps(outcome.to_json(), allow_nan=False))
+    return document
+
+
+def failing_report() -> dict[str, Any]:
+    """A report that says what verification says of two models with different weights."""
+    outcome = inspect(MODELS / "bn9.onnx")
+    outcome.verdict = verify(MODELS / "bn9.onnx", MODELS / "bn14.onnx")
+    assert outcome.verdict.status == "failed"
+    document: dict[str, Any] = json.loads(json.dumps(outcome.to_json(), allow_nan=False))
+    return document
+
+
+def broken(path: Path) -> dict[str, Any]:
+    """What a folder's inspection says of a model that cannot be processed."""
+    return {"input": {"path": str(path)}, "error": "no ONNX model"}

@@ -1,0 +1,160 @@
+"""The page in a real browser: filters, links, both widths, both colour schemes, no errors, nothing fetched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnfold.report.html import html
+from tests.report.html import webdriver
+from tests.report.html.reports import broken, failing_report, report
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not webdriver.available(), reason="no chromium with chromedriver"),
+]
+SHOWN = "[...document.querySelectorAll('.row')].filter(row => !row.hidden)"
+ENTER = """
+const form = document.querySelector('.filters');
+const enter = (name, value) => {
+  const field = form.elements[name];
+  field.value = value;
+  field.dispatchEvent(new Event('input', {bubbles: true}));
+  field.dispatchEvent(new Event('change', {bubbles: true}));
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[webdriver.Page]:
+    with webdriver.browser() as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    pages = {
+        "one": [report("dense.onnx", verified=True)],
+        "failed": [failing_report()],
+        "none": [report("in1.onnx")],
+        "many": [report("dense.onnx"), report("bn9_training.onnx"), broken(Path("broken.onnx"))],
+    }
+    for name, documents in pages.items():
+        (folder / f"{name}.html").write_text(html(documents), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in pages}
+
+
+@pytest.mark.parametrize("name", ["one", "failed", "none", "many"])
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_opens_fits_and_fetches_nothing(
+    name: str, width: int, dark: bool, page: webdriver.Page, files: dict[str, Path]
+) -> None:
+    page.open(files[name], width=width, dark=dark)
+    page.run("for (const closed of document.querySelectorAll('details')) closed.open = true")
+    assert page.run("return document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.run("return performance.getEntriesByType('resource').length") == 0
+    assert page.run("return document.querySelectorAll('[src], link:not([href^=\"data:\"])').length") == 0
+    assert page.run("return matchMedia('(prefers-color-scheme: dark)').matches") is dark
+    red, green, blue = _colour(page.run("return getComputedStyle(document.body).backgroundColor"))
+    assert (red + green + blue < 150) is dark
+    assert page.log() == []
+    assert _accessibility(page) == []
+
+
+def _colour(text: str) -> list[int]:
+    return [int(part) for part in text[4:-1].split(",")]
+
+
+def _accessibility(page: webdriver.Page) -> list[Any]:
+    """What axe-core finds, where $BNFOLD_AXE says where axe.min.js is; what the page must have anyway, everywhere."""
+    found: list[Any] = page.run(
+        "return [...document.querySelectorAll('svg[role=img]')]"
+        ".filter(e => !e.getAttribute('aria-label') && !e.querySelector('title')).map(e => e.outerHTML.slice(0, 80))"
+    )
+    ids: list[Any] = page.run("const ids = [...document.querySelectorAll('[id]')].map(e => e.id);"
+                              "return ids.filter((id, place) => ids.indexOf(id) !== place)")  # fmt: skip
+    if "BNFOLD_AXE" not in os.environ:
+        return found + ids
+    page.run(Path(os.environ["BNFOLD_AXE"]).read_text(encoding="utf-8"))
+    page.run("window.found = null; axe.run(document).then(result => { window.found = result.violations })")
+    while (violations := page.run("return window.found && window.found.map(v => [v.id, v.impact])")) is None:
+        pass
+    return found + ids + [violation for violation in violations if violation[1] in ("serious", "critical")]
+
+
+def test_every_filter_works(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["one"], width=1600, dark=False)
+    assert page.run(f"return {SHOWN}.length") == 8
+    page.run("document.querySelector('[name=state][value=folded]').click()")
+    assert page.run(f"return {SHOWN}.map(row => row.dataset.state)") == ["left", "left"]
+    assert page.run("return document.querySelector('output').textContent") == "2 of 8 shown"
+    page.run("document.querySelector('[name=state][value=left]').click()")
+    assert page.run(f"return {SHOWN}.length") == 0
+    page.run("for (const box of document.querySelectorAll('[name=state]')) box.click()")
+    page.run(f"{ENTER} enter('reason', 'negative-scale')")
+    assert page.run(f"return {SHOWN}.length") == 2
+    page.run(f"{ENTER} enter('reason', ''); enter('text', 'NODE1 folded')")
+    assert page.run(f"return {SHOWN}.length") == 0
+    page.run(f"{ENTER} enter('text', 'conv node4')")
+    assert page.run(f"return {SHOWN}.map(row => row.querySelector('.name').textContent)") == ["node5"]
+
+
+def test_order_and_opening(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["one"], width=1600, dark=False)
+    names = f"return {SHOWN}.map(row => row.querySelector('.name').textContent)"
+    attention = page.run(names)
+    assert attention[:2] == ["node2", "node16"]
+    page.run(f"{ENTER} enter('order', 'graph')")
+    in_graph = page.run(names)
+    assert in_graph == sorted(in_graph, key=lambda name: int(name.removeprefix("node")))
+    page.run(f"{ENTER} enter('order', 'attention')")
+    assert page.run(names) == attention
+    page.run("document.querySelector('[data-open=\"1\"]').click()")
+    assert page.run(f"return {SHOWN}.every(row => row.open)")
+    page.run("document.querySelector('[data-open=\"\"]').click()")
+    assert not page.run(f"return {SHOWN}.some(row => row.open)")
+
+
+@pytest.mark.parametrize("name", ["one", "failed", "none", "many"])
+def test_every_link_leads_somewhere_that_opens(name: str, page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files[name], width=360, dark=False)
+    links = page.run("return [...new Set([...document.querySelectorAll('a')].map(link => link.getAttribute('href')))]")
+    assert all(link.startswith("#") for link in links)
+    for link in links:
+        page.run(f"document.querySelector('a[href=\"{link}\"]').click()")
+        target = f"document.getElementById({link[1:]!r})"
+        assert page.run(f"return {target} !== null"), link
+        page.run("dispatchEvent(new HashChangeEvent('hashchange'))")
+        assert page.run(f"return {target}.tagName !== 'DETAILS' || {target}.open"), link
+
+
+def test_a_link_into_the_page_opens_its_row(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["one"], width=360, dark=False, fragment="#m0-bn3")
+    assert page.run("return [...document.querySelectorAll('.row')].filter(row => row.open).map(row => row.id)") == [
+        "m0-bn3"
+    ]
+    assert page.run("return document.activeElement.parentElement.id") == "m0-bn3"
+
+
+def test_drawings_have_every_box_inside_and_no_two_on_one_spot(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["one"], width=1600, dark=False)
+    page.run("document.querySelector('[data-open=\"1\"]').click()")
+    drawings = page.run(
+        "const sides = box => ['x', 'y', 'width', 'height'].map(side => +box.getAttribute(side));"
+        "return [...document.querySelectorAll('svg.diagram')].map(svg => ["
+        "svg.width.baseVal.value, svg.height.baseVal.value, [...svg.querySelectorAll('rect')].map(sides)])"
+    )
+    assert len(drawings) == 8 + 6
+    for width, height, boxes in drawings:
+        for place, (x, y, wide, high) in enumerate(boxes):
+            assert min(x, y) >= 0
+            assert x + wide <= width
+            assert y + high <= height
+            for left, top, breadth, depth in boxes[:place]:
+                assert x >= left + breadth or left >= x + wide or y >= top + depth or top >= y + high

@@ -1,0 +1,94 @@
+"""The page as text: complete, closed, and with nothing in it that a name could smuggle in."""
+
+from __future__ import annotations
+
+import html.parser
+from pathlib import Path
+
+import pytest
+
+from bnfold.report.html import html as render
+from bnfold.report.html import page
+from bnfold.report.reasons import Reason
+from tests.report.html.reports import broken, failing_report, report
+
+VOID = {"meta", "link", "input", "br"}
+
+
+class Outline(html.parser.HTMLParser):
+    """Checks that every element is closed, and gathers identifiers and targets."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: set[str] = set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.handle_startendtag(tag, attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag == "a":
+            self.targets.add((named["href"] or "").removeprefix("#"))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_every_element_is_closed_every_id_unique_every_link_leads_somewhere() -> None:
+    outline = Outline(render([report("dense.onnx", verified=True), failing_report(), broken(Path("x.onnx"))]))
+    assert len(outline.ids) == len(set(outline.ids))
+    assert outline.targets <= set(outline.ids)
+    assert {f"reason-{reason.code}" for reason in Reason} <= set(outline.ids)
+
+
+def test_what_is_left_says_why_and_what_can_be_done() -> None:
+    text = render([report("bn15_training.onnx")])
+    assert "Why it is still there:" in text
+    assert Reason.TRAINING_MODE.value in text
+    assert "Export the model again in evaluation mode" in text
+
+
+def test_names_from_the_model_are_escaped() -> None:
+    document = report("dense.onnx")
+    evil = '"><script>alert(1)</script>'
+    document["batchnorms"][0]["name"] = evil
+    document["batchnorms"][0]["drawing"]["before"]["nodes"][0]["name"] = evil
+    document["input"]["path"] = evil
+    text = render([document])
+    assert "<script>alert" not in text
+    assert text.count("<script>") == 1
+    Outline(text)
+
+
+def test_a_page_of_too_many_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MAX_ROWS", 3)
+    monkeypatch.setattr(page, "MAX_DRAWINGS", 1)
+    text = render([report("dense.onnx")])
+    assert text.count('<details class="row"') == 3
+    assert text.count('<svg class="diagram"') == 1
+    assert "5 more rows are in the JSON form" in text
+
+
+def test_what_the_upgrade_wrote_anew_keeps_its_row() -> None:
+    text = render([report("bn6_per_activation.onnx")])
+    assert text.count('<details class="row"') == 1
+
+
+def test_the_failing_verdict_is_loud() -> None:
+    text = render([failing_report()])
+    assert '<p class="banner failed"><strong>Failed.</strong>' in text
+    assert "(failed)" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 bytes"), (999, "999 bytes"), (20_480, "20.5 kB"), (3.2e9, "3.20 GB")]
+)
+def test_sizes(count: float, text: str) -> None:
+    assert page.size(count) == text
