@@ -1,4 +1,4 @@
-"""If, Loop and Scan: operators that run graphs. A body sees outer values by sharing the environment."""
+"""If, Loop, Scan and SequenceMap: operators that run graphs. A body sees outer values by sharing the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnfold.reference.registry import Attribute, Misfit, Unsupported
 if TYPE_CHECKING:
     from bnfold.reference.evaluate import Environment, Evaluation
 
-_OPERATORS = ("If", "Loop", "Scan")
+_OPERATORS = ("If", "Loop", "Scan", "SequenceMap")
 
 
 def handles(node: ir.Node) -> bool:
@@ -27,7 +27,7 @@ def run(
     evaluation: Evaluation, node: ir.Node, inputs: Sequence[Datum], environment: Environment, bindings: Bindings
 ) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
-    runner = {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type]
+    runner = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[node.op_type]
     try:
         return runner(_Bodies(evaluation, node, environment, bindings), inputs)
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
@@ -92,6 +92,15 @@ def _stack(bodies: _Bodies, pieces: list[Datum], axis: int = 0) -> Datum:
     if not pieces:
         bodies.decline("it runs no iteration, so the shape of what it scans is unknown")
     return np.stack(pieces, axis)
+
+
+def _sequence_map(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
+    """The body for every element of the first input, and of those of the other inputs that are sequences."""
+    rows = [
+        bodies.run("body", [value[place] if isinstance(value, list) else value for value in inputs])
+        for place in range(len(inputs[0]))
+    ]
+    return [[row[slot] for row in rows] for slot in range(len(bodies.graph("body").outputs))]
 
 
 def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:

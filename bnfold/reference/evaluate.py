@@ -127,7 +127,7 @@ class Evaluation:
             for function in model.functions
         }
         self._running: list[ir.Graph] = []
-        self._schedules: dict[tuple[ir.Graph, int], Schedule] = {}
+        self._schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = {}
 
     def admit(self, value: Datum) -> Datum:
         """A stored or fed value in the type it is computed in."""
@@ -147,8 +147,8 @@ class Evaluation:
         return [self.read(value, environment) for value in wanted]
 
     def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
-        """Bodies run many times and always want their first so many outputs; the main graph runs once."""
-        key = graph, len(wanted)
+        """Bodies run many times, functions for the outputs that a call names; the main graph runs once."""
+        key = graph, tuple(wanted)
         if key not in self._schedules:
             given = [value for value in environment if value.graph is graph]
             self._schedules[key] = schedule(graph, wanted, given)
@@ -195,7 +195,8 @@ class Evaluation:
         inputs = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
         environment: Environment = dict(zip(function.inputs, inputs, strict=True))
         arguments = function_bindings(function, resolve(node, bindings, self.precision))
+        named = [output for output, value in zip(function.outputs, node.outputs, strict=False) if value is not None]
         self._running.append(function)
-        results = self.run(function, environment, function.outputs[: len(node.outputs)], arguments)
+        made = dict(zip(named, self.run(function, environment, named, arguments), strict=True))
         self._running.pop()
-        return results
+        return [made.get(output) for output in function.outputs]

@@ -1,4 +1,4 @@
-"""onnx's reference implementation, node by node, for operators where it was compared with independent results.
+"""Operators without a kernel: by the function that onnx defines them as, or by onnx's reference implementation.
 
 A row is added only after its versions were checked against the operator text and the onnx package's own test cases,
 or against onnxruntime; `tests/reference/test_fallback.py` repeats the comparison.
@@ -6,14 +6,17 @@ or against onnxruntime; `tests/reference/test_fallback.py` repeats the compariso
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx
 
+from bnfold import ir
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Attribute, Call, Declined, Kernel, Result
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
-    ("", "Attention"): (23,),
     ("", "BlackmanWindow"): (17,),
     ("", "CenterCropPad"): (18,),
     ("", "Col2Im"): (18,),
@@ -21,6 +24,7 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "Det"): (11, 22),
     ("", "HammingWindow"): (17,),
     ("", "HannWindow"): (17,),
+    ("", "MelWeightMatrix"): (17,),
     ("", "MaxUnpool"): (9, 11, 22),
     ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
     ("", "NonMaxSuppression"): (10, 11),
@@ -28,6 +32,10 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "RoiAlign"): (10, 16, 22),
     ("", "RotaryEmbedding"): (23,),
     ("", "STFT"): (17,),
+    ("", "StringConcat"): (20,),
+    ("", "StringSplit"): (20,),
+    ("", "TensorScatter"): (24,),
+    ("", "TfIdfVectorizer"): (9,),
     ("", "SoftmaxCrossEntropyLoss"): (12, 13),
     ("ai.onnx.ml", "ArrayFeatureExtractor"): (1,),
     ("ai.onnx.ml", "LinearClassifier"): (1,),
@@ -42,8 +50,19 @@ LATER: dict[tuple[str, int], tuple[int, dict[str, Attribute]]] = {
 """Versions that onnx's implementation gets wrong or has not, but which are another version with attributes fixed."""
 
 
+FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
+    ("", "Attention"): (23, 24, 25),
+    ("", "CausalConvWithState"): (27,),
+    ("", "LinearAttention"): (27,),
+    ("", "SwiGLU"): (28,),
+}
+"""Operators whose schema holds a function of other operators, which the referee runs by its own kernels."""
+
+
 def find(domain: str, op: str, version: int) -> Kernel | None:
-    """A kernel around onnx's implementation, if that version is on the list."""
+    """A kernel around onnx's function or implementation, if that version is on a list."""
+    if version in FUNCTIONS.get((domain, op), ()):
+        return run_function
     return run if version in PROVEN.get((domain, op), ()) else None
 
 
@@ -52,6 +71,41 @@ def run(call: Call, *inputs: Datum) -> Result:
     from onnx.reference import ReferenceEvaluator
 
     opset, fixed = LATER.get((call.op, call.version), (call.opset, {}))
+    model, feeds = _one_node(call, inputs, opset, fixed)
+    try:
+        results = iter(ReferenceEvaluator(model).run(None, feeds))
+    except (RuntimeError, AssertionError, AttributeError) as error:
+        raise Declined(f"onnx's reference implementation fails: {' '.join(str(error).split())}") from error
+    return tuple(next(results) if name else None for name in model.graph.node[0].output)
+
+
+def run_function(call: Call, *inputs: Datum) -> Result:
+    """Evaluate the function in the operator's schema."""
+    from bnfold.reference.evaluate import evaluate
+
+    model, feeds = _one_node(call, inputs, call.opset, {})
+    node = model.graph.node[0]
+    schema: Any = onnx.defs.get_schema(call.op, call.opset, call.domain)  # onnx's stubs lack two of its members
+    if schema.has_function:
+        model.functions.append(schema.function_body)
+    else:
+        types = [_type(value).SerializeToString() for value in inputs]
+        text = schema.get_context_dependent_function(node.SerializeToString(), types)
+        model.functions.append(onnx.FunctionProto.FromString(text))
+    results = evaluate(ir.load(model), feeds, precision=call.precision, policy=call.policy)
+    return tuple(results.get(name) for name in node.output)
+
+
+def _type(value: Datum) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _one_node(
+    call: Call, inputs: Sequence[Datum], opset: int, fixed: dict[str, Attribute]
+) -> tuple[onnx.ModelProto, dict[str, Datum]]:
+    """A model of the call's node alone, and what to feed it; ``fixed`` are attributes besides its own."""
     names = ["" if value is None else f"x{index}" for index, value in enumerate(inputs)]
     outputs = [f"y{index}" if named else "" for index, named in enumerate(call.named)]
     node = onnx.helper.make_node(call.op, names, outputs, domain=call.domain, **_attributes(call), **fixed)
@@ -62,12 +116,7 @@ def run(call: Call, *inputs: Datum) -> Result:
         [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in outputs if name],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(call.domain, opset)])
-    feeds = {name: value for name, value in zip(names, inputs, strict=True) if name}
-    try:
-        results = iter(ReferenceEvaluator(model).run(None, feeds))
-    except (RuntimeError, AssertionError, AttributeError) as error:
-        raise Declined(f"onnx's reference implementation fails: {' '.join(str(error).split())}") from error
-    return tuple(next(results) if name else None for name in outputs)
+    return model, {name: value for name, value in zip(names, inputs, strict=True) if name}
 
 
 def _attributes(call: Call) -> dict[str, Attribute]:

@@ -121,3 +121,25 @@ def test_a_branch_that_is_not_taken_may_be_unsupported() -> None:
     np.testing.assert_array_equal(run(text, c=np.array(0, bool), x=X)["y"], X.astype(float) * [1, 2, 3])
     with pytest.raises(reference.Random):
         run(text, c=np.array(1, bool), x=X)
+
+
+def test_a_map_over_sequences_runs_its_body_for_every_element() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        main (float[2] a, float[3] b, float[1] c) => (float[2] y, float[3] z, int64 n) {
+            both = SequenceConstruct (a, b)
+            moved = SequenceMap <body = one (float[k] x, float[1] s) => (float[k] t) { t = Add (x, s) }> (both, c)
+            i = Constant <value_int = 0> ()
+            j = Constant <value_int = 1> ()
+            y = SequenceAt (moved, i)
+            z = SequenceAt (moved, j)
+            none = SequenceEmpty ()
+            kept = SequenceMap <body = two (float[k] x) => (float[k] t) { t = Neg (x) }> (none)
+            n = SequenceLength (kept)
+        }
+    """
+    a, b, c = floats(1, 2), floats(2, 3), floats(3, 1)
+    results = run(text, a=a, b=b, c=c)
+    np.testing.assert_allclose(results["y"], a.astype(float) + c, rtol=1e-12)
+    np.testing.assert_allclose(results["z"], b.astype(float) + c, rtol=1e-12)
+    assert results["n"] == 0

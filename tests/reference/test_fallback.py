@@ -10,7 +10,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.reference import fallback
-from tests.reference.models import Array, compute, floats, one_node
+from tests.reference.models import Array, compute, compute_all, floats, one_node
 from tests.reference.witness import Case, disagreements
 
 RNG = np.random.default_rng(7)
@@ -30,11 +30,13 @@ LIMITS = [np.array([3]), np.array([0.3], np.float32), np.array([0.2], np.float32
 ROIS = np.array([[0, 0, 4, 4], [1.5, 0.5, 6, 3], [2, 2, 3, 7]], np.float32)
 ML = {"domain": "ai.onnx.ml"}
 WEIGHTS = np.abs(floats(2, 5))
+GRAMS = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1, "ngram_counts": [0, 2]}
+GRAMS |= {"ngram_indexes": [2, 0, 1], "pool_int64s": [1, 3, 2, 1]}
 CLASSES = RNG.integers(0, 5, (3, 2))
 
 Row = tuple[str, tuple[int, ...], list[Array | None], dict[str, Any]]
 CONTINUOUS: list[Row] = [
-    ("Attention", (23,), [floats(1, 2, 3, 4, 8), floats(2, 2, 3, 6, 8), floats(3, 2, 3, 6, 8)], {"is_causal": 1}),
+    ("Attention", (23, 24), [floats(1, 2, 3, 4, 8), floats(2, 2, 3, 6, 8), floats(3, 2, 3, 6, 8)], {"is_causal": 1}),
     ("CenterCropPad", (18,), [floats(1, 4, 6, 5), np.array([7, 3])], {"axes": [1, -1]}),
     (
         "Col2Im",
@@ -62,6 +64,7 @@ CONTINUOUS: list[Row] = [
         [floats(1, 2, 3, 4, 8), floats(2, 10, 4), floats(3, 10, 4), RNG.integers(0, 9, (2, 4))],
         {"interleaved": 1},
     ),
+    ("TensorScatter", (24,), [floats(1, 2, 5, 3), floats(2, 2, 2, 3), np.array([1, 4])], {"mode": "circular"}),
     ("STFT", (17,), [floats(1, 2, 16, 1), np.array(4), floats(2, 8)], {"onesided": 1}),
     (
         "SoftmaxCrossEntropyLoss",
@@ -82,15 +85,23 @@ DISCRETE: list[Row] = [
     ("BlackmanWindow", (17,), [np.array(9)], {}),
     ("HammingWindow", (17,), [np.array(9)], {"periodic": 0}),
     ("HannWindow", (17,), [np.array(9)], {}),
+    ("MelWeightMatrix", (17,), [np.array(8), np.array(16), np.array(8192), number(0), number(4096)], {}),
+    ("StringConcat", (20,), [np.array(["a", "b"], object), np.array("c", object)], {}),
+    ("TfIdfVectorizer", (9,), [np.array([[1, 2, 1], [3, 3, 2]])], GRAMS),
+    ("StringSplit", (20,), [np.array(["a b", "c"], object)], {"outputs": ["parts", "counts"]}),
     ("NonMaxSuppression", (10, 11), [BOXES, np.abs(floats(2, 2, 3, 8)), *LIMITS], {}),
 ]
 UNWITNESSED = {
+    ("", "Attention", 25),
+    ("", "CausalConvWithState", 27),
+    ("", "LinearAttention", 27),
+    ("", "SwiGLU", 28),
     ("", "NegativeLogLikelihoodLoss", 22),
     ("", "ReverseSequence", 28),
     ("", "RoiAlign", 22),
     ("ai.onnx.ml", "LinearClassifier", 1),
 }
-"""Versions that differ from an earlier one in types alone, without a kernel in onnxruntime; labels are tested below."""
+"""Versions without a kernel in onnxruntime; onnx's own results for them are in `test_recorded`, labels below."""
 
 
 def cases(rows: list[Row]) -> list[Case]:
@@ -112,7 +123,8 @@ def test_every_row_agrees_with_onnxruntime(tmp_path: Path) -> None:
 def test_no_row_of_the_list_is_left_out() -> None:
     rows = CONTINUOUS + DISCRETE
     shown = {(attrs.get("domain", ""), op, version) for op, versions, _, attrs in rows for version in versions}
-    listed = {(domain, op, version) for (domain, op), versions in fallback.PROVEN.items() for version in versions}
+    rows_of = [*fallback.PROVEN.items(), *fallback.FUNCTIONS.items()]
+    listed = {(domain, op, version) for (domain, op), versions in rows_of for version in versions}
     assert listed - UNWITNESSED == shown
 
 
@@ -138,5 +150,18 @@ def test_a_classifier() -> None:
 
 
 def test_versions_that_are_not_on_the_list_are_refused() -> None:
-    with pytest.raises(reference.Unsupported, match="Unique-11"):
-        compute("Unique", 11, [floats(1, 3)])
+    with pytest.raises(reference.Unsupported, match="ImageDecoder-20"):
+        compute("ImageDecoder", 20, [np.zeros(9, np.uint8)])
+
+
+def test_functions_are_computed_in_float64_whatever_precision_they_ask_for() -> None:
+    q, k, v = (floats(seed, 1, 1, 3, 4) for seed in range(3))
+    rough = compute("Attention", 24, [q, k, v], softmax_precision=1)
+    assert (rough == compute("Attention", 24, [q, k, v])).all()
+
+
+def test_a_function_computes_no_output_that_is_not_named() -> None:
+    q, k, v = (floats(seed, 1, 1, 3, 4) for seed in range(3))
+    y, product = compute_all("Attention", 24, [q, k, v], ("y", "", "", "product"))
+    np.testing.assert_allclose(product, q.astype(float) @ k.astype(float).swapaxes(2, 3) / 2, rtol=1e-6)
+    assert y.shape == (1, 1, 3, 4)

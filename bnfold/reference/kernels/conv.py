@@ -21,16 +21,26 @@ COLUMN_ELEMENTS = 1 << 22
 @kernel("Conv", 1, 11, 22)
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
-    groups, per_group = call.attr("group", 1), w.shape[1]
-    if x.ndim != w.ndim or x.shape[1] != groups * per_group or w.shape[0] % groups:
+    win = conv_window(call, x, w)
+    padded = pad_spatial(x, win.begin, win.end)
+    return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, call.attr("group", 1)), b)
+
+
+def conv_window(call: Call, x: Array, w: Array) -> Window:
+    """The window of a convolution whose input and weight fit together."""
+    groups, shape = call.attr("group", 1), call.attr("kernel_shape")
+    if x.ndim != w.ndim or x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
         raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
-    shape = call.attr("kernel_shape")
     if shape and tuple(shape) != w.shape[2:]:
         raise Mismatch(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
-    win = window(call, x.shape[2:], w.shape[2:])
-    padded = pad_spatial(x, win.begin, win.end)
-    y = depthwise(padded, w, win) if per_group == 1 else grouped(padded, w, win, groups)
-    return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
+    return window(call, x.shape[2:], w.shape[2:])
+
+
+def biased(y: Array, b: Array | None) -> Array:
+    """``y`` (N, M, spatial…) with one bias a channel."""
+    if b is not None and b.shape != y.shape[1:2]:
+        raise Mismatch(f"a bias of shape {b.shape} for {y.shape[1]} channels")
+    return y if b is None else y + b.reshape(-1, *(1,) * (y.ndim - 2))
 
 
 def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
@@ -103,7 +113,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
         y[last_axes(*win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
     y = y.reshape(x.shape[0], -1, *full)
     y = y[last_axes(*(slice(first, first + n) for first, n in zip(win.begin, _wanted(win), strict=True)))]
-    return y if b is None else y + b.reshape(-1, *(1,) * (x.ndim - 2))
+    return biased(y, b)
 
 
 def _wanted(win: Window) -> tuple[int, ...]:

@@ -4,16 +4,35 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 
 from bnfold.ir.elements import type_name
 from bnfold.reference.kernels.layout import ALL_21
-from bnfold.reference.precision import WIDENED, Datum, is_float
-from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, dims_to_make, int_list, kernel
+from bnfold.reference.precision import WIDENED, Datum, computed_type, is_float
+from bnfold.reference.registry import (
+    Array,
+    Call,
+    Declined,
+    Mismatch,
+    Randomness,
+    Result,
+    dims_to_make,
+    int_list,
+    kernel,
+)
 
 TP = onnx.TensorProto
-ORDINARY = frozenset({TP.BOOL, TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64})
+
+
+def codes(*names: str) -> frozenset[int]:
+    """The element types of these names, as far as the installed onnx knows them."""
+    return frozenset(TP.DataType.Value(name) for name in names if name in TP.DataType.keys())  # noqa: SIM118 - no mapping
+
+
+ORDINARY = codes("BOOL", *(f"{kind}{bits}" for kind in ("INT", "UINT") for bits in (2, 4, 8, 16, 32, 64)))
+SMALL_FLOATS = codes("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1")
 
 
 @kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
@@ -65,17 +84,32 @@ def cast_like(call: Call, x: Array, like: Array) -> Result:
 
 
 def _cast(call: Call, x: Array, code: int) -> Array:
-    """Between floats, integers and booleans; to integers it truncates.
-
-    Casts *to* floats of 8 and 4 bits and integers below 8, and from and to strings, are declined: they saturate or
-    format by rules of their own.
-    """
+    """Between floats, integers and booleans; to integers it truncates. Strings are declined."""
+    if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
+        return saturated(call, x, code)
     if (code not in ORDINARY and code not in WIDENED) or x.dtype.kind in "OSUc":
         raise Declined(f"cast from {x.dtype} to {type_name(code)}")
     return x.astype(call.dtype(code), copy=False)
 
 
-@kernel("Range", 11)
+def saturated(call: Call, x: Array, code: int) -> Array:
+    """Floats of 8 and 4 bits, within their limits unless ``saturate`` is 0."""
+    limits = ml_dtypes.finfo(call.dtype(code))
+    return (np.clip(x, limits.min, limits.max) if call.attr("saturate", 1) else x).astype(call.dtype(code))
+
+
+@kernel("BitCast", 26)
+def bit_cast(call: Call, x: Array) -> Result:
+    """The same bits read as another type of the same width; widened floats do not have theirs any more."""
+    if call.precision == "float64" and is_float(x):
+        raise Declined("the bits of a float, which is held in another precision")
+    stored = computed_type(call.attr("to"), "stored")
+    if stored.itemsize != x.dtype.itemsize:
+        raise Mismatch(f"{x.dtype} and {stored} differ in width")
+    return x.view(stored)
+
+
+@kernel("Range", 11, 27)
 def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
     """max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)

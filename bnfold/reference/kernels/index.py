@@ -71,6 +71,20 @@ def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Result:
     return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
+@kernel("Unique", 11, 28)
+def unique(call: Call, x: Array) -> tuple[Array, ...]:
+    """The different elements, or slices along ``axis``, sorted or as they come first.
+
+    With them go where they come first, which one of them each element is, and how often they occur.
+    """
+    axis = call.attr("axis")
+    x, place = (x.reshape(-1), 0) if axis is None else (x, normal_axis(axis, x.ndim))
+    y, first, which, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=place)
+    order = np.arange(len(first)) if call.attr("sorted") else np.argsort(first)
+    which = np.argsort(order)[which.reshape(-1)]
+    return np.take(y, order, place), *(part.astype(np.int64) for part in (first[order], which, counts[order]))
+
+
 @kernel("NonZero", 9, 13)
 def non_zero(call: Call, x: Array) -> Result:
     """Coordinates of the elements that are not zero, one row an axis."""

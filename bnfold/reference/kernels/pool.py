@@ -8,12 +8,13 @@ Working memory is a few outputs: one pass over the window's elements, no gathere
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 
 from bnfold.reference.kernels.reduction import average
 from bnfold.reference.kernels.window import Window, window
-from bnfold.reference.registry import Array, Call, Result, kernel
+from bnfold.reference.registry import Array, Call, Mismatch, Result, kernel
 
 
 def pooling_window(call: Call, x: Array) -> Window:
@@ -92,6 +93,35 @@ def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[
         place = np.arange(win.size[axis]) * win.strides[axis] + offset[axis] * win.dilations[axis] - win.begin[axis]
         flat = flat + (place * steps[axis]).reshape(-1, *(1,) * (len(spatial) - axis - 1))
     return flat
+
+
+@kernel("MaxRoiPool", 1, 22)
+def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
+    """Maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included; 0 of nothing.
+
+    The text leaves roundings open; these are those of Fast R-CNN and of runtimes: corners to whole elements, halves
+    away from zero, and bins outwards.
+    """
+    height, width = call.attr("pooled_shape")
+    y = np.zeros((len(rois), x.shape[1], height, width), x.dtype)
+    corners = rois[:, 1:] * call.attr("spatial_scale")
+    corners = np.trunc(corners + np.copysign(0.5, corners)).astype(np.int64)
+    for place, (number, (left, top, right, bottom)) in enumerate(zip(rois[:, 0], corners, strict=True)):
+        if not 0 <= number < len(x):
+            raise Mismatch(f"a region of image {number} of {len(x)}")
+        rows, columns = _bins(top, bottom, height, x.shape[2]), _bins(left, right, width, x.shape[3])
+        for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):
+            part = x[int(number), :, row, column]
+            y[place, :, i, j] = part.max((1, 2)) if part.size else 0
+    return y
+
+
+def _bins(first: int, last: int, count: int, limit: int) -> list[slice]:
+    """The elements of each of ``count`` equal parts, as far as there are any."""
+    length = max(last - first + 1, 1)
+    starts = [first + part * length // count for part in range(count)]
+    ends = [first - -(part + 1) * length // count for part in range(count)]
+    return [slice(max(start, 0), max(min(end, limit), 0)) for start, end in zip(starts, ends, strict=True)]
 
 
 @kernel("LpPool", 1, 2, 11, 18, 22)

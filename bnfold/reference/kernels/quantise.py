@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold.reference.kernels.conv import conv
+from bnfold.reference.kernels.create import SMALL_FLOATS, saturated
 from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
 
 TP = onnx.TensorProto
@@ -55,11 +56,14 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
-    if code not in _RANGES:
+    if code not in _RANGES and code not in SMALL_FLOATS:
         raise Declined(f"values of type {target}")
-    y = np.rint(x / _along_axis(call, x, scale))
+    y = x / _along_axis(call, x, scale)
+    y = np.rint(y) if code in _RANGES else y
     if zero is not None:
         y = y + _along_axis(call, x, zero.astype(np.float64))
+    if code in SMALL_FLOATS:
+        return saturated(call, y, code)
     return np.clip(y, *_RANGES[code]).astype(target)
 
 

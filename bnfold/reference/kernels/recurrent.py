@@ -1,4 +1,8 @@
-"""RNN, GRU and LSTM from version 7 on. Source: their operator texts; layout 0 is (sequence, batch, …) throughout."""
+"""RNN, GRU and LSTM. Source: their operator texts; layout 0 is (sequence, batch, …) throughout.
+
+The first output is computed whether ``output_sequence``, which ended with version 7, asks for it or not. GRU-1's
+default direction is misspelt.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,9 @@ def _directions(
 ) -> Iterator[tuple[Direction, bool]]:
     """What belongs to each direction, and whether it runs backwards."""
     wanted = call.attr("direction")
-    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(wanted)
+    backwards = {"forward": (False,), "foward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
+        wanted
+    )
     if backwards is None or len(backwards) != r.shape[0]:
         raise Declined(f"direction {wanted!r} with weights for {r.shape[0]} directions")
     names = call.attr("activations") or defaults * len(backwards)
@@ -112,7 +118,7 @@ def _initial(value: Array | None, shape: tuple[int, ...], x: Array, swapped: boo
     return (value.swapaxes(0, 1) if swapped else value).copy()
 
 
-@kernel("RNN", 7, 14, 22)
+@kernel("RNN", 1, 7, 14, 22)
 def rnn(call: Call, *tensors: Array | None) -> Result:
     """H = f(X·Wᵀ + H·Rᵀ + bias)."""
 
@@ -125,7 +131,7 @@ def rnn(call: Call, *tensors: Array | None) -> Result:
     return _run(call, tensors, 1, ("Tanh",), step)[:2]
 
 
-@kernel("GRU", 7, 14, 22)
+@kernel("GRU", 1, 3, 7, 14, 22)
 def gru(call: Call, *tensors: Array | None) -> Result:
     """Gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
 
@@ -147,7 +153,7 @@ def gru(call: Call, *tensors: Array | None) -> Result:
     return _run(call, tensors, 3, ("Sigmoid", "Tanh"), step)[:2]
 
 
-@kernel("LSTM", 7, 14, 22)
+@kernel("LSTM", 1, 7, 14, 22)
 def lstm(call: Call, *tensors: Array | None) -> Result:
     """Gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
 

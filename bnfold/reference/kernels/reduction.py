@@ -14,7 +14,7 @@ Axes = tuple[int, ...]
 
 
 def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Datum:
-    top = np.asarray(x.max(axes, keepdims=True))
+    top = np.asarray(x.max(axes, keepdims=True, initial=-np.inf))
     top = np.where(np.isfinite(top), top, 0)
     total = np.log(np.exp(x - top).sum(axes, keepdims=True)) + top
     return total if keepdims else np.squeeze(total, axes)
@@ -114,12 +114,14 @@ def arg_min(call: Call, x: Array) -> Result:
     return _arg(call, x, np.argmin)
 
 
+@kernel("CumProd", 26)
 @kernel("CumSum", 11, 14)
-def cumulative_sum(call: Call, x: Array, axis: Array) -> Result:
-    """Sums of all elements up to each one, without it if ``exclusive``, from the other end if ``reverse``."""
-    place = normal_axis(int(axis.item()), x.ndim)
+def cumulate(call: Call, x: Array, axis: Array) -> Result:
+    """Sums or products of the elements up to each one, without it if ``exclusive``, from the end if ``reverse``."""
+    place, function = normal_axis(int(axis.item()), x.ndim), np.add if call.op == "CumSum" else np.multiply
     track = np.flip(x, place) if call.attr("reverse") else x
-    total = np.cumsum(track, place, dtype=x.dtype)
     if call.attr("exclusive"):
-        total = total - track
+        track = np.roll(track, 1, place)
+        np.moveaxis(track, place, 0)[:1] = function.identity
+    total = function.accumulate(track, place, dtype=x.dtype)
     return np.flip(total, place) if call.attr("reverse") else total

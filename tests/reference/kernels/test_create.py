@@ -60,15 +60,33 @@ def test_cast_like() -> None:
     assert compute("CastLike", 15, [x, np.zeros(1, np.float16)]).tolist() == [2.75]
 
 
-def test_a_cast_to_a_float_of_8_bits_is_refused() -> None:
-    with pytest.raises(reference.Unsupported, match="float8e4m3fn"):
-        compute("Cast", 19, [floats(1, 3)], to=TensorProto.FLOAT8E4M3FN)
+@pytest.mark.parametrize(("saturate", "last"), [(1, 448.0), (0, np.nan)])
+def test_a_cast_to_a_float_of_8_bits_saturates_unless_told_otherwise(saturate: int, last: float) -> None:
+    x = np.array([-0.3, 17, 1e6], np.float32)
+    y = compute("Cast", 19, [x], to=TensorProto.FLOAT8E4M3FN, saturate=saturate).astype(float)
+    np.testing.assert_array_equal(y, [-0.3125, 16, last])
+
+
+def test_a_cast_to_or_from_strings_is_refused() -> None:
+    with pytest.raises(reference.Unsupported, match="to string"):
+        compute("Cast", 19, [floats(1, 3)], to=TensorProto.STRING)
+
+
+def test_bits_are_read_as_another_type_of_the_same_width() -> None:
+    x = np.array([1, 1 << 31], np.uint32)
+    assert compute("BitCast", 26, [x], to=TensorProto.INT32).tolist() == [1, -(1 << 31)]
+    assert compute("BitCast", 26, [np.array([0x3FC00000], np.int32)], to=TensorProto.FLOAT).tolist() == [1.5]
+    with pytest.raises(reference.Misfit, match="differ in width"):
+        compute("BitCast", 26, [x], to=TensorProto.INT64)
+    with pytest.raises(reference.Unsupported, match="another precision"):
+        compute("BitCast", 26, [floats(1, 3)], to=TensorProto.INT32)
 
 
 def test_range_and_eye_like() -> None:
     bounds = [np.array(value, np.float32) for value in (1, 7, 2.5)]
     assert compute("Range", 11, bounds).tolist() == [1, 3.5, 6]
     assert compute("Range", 11, [np.array(value) for value in (3, -4, -3)]).tolist() == [3, 0, -3]
+    assert compute("Range", 27, bounds).tolist() == [1, 3.5, 6]
     np.testing.assert_array_equal(compute("EyeLike", 9, [floats(1, 2, 4)], k=1), np.eye(2, 4, 1))
 
 

@@ -79,3 +79,22 @@ def test_top_k() -> None:
     unsigned = compute_all("TopK", 11, [np.array([1, 200, 0], np.uint8), np.array([2])], ("values", "index"))
     assert unsigned[0].tolist() == [200, 1]
     assert compute_all("TopK", 1, [x], ("values", "index"), k=1)[1].tolist() == [[0], [1]]
+
+
+def test_unique() -> None:
+    x = np.array([[3, 1], [3, 2]], np.float32)
+    names = ("y", "first", "which", "counts")
+    assert [part.tolist() for part in compute_all("Unique", 11, [x], names)] == [
+        [1, 2, 3],
+        [1, 3, 0],
+        [2, 0, 2, 1],
+        [1, 1, 2],
+    ]
+    assert [part.tolist() for part in compute_all("Unique", 11, [x], names, sorted=0)] == [
+        [3, 1, 2],
+        [0, 1, 3],
+        [0, 1, 0, 2],
+        [2, 1, 1],
+    ]
+    rows = np.array([[2, 1], [0, 0], [2, 1]], np.float32)
+    assert compute("Unique", 11, [rows], axis=0, sorted=0).tolist() == [[2, 1], [0, 0]]

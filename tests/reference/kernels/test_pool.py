@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bnfold import reference
 from tests.reference.models import Array, compute, compute_all, floats
 
 
@@ -116,3 +117,12 @@ def test_valid_ignores_ceil_mode() -> None:
     x = floats(1, 1, 2, 6)
     y = compute("MaxPool", 12, [x], kernel_shape=[3], strides=[2], auto_pad="VALID", ceil_mode=1)
     assert y.shape == (1, 2, 2)
+
+
+def test_max_roi_pool_of_regions_beside_the_image() -> None:
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    rois = np.array([[0, 0, 0, 3, 3], [0, 2, 2, 9, 9], [0, 6, 6, 7, 7]], np.float32)
+    y = compute("MaxRoiPool", 22, [x, rois], pooled_shape=[2, 2])
+    assert y.reshape(3, 4).tolist() == [[5, 7, 13, 15], [15, 0, 0, 0], [0, 0, 0, 0]]
+    with pytest.raises(reference.Misfit, match=r"image 1\.0 of 1"):
+        compute("MaxRoiPool", 22, [x, rois + 1], pooled_shape=[2, 2])

@@ -67,6 +67,22 @@ def test_arguments_of_extremes() -> None:
     assert compute("ArgMin", 13, [x], axis=-1, keepdims=0).tolist() == [1, 2]
 
 
+def test_cumulative_products() -> None:
+    x = np.array([[2, 0, 3], [4, 5, np.inf]], np.float32)
+    assert compute("CumProd", 26, [x, np.array(1)]).tolist() == [[2, 0, 0], [4, 20, np.inf]]
+    attrs = {"exclusive": 1, "reverse": 1}
+    assert compute("CumProd", 26, [x[:, :2], np.array(-1)], **attrs).tolist() == [[0, 1], [5, 1]]
+
+
+def test_exclusive_sums_behind_infinity_are_infinite() -> None:
+    x = np.array([1, np.inf, 2], np.float32)
+    assert compute("CumSum", 14, [x, np.array(0)], exclusive=1).tolist() == [0, 1, np.inf]
+
+
+def test_the_logarithm_of_the_sum_of_nothing() -> None:
+    assert compute("ReduceLogSumExp", 18, [np.zeros((2, 0), np.float32), np.array([1])]).tolist() == [[-np.inf]] * 2
+
+
 def test_cumulative_sums() -> None:
     x = np.array([1, 2, 3], np.float32)
     axis = np.array(0)

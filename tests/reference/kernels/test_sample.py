@@ -62,3 +62,19 @@ def test_what_does_not_fit() -> None:
         sample(grid_at((0, 0)), mode="area")
     with pytest.raises(reference.Unsupported, match="padding_mode 'wrap'"):
         sample(grid_at((0, 0)), padding_mode="wrap")
+
+
+def test_deformed_convolution_without_offsets_is_a_convolution() -> None:
+    w, b, attrs = floats(2, 4, 3, 2, 3), floats(3, 4), {"pads": [1, 0, 0, 2], "strides": [2, 1], "dilations": [1, 2]}
+    plain = compute("Conv", 22, [X, w, b], **attrs)
+    offset = np.zeros((2, 2 * 6, *plain.shape[2:]), np.float32)
+    np.testing.assert_allclose(compute("DeformConv", 22, [X, w, offset, b], **attrs), plain, rtol=1e-12, atol=1e-12)
+
+
+def test_deformed_convolution_in_three_dimensions() -> None:
+    x, w = floats(1, 1, 2, 3, 4, 5), floats(2, 3, 2, 1, 1, 1)
+    offset = np.zeros((1, 3, 3, 4, 5), np.float32)
+    offset[:, 1] = 0.5
+    y = compute("DeformConv", 19, [x, w, offset], kernel_shape=[1, 1, 1])
+    after = np.concatenate([x[:, :, :, 1:], np.zeros_like(x[:, :, :, :1])], 3)
+    np.testing.assert_allclose(y, compute("Conv", 11, [(x + after) / 2, w]), rtol=1e-6, atol=1e-6)
