@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bnfold.cli.parsed import without_password
+from bnfold.batch.addresses import without_password
 from bnfold.errors import BadInput, BnfoldError, OutputError
 
 if TYPE_CHECKING:

@@ -2,107 +2,12 @@
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
-from bnfold.classes import frozen
-from bnfold.cli.parsed import MAGIC, is_url
-from bnfold.errors import BadInput, OutputError
-
-
-class Place(Protocol):
-    """A file of a batch, or a folder of them; ``str`` is what people read. It travels to worker processes."""
-
-    @property
-    def name(self) -> str:
-        """The last part of it."""
-
-    def child(self, relative: str) -> Place:
-        """The file below this folder."""
-
-    def sibling(self, name: str) -> Place:
-        """The file beside this one."""
-
-    def holds(self, other: Place) -> bool:
-        """Whether ``other`` is this folder or below it."""
-
-    def is_file(self) -> bool:
-        """Whether a file, no folder, has this name."""
-
-    def signature(self) -> list[Any] | None:
-        """Size, and what changes when the content does; None where nothing tells. Raises if there is no such file."""
-
-    def read(self) -> str:
-        """A small text. Raises if there is no such file."""
-
-    def write(self, text: str) -> None:
-        """Put a small text there."""
-
-    def opened(self) -> AbstractContextManager[Path]:
-        """The model as a file on disk, its external data beside it."""
-
-    def replaced(self) -> AbstractContextManager[Path]:
-        """Where on disk to write the model that is to stand here once the block is left without an error."""
-
-
-@frozen
-class OnDisk:
-    """A plain path."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    def child(self, relative: str) -> OnDisk:
-        return OnDisk(self.path / relative)
-
-    def sibling(self, name: str) -> OnDisk:
-        return OnDisk(self.path.with_name(name))
-
-    def holds(self, other: Place) -> bool:
-        return isinstance(other, OnDisk) and other.path.resolve().is_relative_to(self.path.resolve())
-
-    def is_file(self) -> bool:
-        return self.path.exists() and not self.path.is_dir()
-
-    def signature(self) -> list[Any]:
-        status = self.path.stat()
-        return [status.st_size, status.st_mtime_ns]
-
-    def read(self) -> str:
-        return self.path.read_text(encoding="utf-8")
-
-    def write(self, text: str) -> None:
-        try:
-            self.path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError.at(self, error) from error
-
-    @contextmanager
-    def opened(self) -> Iterator[Path]:
-        yield self.path
-
-    @contextmanager
-    def replaced(self) -> Iterator[Path]:
-        """The place itself: a job writes beside it and renames."""
-        self.make_folder(self.path.parent)
-        yield self.path
-
-    @staticmethod
-    def make_folder(folder: Path) -> None:
-        """Raises OutputError where there can be none."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from error
+from bnfold.batch import disk
+from bnfold.batch.addresses import is_url
+from bnfold.batch.disk import OnDisk, Place
+from bnfold.errors import BadInput
 
 
 def place(text: str) -> Place:
@@ -125,26 +30,7 @@ def below(source: str) -> tuple[Place, list[str]]:
 
         root, found = urls.below(source)
     else:
-        root, found = _below(source)
+        root, found = disk.below(source)
     if not found:
         raise BadInput(f"{source}: no .onnx files there")
     return root, found
-
-
-def _below(source: str) -> tuple[OnDisk, list[str]]:
-    path = Path(source)
-    if path.is_dir():
-        root = path
-        found = sorted(root.rglob("*.onnx"))
-    elif path.exists():
-        root, found = path.parent, [path]
-    else:
-        root = Path(*fixed_parts(path.parts))
-        found = sorted(Path(path) for path in glob.glob(source, recursive=True))  # noqa: PTH207 - keeps the user's spelling
-    return OnDisk(root), [path.relative_to(root).as_posix() for path in found if path.is_file()]
-
-
-def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
-    fixed = next((index for index, part in enumerate(parts) if any(mark in part for mark in MAGIC)), len(parts) - 1)
-    return parts[:fixed]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
-    from bnfold.batch.places import Place
+    from bnfold.batch.disk import Place
 
 
 Seen = list[Any] | None

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bnfold.batch import filesystem
-from bnfold.batch.places import OnDisk, Place, fixed_parts
+from bnfold.batch import disk, filesystem
+from bnfold.batch.addresses import MAGIC, without_password
+from bnfold.batch.disk import OnDisk, Place, fixed_parts
 from bnfold.classes import frozen
-from bnfold.cli.parsed import MAGIC, without_password
 from bnfold.errors import BnfoldError
 
 CHANGES = (
@@ -157,9 +157,7 @@ def below(source: str) -> tuple[Place, list[str]]:
     """As `bnfold.batch.places.below`, for a URL."""
     system, path = filesystem.opened(source)
     if filesystem.is_disk(system):
-        from bnfold.batch import places
-
-        return places.below(path)
+        return disk.below(path)
     everything = place(source)
     assert isinstance(everything, Remote)
     with filesystem.told(everything, "read"):

@@ -21,7 +21,7 @@ from bnfold.report.events import map_texts
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bnfold.batch.places import Place
+    from bnfold.batch.disk import Place
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bnfold.batch import addresses
 from bnfold.cli import parsed, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.options import (
@@ -148,7 +149,7 @@ class _UserErrors:
         if isinstance(error, BnfoldError):
             text = str(error)
             prefix = "" if printable(self._source) in text else f"{self._source}: "
-            terminal.say(parsed.without_password(f"bnfold: {prefix}{text}"))
+            terminal.say(addresses.without_password(f"bnfold: {prefix}{text}"))
             sys.exit(error.exit_code)
         if isinstance(error, Exception) and (trouble := machine_trouble(error)):
             terminal.say(f"bnfold: {self._source}: cannot be processed: {trouble}")

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bnfold.batch import scheduler
-from bnfold.batch.places import OnDisk, Place, below, place
+from bnfold.batch.addresses import is_url
+from bnfold.batch.disk import OnDisk, Place
+from bnfold.batch.places import below, place
 from bnfold.batch.worker import Result, Settings, Task
 from bnfold.cli import parsed, publish, terminal
 from bnfold.pipeline import formats, path_conflicts
@@ -103,7 +105,7 @@ def _outputs(tasks: Sequence[Task], arguments: dict[str, Any]) -> Iterator[path_
 
 
 def _absolute(name: str) -> str:
-    return name if parsed.is_url(name) else str(Path(name).absolute())
+    return name if is_url(name) else str(Path(name).absolute())
 
 
 def _wants_reports(arguments: dict[str, Any]) -> bool:

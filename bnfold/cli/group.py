@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from bnfold.cli.parsed import MAGIC, STREAM
+from bnfold.batch.addresses import MAGIC
+from bnfold.cli.parsed import STREAM
 from bnfold.errors import printable
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bnfold.batch.addresses import MAGIC, is_url
 from bnfold.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bnfold.pipeline.order import Options
 
 STREAM = "-"
-MAGIC = "*?["
 
 
 def source(arguments: dict[str, Any]) -> Source:
@@ -30,16 +29,6 @@ def source(arguments: dict[str, Any]) -> Source:
     from pathlib import Path
 
     return Path(arguments["source"])
-
-
-def is_url(text: str) -> bool:
-    """Whether fsspec opens it: s3://bucket/folder, memory://x, zip://*.onnx::https://host/models.zip."""
-    return "://" in text
-
-
-def without_password(text: str) -> str:
-    """A line as people may see it, whatever URL is in it."""
-    return re.sub(r"(://[^/:@\s]*):[^/@\s]*@", r"\1:***@", text)
 
 
 def names_many(arguments: dict[str, Any]) -> bool:

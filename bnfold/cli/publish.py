@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bnfold.cli.parsed import is_url
+from bnfold.batch.addresses import is_url
 from bnfold.errors import BadInput, OutputError
 from bnfold.ir.storage import locked_file
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold import verification
-from bnfold.batch import filesystem, places, scheduler
+from bnfold.batch import disk, filesystem, places, scheduler
 from bnfold.batch.urls import Remote
 from bnfold.batch.worker import Settings, work
 from bnfold.cli.commands import main
@@ -130,7 +130,7 @@ def test_one_file_goes_to_a_file_and_never_over_itself(shelf: Path, url: str, tm
 
 def test_a_file_url_is_a_plain_path(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "one.onnx")
-    assert places.place(f"file://{tmp_path}/one.onnx") == places.OnDisk(tmp_path / "one.onnx")
+    assert places.place(f"file://{tmp_path}/one.onnx") == disk.OnDisk(tmp_path / "one.onnx")
     assert run("optimize", f"file://{tmp_path}/*.onnx", tmp_path).exit_code == 1
     assert run("optimize", f"file://{tmp_path}/*.onnx", f"file://{tmp_path}/out").exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "one.onnx")
@@ -364,5 +364,5 @@ def test_the_report_does_not_go_to_a_url() -> None:
 
 def test_an_output_error_names_the_place(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="file"), places.OnDisk(tmp_path / "file" / "x.onnx").replaced():
+    with pytest.raises(OutputError, match="file"), disk.OnDisk(tmp_path / "file" / "x.onnx").replaced():
         pass

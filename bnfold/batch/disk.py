@@ -1,0 +1,125 @@
+"""Files and folders on disk as places of a batch, and what a place is to everybody else."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from bnfold.batch.addresses import MAGIC
+from bnfold.classes import frozen
+from bnfold.errors import OutputError
+
+
+class Place(Protocol):
+    """A file of a batch, or a folder of them; ``str`` is what people read. It travels to worker processes."""
+
+    @property
+    def name(self) -> str:
+        """The last part of it."""
+
+    def child(self, relative: str) -> Place:
+        """The file below this folder."""
+
+    def sibling(self, name: str) -> Place:
+        """The file beside this one."""
+
+    def holds(self, other: Place) -> bool:
+        """Whether ``other`` is this folder or below it."""
+
+    def is_file(self) -> bool:
+        """Whether a file, no folder, has this name."""
+
+    def signature(self) -> list[Any] | None:
+        """Size, and what changes when the content does; None where nothing tells. Raises if there is no such file."""
+
+    def read(self) -> str:
+        """A small text. Raises if there is no such file."""
+
+    def write(self, text: str) -> None:
+        """Put a small text there."""
+
+    def opened(self) -> AbstractContextManager[Path]:
+        """The model as a file on disk, its external data beside it."""
+
+    def replaced(self) -> AbstractContextManager[Path]:
+        """Where on disk to write the model that is to stand here once the block is left without an error."""
+
+
+@frozen
+class OnDisk:
+    """A plain path."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def child(self, relative: str) -> OnDisk:
+        return OnDisk(self.path / relative)
+
+    def sibling(self, name: str) -> OnDisk:
+        return OnDisk(self.path.with_name(name))
+
+    def holds(self, other: Place) -> bool:
+        return isinstance(other, OnDisk) and other.path.resolve().is_relative_to(self.path.resolve())
+
+    def is_file(self) -> bool:
+        return self.path.exists() and not self.path.is_dir()
+
+    def signature(self) -> list[Any]:
+        status = self.path.stat()
+        return [status.st_size, status.st_mtime_ns]
+
+    def read(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    def write(self, text: str) -> None:
+        try:
+            self.path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutputError.at(self, error) from error
+
+    @contextmanager
+    def opened(self) -> Iterator[Path]:
+        yield self.path
+
+    @contextmanager
+    def replaced(self) -> Iterator[Path]:
+        """The place itself: a job writes beside it and renames."""
+        self.make_folder(self.path.parent)
+        yield self.path
+
+    @staticmethod
+    def make_folder(folder: Path) -> None:
+        """Raises OutputError where there can be none."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def below(source: str) -> tuple[OnDisk, list[str]]:
+    """The folder that results are placed relative to, and the model files that a path or a pattern names."""
+    path = Path(source)
+    if path.is_dir():
+        root = path
+        found = sorted(root.rglob("*.onnx"))
+    elif path.exists():
+        root, found = path.parent, [path]
+    else:
+        root = Path(*fixed_parts(path.parts))
+        found = sorted(Path(path) for path in glob.glob(source, recursive=True))  # noqa: PTH207 - keeps the user's spelling
+    return OnDisk(root), [path.relative_to(root).as_posix() for path in found if path.is_file()]
+
+
+def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
+    fixed = next((index for index, part in enumerate(parts) if any(mark in part for mark in MAGIC)), len(parts) - 1)
+    return parts[:fixed]
