@@ -141,7 +141,7 @@ def _difference(expected: Feeds, found: Feeds, tolerance: float) -> str:
         if not np.isfinite(array).all():
             continue
         size = max(1.0, float(np.abs(array).max(initial=0.0)))
-        error = float(np.abs(array - other).max(initial=0.0)) / size
+        error = float(np.abs(np.subtract(array, other, dtype=np.float64)).max(initial=0.0)) / size
         if not error <= tolerance:
             return f"{name}: relative error {error:.1e}"
     return ""
