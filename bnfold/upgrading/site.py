@@ -17,6 +17,7 @@ from bnfold.classes import mutable
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import tensor_message
 from bnfold.semantics import Policy, Repair
+from bnfold.upgrading.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,9 +93,17 @@ class Site:
             Inexpressible: It is not known.
         """
         dtype = self.shared.types.dtype(value)
+        if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
+            dtype = self.shared.types.dtype(made)
         if dtype is None:
             raise Inexpressible(f"the element type of {value.name!r} is not known")
         return dtype
+
+    def _keeps_type(self) -> bool:
+        """Whether the operator's text ties the types of its first input and output."""
+        version = version_at(self.node.op_type, self.graph.opset(""))
+        schema = None if version is None else schema_of(self.node.op_type, version)
+        return schema is not None and schema.inputs[0].type_str == schema.outputs[0].type_str
 
     def input(self, index: int) -> ir.Value:
         """Input ``index``.

@@ -15,6 +15,8 @@ from onnx import defs
 from bnfold import ir
 from bnfold.ir.elements import tensor_message
 from bnfold.ir.shapes import READS_VALUES, SMALL
+from bnfold.ir.value import shape_of
+from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
 from bnfold.upgrading.ranks import type_by_weights
 
 if TYPE_CHECKING:
@@ -54,24 +56,28 @@ class Types:
         stack, entered = [target], set()
         while stack:
             value = stack[-1]
-            node = value.producer
-            if value in self._done or node is None or value.tensor_proto is not None:
+            node, operand = value.producer, operand_of(value)
+            if value in self._done or (node is None and operand is None) or value.tensor_proto is not None:
                 stack.pop()
                 continue
             entered.add(value)  # a value that waits for itself, in a damaged file, is not waited for
+            sources = [operand] if node is None else node.inputs
             waiting = [
-                source
-                for source in node.inputs
-                if source is not None and source not in entered and self._is_open(source)
+                source for source in sources if source is not None and source not in entered and self._is_open(source)
             ]
             if waiting:
                 stack.extend(waiting)
                 continue
             stack.pop()
-            self._infer(node)
+            if node is not None:
+                self._infer(node)
+            elif operand is not None:
+                self._enter_body(value, operand)
 
     def _is_open(self, value: ir.Value) -> bool:
-        if value in self._done or value.producer is None or value.tensor_proto is not None:
+        if value in self._done or value.tensor_proto is not None:
+            return False
+        if value.producer is None and operand_of(value) is None:
             return False
         return value.dtype is None or value.shape is None or not all(isinstance(dim, int) for dim in value.shape)
 
@@ -79,7 +85,7 @@ class Types:
         outputs = [value for value in node.outputs if value is not None]
         self._done.update(outputs)
         if node.subgraphs:
-            self._copy_branches(node)
+            self._leave_bodies(node)
         elif node.is_op(*KEEPS_SHAPE):
             kind, made = _type_of(node.input(0)), node.output(0)
             if kind is not None and made is not None:
@@ -94,7 +100,7 @@ class Types:
         if schema is None or _has_open_dims(node):
             return
         inputs = [value for value in node.inputs if value is not None]
-        types = {value.name: kind for value in inputs if (kind := _type_of(value)) is not None}
+        types = {value.name: _type_of(value) or onnx.TypeProto() for value in inputs}
         constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
         try:
             inferred = onnx.shape_inference.infer_node_outputs(
@@ -106,20 +112,33 @@ class Types:
             if value.name in inferred:
                 _learn(value, inferred[value.name])
 
-    def _copy_branches(self, node: ir.Node) -> None:
-        """The outputs of an If are its branches', where those agree; what a Loop carries has its body's type."""
-        carried = {"If": len(node.outputs), "Loop": len(node.inputs) - 2}.get(node.op_type, 0)
-        for slot, value in enumerate(node.outputs[:carried]):
+    def _enter_body(self, value: ir.Value, operand: ir.Value) -> None:
+        """An input of a body has its operand's type; a Loop's state may change its shape, a Scan reads slices."""
+        self._done.add(value)
+        node, dims = value.graph.parent, operand.shape
+        if operand.dtype is None or node is None:
+            return
+        scanned = value.graph.inputs.index(value) - (states_of(node) or 0)
+        if node.op_type == "Loop" or states_of(node) is None:
+            dims = None
+        elif dims is not None and scanned >= 0:
+            axis = scan_axis(node, "scan_input_axes", scanned)
+            dims = tuple(dim for position, dim in enumerate(dims) if position != axis % max(len(dims), 1))
+        _learn(value, _annotation(operand.dtype, dims))
+
+    def _leave_bodies(self, node: ir.Node) -> None:
+        """An output has the type that the bodies end in, where they agree; what is stacked has an axis more."""
+        for slot, value in enumerate(node.outputs):
             place = slot + (node.op_type == "Loop")
-            ends = [graph.outputs[place] for graph in _bodies(node) if place < len(graph.outputs)]
-            shapes = {self.shape(end) for end in ends}
-            kind = ends[0].type if ends else None
-            if value is not None and len(shapes) == 1 and kind is not None:
+            ends = [graph.outputs[place] for graph in bodies_of(node) if place < len(graph.outputs)]
+            shapes, dtypes = [self.shape(end) for end in ends], {self.dtype(end) for end in ends}
+            if value is None or len(dtypes) != 1:
+                continue
+            dtype = dtypes.pop()
+            if dtype is not None:
+                _learn(value, _annotation(dtype, dims_behind(node, slot, shapes)))
+            elif (kind := ends[0].type) is not None and not kind.HasField("tensor_type"):
                 _learn(value, kind)
-
-
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    return [graph for graphs in node.subgraphs.values() for graph in graphs]
 
 
 @cache
@@ -146,10 +165,12 @@ def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
     return _annotation(dtype, dims)
 
 
-def _annotation(dtype: int, dims: Dims) -> onnx.TypeProto:
+def _annotation(dtype: int, dims: Dims | None) -> onnx.TypeProto:
     """As `onnx.helper.make_tensor_type_proto`, whose import takes longer than all that is asked here."""
     made = onnx.TypeProto()
     made.tensor_type.elem_type = dtype
+    if dims is None:
+        return made
     made.tensor_type.shape.SetInParent()  # the rank of a scalar is known, too
     for dim in dims:
         entry = made.tensor_type.shape.dim.add()
@@ -171,14 +192,18 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
 
 def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:
     """Keep what the file says; fill in what it leaves open."""
-    known = value.shape
-    if value.dtype is not None and known is not None:
-        fresh = inferred.tensor_type.shape.dim
-        if len(fresh) != len(known) or not any(
-            dim.HasField("dim_value") and not isinstance(old, int) for dim, old in zip(fresh, known, strict=True)
-        ):
-            return
-        merged = [dim.dim_value if dim.HasField("dim_value") else old for dim, old in zip(fresh, known, strict=True)]
-        value.graph.types[value.name] = _annotation(value.dtype, tuple(merged))
+    stated = value.type.WhichOneof("value") if value.type is not None else None
+    if stated is None:
+        value.graph.types[value.name] = inferred
+    if stated != "tensor_type" or not inferred.HasField("tensor_type"):
         return
-    value.graph.types[value.name] = inferred
+    dims, fresh, dtype = value.shape, shape_of(inferred), value.dtype or inferred.tensor_type.elem_type
+    if dims is None:
+        dims = fresh
+    elif fresh is not None and len(fresh) == len(dims):
+        dims = tuple(
+            new if isinstance(new, int) and not isinstance(old, int) else old
+            for old, new in zip(dims, fresh, strict=True)
+        )
+    if (dtype, dims) != (value.dtype, value.shape):
+        value.graph.types[value.name] = _annotation(dtype, dims)

@@ -65,7 +65,31 @@ def test_loops_carry_what_their_bodies_make() -> None:
     del model.graph.types["y"]
     types = Types(15)
     assert types.shape(model.graph.values["y"]) == (2, 3)
-    assert types.shape(model.graph.values["scan"]) is None
+    assert types.shape(model.graph.values["scan"]) == (None, 3)
+    (body_of_loop,) = [graph for graph in model.graph.subgraphs() if graph is not model.graph]
+    body_of_loop.types["a"] = onnx.helper.make_tensor_type_proto(1, [2, None])
+    del model.graph.types["y"]
+    assert Types(15).shape(model.graph.values["y"]) is None  # what is carried may change its shape
+
+
+def test_scans_hand_on_what_their_bodies_make() -> None:
+    body = """s, p, q = Scan <num_scan_inputs = 2, scan_input_axes = [1, -1], scan_output_axes = [0, -1],
+                  body = b (float[2] a, float[] v, double[] w) => (float[2] c, float[] d, double[] e)
+              { c = Relu (a) d = Relu (v) e = Relu (w) }> (i, x, z)"""
+    model = load(body + " y = Relu (p)", "float[2] i, float[3, 5] x, double[4, 7, 5] z")
+    (body_of_scan,) = [graph for graph in model.graph.subgraphs() if graph is not model.graph]
+    for value in ("v", "w", "d", "e"):
+        body_of_scan.types.pop(value, None)
+    types = Types(15)
+    assert types.shape(model.graph.values["s"]) == (2,)
+    assert types.shape(model.graph.values["y"]) == (None, 3)
+    assert types.shape(model.graph.values["q"]) == (4, 7, None)
+    assert types.dtype(model.graph.values["q"]) == onnx.TensorProto.DOUBLE
+
+
+def test_what_does_not_follow_from_the_data_is_known_behind_a_plugin() -> None:
+    model = load("a = my.Op (x) b = Cast <to = 11> (a) y = Relu (b)")
+    assert Types(15).dtype(model.graph.values["b"]) == onnx.TensorProto.DOUBLE
 
 
 @pytest.mark.parametrize("dims", [(), (2, 3), (None, "n", 0)])
