@@ -4,6 +4,7 @@ from bnfold.ir.constants import constant
 from bnfold.ir.cut import Cut
 from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
+from bnfold.ir.index import index_subgraphs
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.storage.load import external_locations, load
@@ -29,6 +30,7 @@ __all__ = [
     "encode",
     "external_locations",
     "flat_floats",
+    "index_subgraphs",
     "load",
     "save",
     "stage",

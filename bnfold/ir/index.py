@@ -32,7 +32,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     for node in graph.nodes:
         _index_reads(graph, node)
         if _may_hold_graphs(node.op_type, node.domain):
-            _index_subgraphs(node)
+            index_subgraphs(node)
     for name in proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]:
         value = graph.lookup(name)
         value.output_slots += 1
@@ -113,7 +113,10 @@ def _may_hold_graphs(op_type: str, domain: str) -> bool:
     return onnx.defs.OpSchema.AttrType.GRAPH in kinds or onnx.defs.OpSchema.AttrType.GRAPHS in kinds
 
 
-def _index_subgraphs(node: Node) -> None:
+def index_subgraphs(node: Node) -> None:
+    """Index the graphs in the node's message, in place of those that it held before."""
+    for graph in [graph for graphs in node.subgraphs.values() for graph in graphs]:
+        graph.dissolve()
     found = {}
     for name, protos in graphs_of(node.proto).items():
         graph = node.graph

@@ -164,10 +164,10 @@ class Site:
         self.graph.insert(op_type, inputs, [made], before=self.node, **attrs)
         return made
 
-    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> None:
+    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
         """A new node right behind this one that makes ``output``, a value which this node made before."""
         self.touched = True
-        self.graph.insert(op_type, inputs, [output], before=self._successor, **attrs)
+        return self.graph.insert(op_type, inputs, [output], before=self._successor, **attrs)
 
     def divert(self, index: int, hint: str) -> ir.Value:
         """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
@@ -208,17 +208,36 @@ class Site:
         """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims."""
         shape = self.shape(like)
         dims = None if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape]
-        if dims is None or dims.count(-1) > 1 or 0 in dims:
-            target = self.add("Shape", [like], "shape")
-            zero_counts = {"allowzero": 1} if self.target >= 14 else {}  # else a size of 0 means another axis's
+        if dims is None or (dims.count(-1) > 1 and 0 not in dims):
+            self._restore_unknown_shape(value, like, output)
+        elif 0 in dims:
+            self.append("Identity", [like], output)  # empty like this
         elif self.target < 5:
             self.append("Reshape", [value], output, shape=dims)
-            return
         else:
-            target, zero_counts = self.ints(dims, "shape"), {}
+            self.append("Reshape", [value, self.ints(dims, "shape")], output)
+
+    def _restore_unknown_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
+        """A size of 0 is one from opset 14 on; before, Reshape has no way to say it, but what is empty is ``like``."""
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
-        self.append("Reshape", [value, target], output, **zero_counts)
+        shape = self.add("Shape", [like], "shape")
+        if self.target >= 14:
+            self.append("Reshape", [value, shape], output, allowzero=1)
+            return
+        is_empty = self.add(
+            "Equal", [self.add("Size", [like], "size"), self.constant(np.array(0, np.int64), "zero")], "is_empty"
+        )
+        names = [self.graph.model.fresh_name(f"{self.node.label}_{hint}") for hint in ("empty", "restored")]
+        nodes = (
+            onnx.NodeProto(op_type="Identity", input=[like.name], output=names[:1]),
+            onnx.NodeProto(op_type="Reshape", input=[value.name, shape.name], output=names[1:]),
+        )
+        branches = {
+            attribute: onnx.GraphProto(name=name, node=[node], output=[onnx.ValueInfoProto(name=name)])
+            for attribute, name, node in zip(("then_branch", "else_branch"), names, nodes, strict=True)
+        }
+        ir.index_subgraphs(self.append("If", [is_empty], output, **branches))
 
     def reduce_mean(
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0

@@ -2,9 +2,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
-from bnfold import reference
+from bnfold import ir, reference
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]
@@ -46,9 +47,22 @@ def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
     assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
 
 
+@pytest.mark.parametrize("target", [13, 15, 21])
 @pytest.mark.parametrize("dims", [(2, 3, 0), (2, 0, 4), (0, 3, 4)])
-def test_sizes_of_zero_that_only_a_run_tells_stay_what_they_are(
-    upgraded: Upgraded, text: Text, dims: tuple[int, ...]
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_sizes_of_zero_stay_what_they_are(
+    upgraded: Upgraded, text: Text, op_type: str, axis: int, dims: tuple[int, ...], target: int
 ) -> None:
-    model = upgraded(text(11, "float[a, b, c] x", "y = Hardmax (x)")).model
-    assert reference.evaluate(model, {"x": np.ones(dims, np.float32)})["y"].shape == dims
+    for shape in ("a, b, c", ", ".join(map(str, dims))):
+        source = text(11, f"float[{shape}] x", f"y = {op_type} <axis = {axis}> (x)", ir=6)
+        model = upgraded(source, target, compare=False).model
+        feeds = {"x": np.ones(dims, np.float32)}
+        assert reference.evaluate(model, feeds)["y"].shape == dims
+        session = onnxruntime.InferenceSession(ir.encode(model))
+        assert session.run(None, feeds)[0].shape == dims
+
+
+def test_opset_13_asks_whether_anything_is_there(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"), 13)
+    assert "If" in outcome.ops
