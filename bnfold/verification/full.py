@@ -129,6 +129,7 @@ class Pair:
             lambda seed: self._evaluate(self.before, feeds, names, jitter=seed),
             actual,
             expected,
+            (self._evaluate(model, feeds, names) for model in self._sources.gone.of(self.before, self.groups, 0)),
         )
 
     def _compared(

@@ -149,6 +149,7 @@ class Regions:
             lambda seed: self._run(self.old.model, feeds, jitter=seed),
             actual,
             expected,
+            (self._run(model, feeds) for model in self.means.draws.gone.of_region(self.old.model, GROUPS, 0)),
         )
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:

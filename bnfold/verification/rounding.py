@@ -26,6 +26,9 @@ JITTERS = 4
 LARGEST_ERROR = 1e-9
 """Of a result's scale: beyond it the original did not err, it jumped (at a tie, say)."""
 
+LARGEST_MOVE = 1e-4
+"""The same where its weights are rounded anew."""
+
 
 class Disturbed(ir.Tensor):
     """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
@@ -56,16 +59,20 @@ class Disturbed(ir.Tensor):
         return np.where(usable, moved, values).reshape(self.dims)
 
 
+def _that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
+    """All of them, or none where one does not run: because a size came out another one, it tells nothing."""
+    with suppress(reference.Misfit):
+        return [*results]
+    return []
+
+
 def jittered_draws(evaluate: Callable[[int], dict[str, Array]]) -> list[dict[str, Array]]:
     """What evaluations in float64 err by themselves, as draws beside those of disturbed weights.
 
     Those do not always show it: a normaliser takes out again what a scale or a shift is off by, and blows up what is
-    left of numbers that nearly cancel. ``evaluate`` takes the seed of `reference.evaluate`'s jitter; what does not run
-    so, because a size came out another one, tells nothing.
+    left of numbers that nearly cancel. ``evaluate`` takes the seed of `reference.evaluate`'s jitter.
     """
-    with suppress(reference.Misfit):
-        return [evaluate(seed) for seed in range(JITTERS)]
-    return []
+    return _that_run(evaluate(seed) for seed in range(JITTERS))
 
 
 def errors_of_both(
@@ -73,26 +80,31 @@ def errors_of_both(
     old: Callable[[int], dict[str, Array]],
     actual: Mapping[str, Array],
     expected: Mapping[str, Array],
+    disturbed: Iterator[dict[str, Array]],
 ) -> list[dict[str, Array]]:
     """`jittered_draws` of both models, the original's moved to where the rewritten model's results are.
 
-    A rewrite may spare digits that the original loses: those of a shift that a normaliser takes out again, say.
+    A rewrite may spare digits that the original loses: those of a shift that a normaliser takes out again, say. And it
+    may have lost some as the original would: weights computed in their own type from others that cancel. So there is
+    also what the original made with weights ``disturbed`` that the rewritten model has no more.
     """
     moved = [
-        {name: _beside(actual[name], expected[name], draw[name]) for name in actual} for draw in jittered_draws(old)
+        {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
+        for draws, largest in ((jittered_draws(old), LARGEST_ERROR), (_that_run(disturbed), LARGEST_MOVE))
+        for draw in draws
     ]
     return [*jittered_draws(new), *moved]
 
 
-def _beside(actual: Any, expected: Any, draw: Any) -> Any:
-    """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than float64 errs."""
+def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
+    """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
     arrays = [np.asarray(value) for value in (actual, expected, draw)]
     if any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
         return actual
     with np.errstate(all="ignore"):
         moves = draw - expected
         scale = np.abs(expected, where=np.isfinite(expected), out=np.zeros(expected.shape)).max(initial=0.0)
-    return np.where(np.abs(moves) <= LARGEST_ERROR * scale, actual + moves, actual)
+    return np.where(np.abs(moves) <= largest * scale, actual + moves, actual)
 
 
 Key = tuple[str, str]
@@ -108,6 +120,7 @@ class Draws:
     """
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        self._models = before, after
         self._old, self._stored = dict(_weights(before)), dict(_weights(after))
         self._paths = {name: path for path, name in self._stored}
         self._known: dict[Key, bool] = {}
@@ -119,6 +132,11 @@ class Draws:
             tensor = self._stored.get(key)
             self._known[key] = tensor is not None and not same(self._old.get(key), tensor) and not is_short(tensor)
         return self._known[key]
+
+    @cached_property
+    def gone(self) -> Draws:
+        """The same of the weights that the original has and the rewritten model has not."""
+        return Draws(*self._models[::-1])
 
     @cached_property
     def new(self) -> list[Key]:

@@ -342,3 +342,23 @@ def test_a_boundary_that_another_rewrite_made_is_none() -> None:
     )
     cut = ir.Cut("", ("u_folded",), ("y",), "decompose")
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
+
+
+def test_weights_computed_in_their_own_type_are_as_right_as_the_original() -> None:
+    """Another tool's bias: (b - mean) · s + B in float32, where the terms cancel. A hundred such roundings are wrong."""
+    bias, mean, shift = (np.float32(number) for number in (-1.1512809, -0.2670175, 0.8495088))
+    s = np.float32(0.8777578) / np.sqrt(np.float32(0.92641735) + np.float32(1e-3))
+    weight = np.array([-0.6339283, -1.478098], np.float32).reshape(1, 2, 1, 1)
+    stats = {"scale": 0.8777578, "B": shift, "mean": mean, "var": 0.92641735}
+    head = "(float[3,2,3,3] x) => (float[3,1,3,3] y)"
+    before = model(
+        f"{head} {{ c = Conv (x, W, b)  y = {BN} <epsilon = 0.001> (c, scale, B, mean, var) }}",
+        {"W": weight, "b": bias.reshape(1)} | {name: single([number]) for name, number in stats.items()},
+    )
+    folded = (bias - mean) * s + shift
+    sides = [
+        model(f"{head} {{ y = Conv (x, W, b) }}", {"W": weight * s, "b": np.array([folded + off], np.float32)})
+        for off in (0, 1e-5)
+    ]
+    cut = ir.Cut("", ("x",), ("y",), "fold")
+    assert [check(before, side, cut)[0].status for side in sides] == ["verified", "failed"]
