@@ -45,7 +45,7 @@ def overriding(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, Ar
     fed = [tensor for tensor in model.graph.initializer if tensor.name in listed and rng.random() < 0.3]
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in fed}
     return {
-        name: rng.permutation(array.reshape(-1)).reshape(array.shape)
+        name: rng.permutation(array.flatten()).reshape(array.shape)
         for name, array in arrays.items()
         if array.dtype.kind == "f"
     }

@@ -345,7 +345,7 @@ def test_a_boundary_that_another_rewrite_made_is_none() -> None:
 
 
 def test_weights_computed_in_their_own_type_are_as_right_as_the_original() -> None:
-    """Another tool's bias: (b - mean) · s + B in float32, where the terms cancel. A hundred such roundings are wrong."""
+    """Another tool's bias: (b - mean) · s + B in float32, where terms cancel. A hundred such roundings are wrong."""
     bias, mean, shift = (np.float32(number) for number in (-1.1512809, -0.2670175, 0.8495088))
     s = np.float32(0.8777578) / np.sqrt(np.float32(0.92641735) + np.float32(1e-3))
     weight = np.array([-0.6339283, -1.478098], np.float32).reshape(1, 2, 1, 1)
