@@ -66,7 +66,7 @@ def _some(name: str, array: Array) -> Array:
     if array.size <= _ELEMENTS:
         return array
     places = np.random.default_rng(zlib.crc32(name.encode())).integers(0, array.size, _ELEMENTS)
-    return np.concatenate([array.reshape(-1)[places], np.array(array.shape[-1:], array.dtype)])
+    return np.concatenate([array.reshape(-1)[places], np.array(array.shape[-1:]).astype(array.dtype)])
 
 
 def _rewrite(request: Request, name: str) -> str:

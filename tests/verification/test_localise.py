@@ -70,3 +70,15 @@ def test_large_values_are_looked_at_in_part() -> None:
     verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
     assert verdict.localised is not None
     assert verdict.localised.tensor == "a"
+
+
+def test_a_large_value_of_short_integers_is_named() -> None:
+    """Its last dim is no number of its type."""
+    head = "(float[30,300] x) => (float[30,300] y)"
+    before, after = (
+        model(f"{head} {{ a = {op} (x)  b = Cast <to = 3> (a)  y = Cast <to = 1> (b) }}", {}) for op in ("Neg", "Abs")
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    assert verdict.status == "failed"
+    assert verdict.localised is not None
+    assert verdict.localised.tensor == "a"
