@@ -353,7 +353,7 @@ def test_weights_computed_in_their_own_type_are_as_right_as_the_original() -> No
     head = "(float[3,2,3,3] x) => (float[3,1,3,3] y)"
     before = model(
         f"{head} {{ c = Conv (x, W, b)  y = {BN} <epsilon = 0.001> (c, scale, B, mean, var) }}",
-        {"W": weight, "b": bias.reshape(1)} | {name: single([number]) for name, number in stats.items()},
+        {"W": weight, "b": bias.reshape(1)} | {name: np.array([number], np.float32) for name, number in stats.items()},
     )
     folded = (bias - mean) * s + shift
     sides = [
