@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.reference.attributes import Bindings, resolve
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Attribute, Misfit, Unsupported
 
-if TYPE_CHECKING:
-    from bnfold.reference.evaluate import Environment, Evaluation
+RunBody = Callable[[ir.Graph, Sequence[Datum]], list[Datum]]
+"""Runs a body on its inputs; it sees outer values, and what it computed is forgotten."""
 
 _OPERATORS = ("If", "Loop", "Scan", "SequenceMap")
 
@@ -23,13 +22,11 @@ def handles(node: ir.Node) -> bool:
     return node.is_op(*_OPERATORS)
 
 
-def run(
-    evaluation: Evaluation, node: ir.Node, inputs: Sequence[Datum], environment: Environment, bindings: Bindings
-) -> Sequence[Datum]:
+def run(node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     runner = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[node.op_type]
     try:
-        return runner(_Bodies(evaluation, node, environment, bindings), inputs)
+        return runner(_Bodies(node, attrs, run_body), inputs)
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
         reason = f"its inputs do not fit: {' '.join(str(error).split())}"
         raise Misfit(node.op_type, node.graph.opset(), node.label, reason) from error
@@ -38,10 +35,8 @@ def run(
 class _Bodies:
     """A control flow node on its way: its attributes, and how to run one of its bodies."""
 
-    def __init__(self, evaluation: Evaluation, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
-        self.node = node
-        self.attrs = resolve(node, bindings, evaluation.precision)
-        self._evaluation, self._environment, self._bindings = evaluation, environment, bindings
+    def __init__(self, node: ir.Node, attrs: Mapping[str, Attribute], run_body: RunBody) -> None:
+        self.node, self.attrs, self._run_body = node, attrs, run_body
 
     def graph(self, name: str) -> ir.Graph:
         """The body of that name."""
@@ -55,13 +50,11 @@ class _Bodies:
         raise Unsupported(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
 
     def run(self, name: str, inputs: Sequence[Datum]) -> list[Datum]:
-        """The outputs of one run of a body; what it computed is forgotten."""
+        """The outputs of one run of a body."""
         body = self.graph(name)
         if len(inputs) != len(body.inputs):
             self.decline(f"its body takes {len(body.inputs)} inputs, not {len(inputs)}")
-        inner = dict(self._environment)
-        inner.update(zip(body.inputs, inputs, strict=True))
-        return self._evaluation.run(body, inner, body.outputs, self._bindings)
+        return self._run_body(body, inputs)
 
 
 def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
@@ -116,7 +109,7 @@ def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     return [np.stack(group) for group in zip(*items, strict=True)]
 
 
-def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: dict[str, Attribute]) -> Sequence[Datum]:
+def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attribute]) -> Sequence[Datum]:
     count = attrs["num_scan_inputs"]
     states, scanned = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     results_count = len(bodies.graph("body").outputs) - len(states)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def _undefined(value: ir.Value) -> BnfoldError:
 
 
 class Evaluation:
-    """One run: what stays the same for all graphs of the model. Control flow operators call back into `run`."""
+    """One run: what stays the same for all graphs of the model. Control flow operators run their bodies through it."""
 
     def __init__(
         self, model: ir.Model, precision: Precision, policy: Policy, observer: Observer | None, limit: float | None
@@ -172,7 +173,8 @@ class Evaluation:
         if function is not None:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
-            results = control.run(self, node, inputs, environment, bindings)
+            attrs = resolve(node, bindings, self.precision)
+            results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             results = apply(node, inputs, resolve(node, bindings, self.precision), self.precision, self.policy)
             if self.jitter is not None and inputs:
@@ -183,6 +185,11 @@ class Evaluation:
             environment[value] = result
             if self.observer is not None and node.graph is self.main:
                 self.observer(value.name, result)
+
+    def _run_body(
+        self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum]
+    ) -> list[Datum]:
+        return self.run(body, {**environment, **dict(zip(body.inputs, inputs, strict=True))}, body.outputs, bindings)
 
     def _call(self, function: ir.Graph, node: ir.Node, inputs: list[Datum], bindings: Bindings) -> list[Datum]:
         """Run a model-local function on its own environment: bodies see nothing but their inputs."""
