@@ -7,6 +7,7 @@ from dataclasses import field
 from bnfold import ir
 from bnfold.classes import mutable
 from bnfold.folding import rows
+from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
@@ -49,7 +50,7 @@ def attempt(node: ir.Node, known: Known | None, policy: Policy, limits: Limits, 
         for candidate in rows.around(node, policy, known):
             found.seen.update(link.node for link in candidate.links)
             try:
-                found.plan = search(candidate, limits, budget, found.seen)
+                found.plan = guarded(node, search, candidate, limits, budget, found.seen)
                 break
             except Declined as refusal:
                 found.refused.append((candidate, refusal))

@@ -12,12 +12,11 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.errors import ReferenceAttribute
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine, make, on_axis
+from bnfold.folding.ask import ask, decline_excluded, guarded
 from bnfold.folding.limits import Limits
 from bnfold.folding.operators import ARITHMETIC
-from bnfold.folding.ops import handler
 from bnfold.ir.tensor import TP
 from bnfold.report.reasons import Declined, Reason
 
@@ -48,8 +47,8 @@ def find(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
     for end in [node for node in model.nodes() if node.is_op(*ENDS)]:
         for node in _sources(end):
             try:
-                yield _dead(node, limits)
-            except (Declined, ReferenceAttribute):
+                yield guarded(node, _dead, node, limits)
+            except Declined:
                 continue
 
 
@@ -79,7 +78,7 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     slot, shift = _bias(node, made) if node.op_type in BIASED else _constant(node)
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
-    _decline_excluded(node, limits)
+    decline_excluded(node, limits)
     moved, passed = _follow(made, shift, limits)
     if not any(reader.is_op(*ENDS) for reader in passed):
         raise Declined(Reason.NO_GAIN, facts.where(node))
@@ -103,11 +102,6 @@ def _follow(made: ir.Value, shift: Affine, limits: Limits) -> tuple[tuple[ir.Val
                     moved[target] = standing
                     waiting.append(target)
     return tuple(moved), tuple(passed)
-
-
-def _decline_excluded(node: ir.Node, limits: Limits) -> None:
-    if node.op_type in limits.excluded or (limits.only and node.op_type not in limits.only):
-        raise Declined(Reason.EXCLUDED, node.op_type)
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
@@ -135,14 +129,14 @@ def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
 
 def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tuple[int, Affine], ...]:
     """What a shift before ``node`` is behind it, nothing where it is lost; the node itself must stay what it is."""
-    _decline_excluded(node, limits)
+    decline_excluded(node, limits)
     if not node.domain and node.op_type in ARITHMETIC and recognise.has_constant(node):
         link = recognise.arithmetic(node)
         return ((0, make(np.ones_like(shift.s), link.affine.s * shift.t)),)
-    step = handler(node, "down")(node, slot, shift)
-    if step.edits:
+    step = ask(node, "down", slot, shift)
+    if step.edits or step.wanted:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    return step.demands
+    return step.standing
 
 
 def remove(dead: DeadShift) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.resizing import may_be_unsure
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
@@ -59,6 +60,12 @@ def _learn(model: ir.Model) -> None:
     if model not in _inferred:
         _inferred.add(model)
         model.infer_shapes()
+
+
+def learn_unsure(model: ir.Model) -> None:
+    """Forget the annotated sizes that follow from one which runtimes compute differently."""
+    if any(may_be_unsure(node) for node in model.nodes()):
+        _learn(model)
 
 
 def rank(value: ir.Value) -> int:
@@ -149,9 +156,22 @@ def weight(node: ir.Node, slot: int) -> ir.Tensor:
         raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {node.op_type} {node.label!r}")
     if tensor.dtype not in FLOATS:
         raise Declined(Reason.TYPE, f"input {slot} of {node.op_type} {node.label!r} is not a float tensor")
-    if value.producer is not None and value.producer.is_op("DequantizeLinear"):
+    if is_quantized(value):
         raise Declined(Reason.TYPE, f"the weight of {node.op_type} {node.label!r} is quantized")
     return tensor
+
+
+_MOVING = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+
+
+def is_quantized(value: ir.Value | None) -> bool:
+    """Whether a weight is integers behind a DequantizeLinear, and perhaps behind what moves its elements."""
+    for _ in range(_FAR):
+        node = value.producer if value is not None else None
+        if node is None or not node.is_op(*_MOVING):
+            return node is not None and node.is_op("DequantizeLinear")
+        value = node.input(0)
+    return False
 
 
 def float_type(value: ir.Value | None) -> int:

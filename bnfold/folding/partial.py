@@ -13,6 +13,7 @@ from bnfold.classes import frozen
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
+from bnfold.folding.ask import ask
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
@@ -54,11 +55,9 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
         raise Declined(Reason.NO_HANDLER, facts.where(node))
     facts.only_output(node)
-    if limits.excluded & {"Concat"} or (limits.only and "Concat" not in limits.only):
-        raise Declined(Reason.EXCLUDED, "Concat")
     if concat.axis_of(joined, chain.affine.rank) != 1:
         raise Declined(Reason.AXIS, facts.where(joined))
-    wanted = dict(concat.concat_up(joined, 0, chain.affine).demands)
+    wanted = dict(ask(joined, "up", 0, chain.affine, limits).wanted)
     slot = _only_one(joined, wanted, limits, budget)
     search = Search(limits, budget)
     search.draft.forks = True

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.errors import ReferenceAttribute
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import handler
+from bnfold.folding.ask import ask
 from bnfold.folding.step import Draft
 from bnfold.report.reasons import Declined
 
@@ -23,8 +22,7 @@ def sees_alike(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine) -> bool
     """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
     node, slot = edge
     try:
-        solve = handler(node, "down")
-        ours, theirs = solve(node, slot, wanted).demands, solve(node, slot, whole).demands
-    except (Declined, ReferenceAttribute):
+        ours, theirs = (ask(node, "down", slot, affine).standing for affine in (wanted, whole))
+    except Declined:
         return False
     return all(mine.same(other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))

@@ -8,9 +8,9 @@ from dataclasses import field
 
 from bnfold import ir
 from bnfold.classes import mutable
-from bnfold.errors import ReferenceAttribute
-from bnfold.folding import attempts, dead, partial, rows
+from bnfold.folding import attempts, dead, facts, partial, rows
 from bnfold.folding.apply import apply
+from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
@@ -43,6 +43,7 @@ class Fold:
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Everything: the search, what remains behind a Concat, and shifts without effect."""
+        facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget, self.known = Budget(self.limits.growth), prefetch(waiting)
         for _ in range(MAX_ROUNDS):
@@ -131,8 +132,8 @@ def _shrink(fold: Fold, node: ir.Node) -> None:
     """Let what stands behind a Concat keep only the part that nobody could absorb, and try that once more."""
     while _stands(node) and partial.is_candidate(node):
         try:
-            found = partial.find(node, fold.policy, fold.limits, fold.budget)
-        except (Declined, ReferenceAttribute):
+            found = guarded(node, partial.find, node, fold.policy, fold.limits, fold.budget)
+        except Declined:
             return
         cut = cut_of(found.plan, fold.original)
         into = ", ".join(absorber.label for absorber in found.plan.absorbers)
@@ -164,8 +165,8 @@ def _fold_arithmetic(fold: Fold) -> int:
     count = 0
     for chain in rows.without_batchnorm(fold.model, fold.policy):
         try:
-            plan = search(chain, fold.limits, fold.budget)
-        except (Declined, ReferenceAttribute):
+            plan = guarded(chain.links[0].node, search, chain, fold.limits, fold.budget)
+        except Declined:
             continue
         names = " ".join(link.node.label for link in chain.links)
         _carry_out(fold, plan, None)

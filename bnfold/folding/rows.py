@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bnfold import ir
-from bnfold.errors import ReferenceAttribute
 from bnfold.folding import recognise
+from bnfold.folding.ask import guarded
 from bnfold.folding.operators import AFFINE, ARITHMETIC
 from bnfold.folding.recognise import Chain, Link
 from bnfold.folding.statistics import Known
+<<<<<<< HEAD
 from bnfold.report.reasons import Declined, Reason
+=======
+from bnfold.reasons import Declined
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
 from bnfold.semantics import Policy
 
 MAX_ROW = 64
@@ -22,10 +26,7 @@ def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterato
 
     Raises Declined where it is no affine itself.
     """
-    try:
-        middle = recognise.batchnorm(node, policy, known)
-    except ReferenceAttribute as error:
-        raise Declined(Reason.REFERENCE_ATTRIBUTE, str(error)) from error
+    middle = guarded(node, recognise.batchnorm, node, policy, known)
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)
     if before or behind:
         yield recognise.chain([*before, middle, *behind])
@@ -80,6 +81,6 @@ def _link(node: ir.Node, policy: Policy) -> Link | None:
     if not node.is_op(*AFFINE):
         return None
     try:
-        return recognise.link(node, policy)
-    except (Declined, ReferenceAttribute):
+        return guarded(node, recognise.link, node, policy)
+    except Declined:
         return None

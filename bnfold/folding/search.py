@@ -12,12 +12,12 @@ from typing import Literal
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.errors import MistypedAttribute, ReferenceAttribute
-from bnfold.folding import guard, images, picks, sharing
+from bnfold.folding import facts, guard, images, picks, sharing
 from bnfold.folding.affine import Affine
+from bnfold.folding.ask import ask, decline_excluded, guarded
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.ops import JOINT, handler, padded, weights
+from bnfold.folding.ops import JOINT
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
@@ -26,9 +26,6 @@ from bnfold.report.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
-MISFIT: tuple[type[Exception], ...] = (ValueError, IndexError, ZeroDivisionError)
-"""What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
-legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
 MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
@@ -115,26 +112,34 @@ def upward(chain: Chain, search: Search) -> Plan:
 
 def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
     """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined."""
-    draft = search.draft
     for value, affine, edge in wishes:
         _up(search, value, affine, edge, 0)
-    while draft.picked:
-        value = next(iter(draft.picked))
-        _up_together(search, value, draft.picked.pop(value))
-    for value, depth in draft.shared:
-        affine = draft.relabelled[value]
-        if not all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
-            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
+    _complete(search)
 
 
 def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
+    search.draft.forks = True  # readers of one weight may turn up one after the other
     _down(search, chain.target, chain.affine, 0)
-    while search.draft.joined:
-        reader = next(iter(search.draft.joined))
-        standing, depth = search.draft.joined.pop(reader)
-        _pass_on(search, reader, standing, depth)
+    _complete(search)
     return finish(chain, "down", search)
+
+
+def _complete(search: Search) -> None:
+    """Deal with what had to wait until all else was asked. Raises Declined."""
+    draft = search.draft
+    while draft.picked or draft.joined:
+        if draft.picked:
+            value = next(iter(draft.picked))
+            _up_together(search, value, draft.picked.pop(value))
+        else:
+            reader = next(iter(draft.joined))
+            standing, depth = draft.joined.pop(reader)
+            _pass_on(search, reader, standing, depth)
+    for value, depth in draft.shared:
+        affine = draft.relabelled[value]
+        if not all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
+            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
 
 
 def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
@@ -147,7 +152,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         if not draft.relabelled[value].same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
-    tensor = None if weights.is_quantized(value) else ir.constant(value)
+    tensor = None if facts.is_quantized(value) else ir.constant(value)
     if tensor is not None:
         draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine, depth)))
         draft.absorbers[reader] = None
@@ -158,15 +163,7 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
     step = _ask(search, node, value.slot, affine, "up", depth)
     draft.relabelled[value] = affine
-    _record(draft, node, step)
-    for source, wanted in step.demands:
-        operand = node.inputs[source]
-        if operand is None:
-            raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}", depth)
-        if node.op_type in picks.PICKERS:  # other parts of the operand may yet be asked for
-            picks.note(draft, operand, wanted, (node, source), depth + 1)
-        else:
-            _up(search, operand, wanted, (node, source), depth + 1)
+    _take(search, node, step, depth)
 
 
 def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, int], tuple[Affine, int]]) -> None:
@@ -202,17 +199,34 @@ def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth
     """Plan that a node reads its operands without what stands on them."""
     slot, affine = next(iter(standing.items()))
     step = _ask(search, reader, slot, affine, "down", depth, standing)
-    _record(search.draft, reader, step)
-    for output, behind in step.demands:
-        target = reader.output(output)
+    _take(search, reader, step, depth)
+
+
+def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
+    """Plan a node's part, and what it demands of the values around it. Raises Declined where there is no such value."""
+    draft = search.draft
+    draft.nodes[node] = None
+    draft.edits.extend(step.edits)
+    draft.forks |= len(step.wanted) > 1
+    if not step.wanted and not step.standing:
+        draft.absorbers[node] = None
+    for slot, affine in step.wanted:
+        operand = node.input(slot)
+        if operand is None:
+            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
+        if node.op_type in picks.PICKERS:  # other parts of the operand may yet be asked for
+            picks.note(draft, operand, affine, (node, slot), depth + 1)
+        else:
+            _up(search, operand, affine, (node, slot), depth + 1)
+    for slot, affine in step.standing:
+        target = node.output(slot)
         if target is None:
-            continue
+            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no output {slot}", depth)
         if target.is_output and any(isinstance(edit, Bypass) for edit in step.edits):
             raise Declined(Reason.GRAPH_OUTPUT, f"value {target.name!r}", depth)
-        if behind.is_identity:
-            continue
-        search.draft.relabelled[target] = behind
-        _down(search, target, behind, depth + 1)
+        if not affine.is_identity:
+            draft.relabelled[target] = affine
+            _down(search, target, affine, depth + 1)
 
 
 def _ask(
@@ -228,33 +242,13 @@ def _ask(
     if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:
-        solve = handler(node, direction)
-        if search.padded and node.op_type == "Conv" and direction == "down":
-            solve = padded.FORMS[search.padded]
-        _decline_excluded(node, search.limits)
-        return solve(node, slot, affine) if len(standing) < 2 else JOINT[node.op_type](node, standing)
-    except ReferenceAttribute as error:
-        mistyped = isinstance(error, MistypedAttribute)
-        raise Declined(Reason.UNREADABLE if mistyped else Reason.REFERENCE_ATTRIBUTE, str(error), depth) from error
-    except MISFIT as error:
-        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}: {error}", depth) from error
+        if len(standing) < 2:
+            return ask(node, direction, slot, affine, search.limits, search.padded)
+        decline_excluded(node, search.limits)
+        return guarded(node, JOINT[node.op_type], node, standing)
     except Declined as refusal:
         refusal.depth, refusal.at = depth, node.label
         raise
-
-
-def _decline_excluded(node: ir.Node, limits: Limits) -> None:
-    if (limits.only and node.op_type not in limits.only) or node.op_type in limits.excluded:
-        raise Declined(Reason.EXCLUDED, node.op_type)
-
-
-def _record(draft: Draft, node: ir.Node, step: Step) -> None:
-    draft.nodes[node] = None
-    draft.edits.extend(step.edits)
-    if not step.demands:
-        draft.absorbers[node] = None
-    elif len(step.demands) > 1:
-        draft.forks = True
 
 
 def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:

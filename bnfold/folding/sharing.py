@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.errors import ReferenceAttribute
 from bnfold.folding import picks
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import handler
+from bnfold.folding.ask import ask
 from bnfold.folding.step import Draft
 from bnfold.report.reasons import Declined, Reason
 
@@ -30,10 +29,10 @@ def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool
     if node.graph is not value.graph or node.op_type not in picks.PICKERS:
         return False
     try:
-        step = handler(node, "down")(node, slot, affine)
-    except (Declined, ReferenceAttribute):
+        step = ask(node, "down", slot, affine)
+    except Declined:
         return False
-    return not step.edits and all(standing.is_identity for _, standing in step.demands)
+    return not step.edits and not step.wanted and all(standing.is_identity for _, standing in step.standing)
 
 
 def readers(value: ir.Value) -> str:

@@ -71,12 +71,23 @@ Edit = SetConstant | SetAttr | Become | Bypass | Residual
 class Step:
     """One node's part of a plan.
 
-    ``demands`` are (slot, affine): upward, what is wanted on which of the node's inputs; downward, what stands on which
-    of its outputs. A node without demands has absorbed the affine.
+    Demands are (slot, affine): each of ``wanted`` is what the value at an input has to become, each of ``standing``
+    what the readers of an output have to live without. A node without demands has absorbed the affine.
     """
 
     edits: tuple[Edit, ...] = ()
-    demands: tuple[tuple[int, Affine], ...] = ()
+    wanted: tuple[tuple[int, Affine], ...] = ()
+    standing: tuple[tuple[int, Affine], ...] = ()
+
+
+def wants(affine: Affine, *edits: Edit) -> Step:
+    """The step of a node that wants ``affine`` on its first input."""
+    return Step(edits, wanted=((0, affine),))
+
+
+def leaves(affine: Affine, *edits: Edit) -> Step:
+    """The step of a node that leaves ``affine`` standing on its first output."""
+    return Step(edits, standing=((0, affine),))
 
 
 @mutable

@@ -12,6 +12,9 @@ from bnfold.ir.elements import tensor_message, to_raw
 from bnfold.ir.expansion import is_bounded, nested_nodes
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
+from bnfold.ir.node import Node
+from bnfold.ir.resizing import unsure_axes, without_sizes
+from bnfold.ir.value import shape_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
@@ -27,6 +30,7 @@ READS_VALUES = frozenset(
 )
 """Operators whose output shape follows from the values of an input."""
 
+_ELSEWHERE = "bnfold.unsure"
 _SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _SMALL_BYTES = SMALL * 8
@@ -40,10 +44,70 @@ def infer(model: Model) -> None:
         return  # inference would follow the calls for ever, or until the stack ends
     try:
         proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
-        inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+        inferred = _inferred(proto)
+        unsure = _unsure(model, inferred)
+        if unsure:
+            inferred = _inferred(_without(model, proto, unsure))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
         return  # onnx gives up on models that run all the same; what is not known stays unknown
-    _learn(model.graph, inferred.graph)
+    for target, source in _pairs(model, inferred.graph):
+        for info in (*source.value_info, *source.output):
+            known = target.types.get(info.name)
+            if info.HasField("type") and (unsure or known is None or _says_less(known, info.type)):
+                # A copy, so that it does not keep the whole inferred model in memory.
+                target.types[info.name] = onnx.TypeProto()
+                target.types[info.name].CopyFrom(info.type)
+
+
+def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+
+
+def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
+    """The main graph and all that are nested in it, each with its message in a copy of the model."""
+    stack = [(model.graph, message)]
+    while stack:
+        graph, source = stack.pop()
+        yield graph, source
+        for node, inner in zip(graph.nodes, source.node, strict=True):
+            held = graphs_of(inner) if node.subgraphs else {}
+            for name, children in node.subgraphs.items():
+                stack.extend(zip(children, held[name], strict=True))
+
+
+Unsure = dict[Node, onnx.TypeProto]
+"""Nodes that make a size which nobody can be sure of, and the type of their first output without it."""
+
+
+def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
+    found: Unsure = {}
+    kinds: dict[str, onnx.TypeProto] = {}
+    for graph, message in _pairs(model, inferred.graph):
+        kinds.update((info.name, info.type) for info in (*message.input, *message.value_info, *message.output))
+        for node in graph.nodes:
+            x, made = node.input(0), node.output(0)
+            dims = shape_of(kinds.get(x.name)) if x is not None else None
+            kind = kinds.get(made.name) if made is not None else None
+            if dims is not None and kind is not None and (axes := unsure_axes(node, dims)):
+                found[node] = without_sizes(kind, axes)
+    return found
+
+
+def _without(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> onnx.ModelProto:
+    """The model with such nodes in another domain, and without annotations: those may follow from the sizes."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    copy.opset_import.add(domain=_ELSEWHERE, version=1)
+    for graph, message in _pairs(model, copy.graph):
+        del message.value_info[:]
+        for info in message.output:
+            if info.type.HasField("tensor_type"):
+                info.type.tensor_type.ClearField("shape")
+        for node, inner in zip(graph.nodes, message.node, strict=True):
+            if node in unsure:
+                inner.domain = _ELSEWHERE
+                message.value_info.add(name=inner.output[0], type=unsure[node])
+    return copy
 
 
 def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -112,25 +176,6 @@ def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(proto)
     copy.opset_import.add(domain="", version=1)
     return copy
-
-
-def _learn(graph: Graph, inferred: onnx.GraphProto) -> None:
-    stack = [(graph, inferred)]
-    while stack:
-        target, source = stack.pop()
-        for infos in (source.value_info, source.output):
-            for info in infos:
-                known = target.types.get(info.name)
-                if info.HasField("type") and (known is None or _says_less(known, info.type)):
-                    # A copy, so that it does not keep the whole inferred model in memory.
-                    target.types[info.name] = onnx.TypeProto()
-                    target.types[info.name].CopyFrom(info.type)
-        for node, message in zip(target.nodes, source.node, strict=True):
-            if not node.subgraphs:
-                continue
-            held = graphs_of(message)
-            for name, children in node.subgraphs.items():
-                stack.extend(zip(children, held[name], strict=True))
 
 
 def _says_less(known: onnx.TypeProto, inferred: onnx.TypeProto) -> bool:

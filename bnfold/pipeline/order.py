@@ -31,7 +31,7 @@ class Options:
         decompose_form: How an inference BatchNormalization is spelled out.
         decompose_ops: The operators that ``decompose`` applies to.
         policy: How to read what the operator texts leave open.
-        freeze_overridable: Take initializers that are graph inputs as well for constants.
+        freeze_overridable: Take initializers off the graph inputs, so that they are constants.
         max_growth: Bytes that copies of shared weights may add; None for what folding frees and 1 % of the weights.
         only: Operators that may take part in folding; empty for all.
         excluded: Operators that may not.
@@ -104,6 +104,7 @@ def normalise(run: Run) -> None:
     if upgrading.unite(run.model):
         text = "the operators of onnx were imported at several opsets: read at the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
+<<<<<<< HEAD:bnfold/pipeline/order.py
     if run.options.freeze_overridable:
         free = (value for value in run.model.graph.inputs if run.model.is_overridable(value))
         run.report.notes += [
@@ -112,6 +113,11 @@ def normalise(run: Run) -> None:
     run.model.freeze_overridable = run.options.freeze_overridable
     if upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
+=======
+    why = "as asked" if run.model.proto.ir_version >= 4 else "as before IR version 4 they had to be"
+    if upgrading.strip_initializer_inputs(run.model, frozen=run.options.freeze_overridable):
+        text = f"initializers were listed as inputs too, {why}: taken off that list"
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown):bnfold/pipeline.py
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         upgrading.leave_old_ir(run.model)
 

@@ -111,13 +111,12 @@ def _ir_version_in_use(model: ir.Model) -> int:
     return 8 if model.proto.functions else 4
 
 
-def strip_initializer_inputs(model: ir.Model) -> int:
-    """Before IR version 4 every initializer was listed as an input: take those off, while the version still says so.
+def strip_initializer_inputs(model: ir.Model, *, frozen: bool = False) -> int:
+    """Take initializers off the inputs, where every one had to be listed, before IR version 4; how many there were.
 
-    Must run before the IR version rises: from 4 on an initializer that is an input as well is an overridable default.
-    Returns how many were taken off.
+    From IR version 4 on an initializer that is an input as well may be overridden, unless it is ``frozen``.
     """
-    if model.proto.ir_version >= 4:
+    if model.proto.ir_version >= 4 and not frozen:
         return 0
     count = 0
     for graph in model.graph.subgraphs():

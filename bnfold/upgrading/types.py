@@ -14,6 +14,7 @@ from onnx import defs
 
 from bnfold import ir
 from bnfold.ir.elements import tensor_message
+from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.shapes import READS_VALUES, SMALL
 from bnfold.ir.value import shape_of
 from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
@@ -108,9 +109,11 @@ class Types:
             )
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
             return  # what onnx cannot infer stays unknown; whoever needs it says so
+        x = node.input(0)
+        axes = unsure_axes(node, x.shape) if x is not None and x.shape is not None else set()
         for value in outputs:
             if value.name in inferred:
-                _learn(value, inferred[value.name])
+                _learn(value, without_sizes(inferred[value.name], axes))
 
     def _enter_body(self, value: ir.Value, operand: ir.Value) -> None:
         """An input of a body has its operand's type; a Loop's state may change its shape, a Scan reads slices."""

@@ -17,7 +17,7 @@ from _fuzz.builder import Array
 from _fuzz.case import Outcome
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, UpgradeBlocked
-from bnfold.folding import search
+from bnfold.folding import ask
 from bnfold.pipeline import order
 from bnfold.report.events import Report
 
@@ -89,11 +89,11 @@ def _at_other_sizes(proto: onnx.ModelProto, drawn: Feeds, after: ir.Model) -> st
 @contextmanager
 def _unforgiving() -> Iterator[None]:
     """The models are legal: what a handler raises is its own fault, not theirs."""
-    forgiven, search.MISFIT = search.MISFIT, ()
+    forgiven, ask.MISFIT = ask.MISFIT, ()
     try:
         yield
     finally:
-        search.MISFIT = forgiven
+        ask.MISFIT = forgiven
 
 
 def _behaviour(report: Report) -> str:

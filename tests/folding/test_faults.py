@@ -15,7 +15,7 @@ from _fuzz.draw import draw
 from _fuzz.judge import judge
 
 from bnfold import ir
-from bnfold.folding import dead, picks, search, sharing, tails
+from bnfold.folding import ask, dead, picks, sharing, tails
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
     activation,
@@ -93,7 +93,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a reshape that is none": (reshape, "carry", mixed_up),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
     "readers that see another value": (sharing, "untouched", yes),
-    "a border read as the inside": (padded, "_inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
+    "a border read as the inside": (padded, "inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
     "a mean that is a sum": (
         pool,
         "_averaged",
@@ -111,7 +111,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, faulty = FAULTS[fault]
-    monkeypatch.setattr(search, "MISFIT", ())
+    monkeypatch.setattr(ask, "MISFIT", ())
     monkeypatch.setattr(module, name, faulty)
     if name == "instance_down":
         from bnfold.folding import ops

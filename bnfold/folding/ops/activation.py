@@ -10,7 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
-from bnfold.folding.step import Residual, Step
+from bnfold.folding.step import Residual, Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -20,7 +20,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, ((0, affine.scale_part()),))
+    return wants(affine.scale_part(), *edits)
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -30,13 +30,13 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     if affine.is_scale_only:
-        return Step(demands=((0, affine),))
+        return leaves(affine)
     with np.errstate(all="ignore"):
         block = np.where(affine.s == 0, 0.0, affine.t / affine.s)
     dead = (affine.s == 0) & (affine.t != 0)
     left = np.where(dead, _value(node, affine.t), 0.0) if dead.any() else np.zeros((1,) * affine.rank)
     before = Residual(node, 0, block, facts.float_type(node.input(0)), "before")
-    return Step((before,) if block.any() else (), ((0, make(affine.s, left)),))
+    return leaves(make(affine.s, left), *((before,) if block.any() else ()))
 
 
 def _value(node: ir.Node, x: Float64) -> Float64:

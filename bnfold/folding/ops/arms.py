@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded_together, make
-from bnfold.folding.step import Edit, Residual, SetConstant, Step
+from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
 from bnfold.ir.tensor import Exact, Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -31,7 +31,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     receiver = _receiver(node, affine) if node.op_type in SUMS and not affine.is_scale_only else None
     edits: list[Edit] = []
-    demands: list[tuple[int, Affine]] = []
+    operands: list[tuple[int, Affine]] = []
     for slot, value in enumerate(node.inputs):
         if value is None:
             raise Declined(Reason.UNREADABLE, facts.where(node))
@@ -43,8 +43,8 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
             fresh = wanted.s * _lifted(held.float64(), affine.rank) + wanted.t
             edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
         else:
-            demands.append((slot, _fitted(node, value, wanted)))
-    return Step(tuple(edits), tuple(demands))
+            operands.append((slot, _fitted(node, value, wanted)))
+    return Step(tuple(edits), wanted=tuple(operands))
 
 
 def _receiver(node: ir.Node, affine: Affine) -> int:
@@ -74,7 +74,7 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
     value = node.inputs[slot]
     assert value is not None, "it fits"
     edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, ((slot, _fitted(node, value, scale)),))
+    return Step(edits, wanted=((slot, _fitted(node, value, scale)),))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -86,9 +86,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if node.op_type in SUMS:
         if (affine.s != 1).any():
             raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
-        return Step(
-            demands=((0, Affine(standing.s, -standing.t if node.op_type == "Sub" and slot == 1 else standing.t)),)
-        )
+        return leaves(Affine(standing.s, -standing.t if node.op_type == "Sub" and slot == 1 else standing.t))
     if node.op_type in EXTREMA:
         return _extremum_down(node, slot, standing)
     if not affine.is_scale_only:
@@ -97,7 +95,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
         if (affine.s == 0).any():
             raise Declined(Reason.ZERO_SCALE, facts.where(node))
         standing = make(1.0 / standing.s, standing.t)
-    return Step(demands=((0, standing),))
+    return leaves(standing)
 
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
@@ -112,7 +110,7 @@ def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     bounded_together(*(affine.t for affine in lifted.values()))
     signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
-    return Step(demands=((0, make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))),))
+    return leaves(make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(()))))
 
 
 def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -130,7 +128,7 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         bounded_together(block, affine.s, affine.t)
         fresh = (block - affine.t) / affine.s
         edits.append(SetConstant(node, other, Exact(held.dtype, fresh)))
-    return Step(tuple(edits), ((0, affine),))
+    return leaves(affine, *edits)
 
 
 def _lifted(block: Float64, rank: int) -> Float64:

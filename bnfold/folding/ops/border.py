@@ -8,7 +8,8 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
+from bnfold.ir import resizing
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
@@ -17,23 +18,23 @@ MIRRORS = ("reflect", "edge", "wrap")
 
 def pad_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``s·pad(x, v) + t = pad(s·x + t, s·v + t)``."""
-    return _pad(node, affine, inward=False)
+    return wants(affine, *_pad(node, affine, inward=False))
 
 
 def pad_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
-    return _pad(node, affine, inward=True)
+    return leaves(affine, *_pad(node, affine, inward=True))
 
 
-def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> Step:
+def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> tuple[SetAttr | SetConstant, ...]:
     """The border is of the same kind as the inside; a constant one takes the map (downward: its inverse) itself."""
     padded = _padded_axes(node, affine.rank)
     if any(affine.shape[axis] != 1 for axis in padded):
         raise Declined(Reason.AXIS, f"{facts.where(node)} pads along the affine's axis")
     if node.attr("mode", "constant") in MIRRORS or not padded:
-        return Step(demands=((0, affine),))
+        return ()
     if node.attr("mode", "constant") != "constant":
         raise Declined(Reason.NO_HANDLER, facts.where(node))
     old = _border(node)
@@ -43,7 +44,7 @@ def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> Step:
         fresh = np.where(affine.s != 0, (old - affine.t) / affine.s, old) if inward else affine.s * old + affine.t
     if (fresh != fresh.reshape(-1)[0]).any():
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} would need one value for each channel")
-    return Step(_new_border(node, old, float(fresh.reshape(-1)[0])), ((0, affine),))
+    return _new_border(node, old, float(fresh.reshape(-1)[0]))
 
 
 def _padded_axes(node: ir.Node, rank: int) -> list[int]:
@@ -75,16 +76,26 @@ def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetC
     return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint=f"{node.label}_border"),)
 
 
-def resize(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Resize and Upsample, up and down: each new element is a weighted mean of old ones along the resized axes."""
+def resize_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """Resize and Upsample: each new element is a weighted mean of old ones along the resized axes."""
+    _check_resized(node, affine)
+    return wants(affine)
+
+
+def resize_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """As `resize_up`."""
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
+    _check_resized(node, affine)
+    return leaves(affine)
+
+
+def _check_resized(node: ir.Node, affine: Affine) -> None:
     if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
     resized = _resized_axes(node, affine)
     if any(affine.shape[axis] != 1 for axis in resized):
         raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the affine's axis")
-    return Step(demands=((0, affine),))
 
 
 def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
@@ -94,7 +105,10 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     varying = [axis for axis in axes if affine.shape[axis] != 1]
     if not varying:
         return []
-    scales = _scales(node)
+    given = node.input(resizing.scales_slot(node))
+    if given is not None and ir.constant(given) is None:
+        raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)} are computed")
+    scales = resizing.scales(node)
     if scales is not None and len(scales) == len(axes):
         return [axis for axis, scale in zip(axes, scales, strict=True) if scale != 1]
     if scales is not None or node.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
@@ -105,17 +119,3 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)}")
     dims = facts.dims(x)
     return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
-
-
-def _scales(node: ir.Node) -> list[float] | None:
-    """The scales by axis; None where sizes are given instead. Raises Declined where they are computed."""
-    if node.has_attr("scales"):
-        return [float(scale) for scale in node.attr("scales")]
-    slot = 2 if node.op_type == "Resize" and node.graph.opset() >= 11 else 1
-    value = node.input(slot)
-    if value is None:
-        return None
-    held = ir.constant(value)
-    if held is None:
-        raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)} are computed")
-    return [float(scale) for scale in held.float64().reshape(-1)] or None

@@ -9,17 +9,22 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, concatenate, make
+<<<<<<< HEAD
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
+=======
+from bnfold.folding.step import Step, leaves, wants
+from bnfold.reasons import Declined, Reason
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each part is asked for its stretch."""
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
-        return Step(demands=tuple((slot, affine) for slot in range(len(node.inputs))))
+        return Step(wanted=tuple((slot, affine) for slot in range(len(node.inputs))))
     sizes = [size_of(value, axis, node) for value in node.inputs]
-    return Step(demands=tuple(enumerate(_stretches(affine, axis, sizes))))
+    return Step(wanted=tuple(enumerate(_stretches(affine, axis, sizes))))
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -33,14 +38,14 @@ def concat_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     axis = axis_of(node, rank)
     sizes = [size_of(value, axis, node) for value in node.inputs]
     parts = [standing.get(part) or identity(rank) for part in range(len(sizes))]
-    return Step(demands=((0, concatenate(parts, sizes, axis)),))
+    return leaves(concatenate(parts, sizes, axis))
 
 
 def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The other outputs stay what they are."""
     axis, sizes = _split(node, affine.rank)
     parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
-    return Step(demands=((0, concatenate(parts, sizes, axis)),))
+    return wants(concatenate(parts, sizes, axis))
 
 
 def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -49,9 +54,12 @@ def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as sizes")
     axis = int(node.attr("axis", 0)) % affine.rank
     if affine.shape[axis] == 1:
-        return Step(demands=tuple((part, affine) for part in range(len(node.outputs))))
-    axis, sizes = _split(node, affine.rank)
-    return Step(demands=tuple(enumerate(_stretches(affine, axis, sizes))))
+        parts = [affine] * len(node.outputs)
+    else:
+        axis, sizes = _split(node, affine.rank)
+        parts = _stretches(affine, axis, sizes)
+    named = [part for part, value in enumerate(node.outputs) if value is not None]
+    return Step(standing=tuple((part, parts[part]) for part in named))
 
 
 def identity(rank: int) -> Affine:

@@ -6,7 +6,7 @@ from bnfold import ir
 from bnfold.folding import recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import arms
-from bnfold.folding.step import Bypass, Step
+from bnfold.folding.step import Bypass, Step, leaves
 
 
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -14,7 +14,7 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if not recognise.has_constant(node):
         return arms.up(node, slot, affine)
     link = recognise.arithmetic(node)
-    return Step(edits=(Bypass(node, link.slot),), demands=((link.slot, affine.after(link.affine)),))
+    return Step((Bypass(node, link.slot),), wanted=((link.slot, affine.after(link.affine)),))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -23,4 +23,4 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
         return arms.down(node, slot, affine)
     link = recognise.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
-    return Step(edits=(Bypass(node, link.slot),), demands=((0, link.affine.after(affine)),))
+    return leaves(link.affine.after(affine), Bypass(node, link.slot))

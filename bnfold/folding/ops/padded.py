@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make, vector
 from bnfold.folding.ops import conv, weights
-from bnfold.folding.step import Residual, Step
+from bnfold.folding.step import Residual, Step, leaves
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -25,7 +25,7 @@ def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
     one = np.ones((1,) * image.ndim)
-    return weights.joined(scaled, Step(demands=((0, make(one, image)),)))
+    return weights.joined(scaled, leaves(make(one, image)))
 
 
 def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -57,13 +57,13 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
     by_group = kernel.float64().reshape(group, outputs // group, kernel.dims[1], *taps)
     image: Float64 = np.einsum("goi...,gi->go...", by_group, t.reshape(group, -1)).reshape(outputs, *taps)
     for axis, reach in enumerate(taps):
-        inside = _inside(node, axis, reach, len(taps))
-        bounded(image.size // max(reach, 1) * inside.shape[1])
-        image = np.tensordot(image, inside, axes=([1], [0]))
+        within = inside(node, axis, reach, len(taps))
+        bounded(image.size // max(reach, 1) * within.shape[1])
+        image = np.tensordot(image, within, axes=([1], [0]))
     return image[None]
 
 
-def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
+def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
     stride, dilation = (conv.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
     mode = node.attr("auto_pad", "NOTSET")
@@ -73,7 +73,7 @@ def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
         if len(pads) != 2 * rank:
             raise Declined(Reason.UNREADABLE, f"pads of {facts.where(node)}")
         first, last = int(pads[axis]), int(pads[rank + axis])
-        if first == last == 0:
+        if first == last == 0 and not node.attr("ceil_mode", 0):
             return np.ones((taps, 1))
     x = node.input(0)
     size = facts.size(x, 2 + axis) if x is not None else None
@@ -84,7 +84,8 @@ def _inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
         total = max((-(-size // stride) - 1) * stride + reach - size, 0)
         first = total // 2 if mode == "SAME_UPPER" else total - total // 2
         last = total - first
-    count = (size + first + last - reach) // stride + 1
+    beyond = stride - 1 if node.attr("ceil_mode", 0) else 0
+    count = (size + first + last - reach + beyond) // stride + 1
     if count < 1:
         raise Declined(Reason.UNREADABLE, facts.where(node))
     bounded(taps * count)

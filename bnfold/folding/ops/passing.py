@@ -5,19 +5,21 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.step import Step
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import TP
 from bnfold.report.reasons import Declined, Reason
 
 
 def up(_node: ir.Node, _: int, affine: Affine) -> Step:
     """What is wanted behind it is wanted before it."""
-    return Step(demands=((0, affine),))
+    return wants(affine)
 
 
-def down(_node: ir.Node, _: int, affine: Affine) -> Step:
+def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """What stands before it stands behind it."""
-    return Step(demands=((0, affine),))
+    if slot != 0:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
+    return leaves(affine)
 
 
 def dropout_up(node: ir.Node, slot: int, affine: Affine) -> Step:

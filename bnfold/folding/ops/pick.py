@@ -10,7 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
-from bnfold.folding.step import Step
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Array, Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -20,7 +20,7 @@ def slice_up(node: ir.Node, _: int, affine: Affine) -> Step:
     for axis, window in _windows(node, affine.rank).items():
         if affine.shape[axis] != 1:
             affine = _spread(node, affine, axis, np.arange(_size(node, axis))[window])
-    return Step(demands=((0, affine),))
+    return wants(affine)
 
 
 def slice_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -30,7 +30,7 @@ def slice_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         picked = np.arange(affine.shape[axis])[window]
         if affine.shape[axis] != 1:
             affine = affine.expanded(axis, affine.shape[axis]).map(lambda block: block.take(picked, axis))  # noqa: B023
-    return Step(demands=((0, affine),))
+    return leaves(affine)
 
 
 def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
@@ -53,13 +53,13 @@ def gather_up(node: ir.Node, _: int, affine: Affine) -> Step:
     axis, picked = _axis(node), facts.rank(_indices(node))
     shape = affine.shape
     if all(size == 1 for size in shape[axis : axis + picked]):
-        return Step(demands=((0, affine.map(lambda block: block.reshape(*shape_without(block, axis, picked)))),))
+        return wants(affine.map(lambda block: block.reshape(*shape_without(block, axis, picked))))
     indices = _constant_indices(node)
     full = [*shape[:axis], *indices.shape, *shape[axis + picked :]]
     flat = [*shape[:axis], indices.size, *shape[axis + picked :]]
     lined = affine.map(lambda block: _stretched(block, axis, picked, full).reshape(_line(block, axis, picked, flat)))
     size = _size(node, axis)
-    return Step(demands=((0, _spread(node, lined, axis, indices.reshape(-1) % size)),))
+    return wants(_spread(node, lined, axis, indices.reshape(-1) % size))
 
 
 def shape_without(block: Float64, axis: int, picked: int) -> list[int]:
@@ -82,14 +82,10 @@ def gather_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     axis, picked = _axis(node), facts.rank(_indices(node))
     if affine.shape[axis] == 1:
         ones = (1,) * picked
-        return Step(
-            demands=(
-                (0, affine.map(lambda block: block.reshape(*block.shape[:axis], *ones, *block.shape[axis + 1 :]))),
-            )
-        )
+        return leaves(affine.map(lambda block: block.reshape(*block.shape[:axis], *ones, *block.shape[axis + 1 :])))
     indices = _constant_indices(node)
     whole = affine.expanded(axis, affine.shape[axis])
-    return Step(demands=((0, whole.map(lambda block: block.take(indices, axis))),))
+    return leaves(whole.map(lambda block: block.take(indices, axis)))
 
 
 def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:

@@ -12,16 +12,31 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
+<<<<<<< HEAD
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
+=======
+from bnfold.folding.ops import conv, padded
+from bnfold.folding.step import Step, leaves, wants
+from bnfold.reasons import Declined, Reason
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
 
 MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
 
 
-def window(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """AveragePool, MaxPool and their global forms, up and down: they move along the axes behind the channel."""
-    if slot != 0 or any(output is not None for output in node.outputs[1:]):
+def window_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """AveragePool, MaxPool and their global forms: they move along the axes behind the channel."""
+    return wants(_through_windows(node, affine))
+
+
+def window_down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """As `window_up`: what is wanted of one side of a window stands on the other."""
+    return leaves(_through_windows(node, affine))
+
+
+def _through_windows(node: ir.Node, affine: Affine) -> Affine:
+    if any(output is not None for output in node.outputs[1:]):
         raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
     if node.op_type == "GlobalAveragePool":
         affine = _averaged(affine, range(2, affine.rank))
@@ -30,7 +45,7 @@ def window(node: ir.Node, slot: int, affine: Affine) -> Step:
     _check_kind(node, affine)
     if not node.op_type.startswith("Global"):
         _check_windows(node, affine)
-    return Step(demands=((0, affine),))
+    return affine
 
 
 def _averaged(affine: Affine, axes: Iterable[int]) -> Affine:
@@ -48,15 +63,25 @@ def _check_kind(node: ir.Node, affine: Affine) -> None:
 
 def _check_windows(node: ir.Node, affine: Affine) -> None:
     """Decline where padding or a window over the edge could count as zeros, or be all of a window."""
-    pads = node.attr("pads", [])
-    reach = node.attr("kernel_shape", [])
-    if any(pad >= size for pad, size in zip(pads, list(reach) * 2, strict=False)):
+    taps = node.attr("kernel_shape", [])
+    is_padded = any(node.attr("pads", [])) or node.attr("auto_pad", "NOTSET") not in ("NOTSET", "", "VALID")
+    if not (is_padded or node.attr("ceil_mode", 0)):
+        return
+    if not all(_meets_elements(node, axis, size, len(taps)) for axis, size in enumerate(taps)):
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} has windows in padding only")
     if node.op_type == "MaxPool" or affine.is_scale_only:
         return
-    padded = any(pads) or node.attr("auto_pad", "NOTSET") not in ("NOTSET", "", "VALID")
-    if node.attr("ceil_mode", 0) or (padded and (node.attr("count_include_pad", 0) or node.graph.opset() < 7)):
+    if node.attr("ceil_mode", 0) or node.attr("count_include_pad", 0) or node.graph.opset() < 7:
         raise Declined(Reason.SHIFT_THROUGH_PADDING, facts.where(node))
+
+
+def _meets_elements(node: ir.Node, axis: int, taps: int, rank: int) -> bool:
+    """Whether every window has a tap on an element: dilated ones may miss all of a small image."""
+    pads = node.attr("pads", [0] * 2 * rank)
+    beyond = conv.per_axis(node, "strides", rank)[axis] - 1 if node.attr("ceil_mode", 0) else 0
+    if conv.per_axis(node, "dilations", rank)[axis] == 1 and max(pads[axis], pads[rank + axis] + beyond) < taps:
+        return True
+    return bool(padded.inside(node, axis, taps, rank).any(axis=0).all())
 
 
 def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
@@ -68,7 +93,7 @@ def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
             raise Declined(Reason.RANK_UNKNOWN, facts.where(node))
         affine = affine.map(lambda block: np.expand_dims(block, axes))
     _check_reduction(node, axes, affine)
-    return Step(demands=((0, affine),))
+    return wants(affine)
 
 
 def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -81,7 +106,7 @@ def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     _check_reduction(node, axes, affine)
     if not node.attr("keepdims", 1):
         affine = affine.map(lambda block: np.squeeze(block, axis=tuple(axes)))
-    return Step(demands=((0, affine),))
+    return leaves(affine)
 
 
 def _axes(node: ir.Node) -> tuple[list[int], int]:

@@ -9,7 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded
-from bnfold.folding.step import Step
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -19,7 +19,7 @@ def tile_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     repeats = _repeats(node, slot, affine.rank)
     tiled = [times if size > 1 else 1 for times, size in zip(repeats, affine.shape, strict=True)]
     bounded(math.prod(tiled) * math.prod(affine.shape))
-    return Step(demands=((0, affine.map(lambda block: np.tile(block, _only_where_it_varies(block, tiled)))),))
+    return leaves(affine.map(lambda block: np.tile(block, _only_where_it_varies(block, tiled))))
 
 
 def _only_where_it_varies(block: Float64, tiled: list[int]) -> list[int]:
@@ -39,7 +39,7 @@ def tile_up(node: ir.Node, _: int, affine: Affine) -> Step:
         if not again.same(affine):
             raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements that the affine treats differently")
         affine = head
-    return Step(demands=((0, affine),))
+    return wants(affine)
 
 
 def _repeats(node: ir.Node, slot: int, rank: int) -> list[int]:
@@ -55,7 +55,7 @@ def expand_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if slot != 0 or output is None:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as a shape")
     missing = facts.rank(output) - affine.rank
-    return Step(demands=((0, affine.map(lambda block: block.reshape((1,) * missing + block.shape))),))
+    return leaves(affine.map(lambda block: block.reshape((1,) * missing + block.shape)))
 
 
 def expand_up(node: ir.Node, _: int, affine: Affine) -> Step:
@@ -68,31 +68,31 @@ def expand_up(node: ir.Node, _: int, affine: Affine) -> Step:
     )
     if not full:
         raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements that the affine treats differently")
-    return Step(demands=((0, affine.map(lambda block: block.reshape(block.shape[missing:]))),))
+    return wants(affine.map(lambda block: block.reshape(block.shape[missing:])))
 
 
 def to_space(node: ir.Node, _: int, affine: Affine) -> Step:
     """Up DepthToSpace: each output channel's factor goes to the channels that were dealt out into it."""
     area = _area(node, affine)
     if node.attr("mode", "DCR") == "CRD":
-        return Step(demands=((0, affine.map(lambda block: _per_channel(block, np.repeat, area))),))
-    return Step(demands=((0, affine.map(lambda block: _per_channel(block, np.tile, area))),))
+        return wants(affine.map(lambda block: _per_channel(block, np.repeat, area)))
+    return wants(affine.map(lambda block: _per_channel(block, np.tile, area)))
 
 
-def from_depth(node: ir.Node, slot: int, affine: Affine) -> Step:
+def from_depth(node: ir.Node, _: int, affine: Affine) -> Step:
     """Down DepthToSpace: legal iff the channels that are dealt out into one have one factor."""
-    return Step(demands=((slot, _gathered(node, affine, node.attr("mode", "DCR") == "CRD")),))
+    return leaves(_gathered(node, affine, node.attr("mode", "DCR") == "CRD"))
 
 
 def to_depth(node: ir.Node, _: int, affine: Affine) -> Step:
     """Up SpaceToDepth, which deals one channel out into several: as down DepthToSpace, in its DCR order."""
-    return Step(demands=((0, _gathered(node, affine, False)),))
+    return wants(_gathered(node, affine, False))
 
 
 def from_space(node: ir.Node, _: int, affine: Affine) -> Step:
     """Down SpaceToDepth."""
     area = _area(node, affine)
-    return Step(demands=((0, affine.map(lambda block: _per_channel(block, np.tile, area))),))
+    return leaves(affine.map(lambda block: _per_channel(block, np.tile, area)))
 
 
 def _per_channel(block: Float64, spread: object, area: int) -> Float64:

@@ -6,14 +6,19 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
+<<<<<<< HEAD
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
+=======
+from bnfold.folding.step import Step, leaves, wants
+from bnfold.reasons import Declined, Reason
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Back to the axes before."""
     old, new = _both_sides(node)
-    return Step(demands=((0, carry(affine, new, old)),))
+    return wants(carry(affine, new, old))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -21,7 +26,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if slot != 0:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} uses the value as a shape")
     old, new = _both_sides(node)
-    return Step(demands=((0, carry(affine, old, new)),))
+    return leaves(carry(affine, old, new))
 
 
 def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:

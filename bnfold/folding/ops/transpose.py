@@ -6,8 +6,13 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding.affine import Affine
+<<<<<<< HEAD
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
+=======
+from bnfold.folding.step import Step, leaves, wants
+from bnfold.reasons import Declined, Reason
+>>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
 
 
 def _permutation(node: ir.Node, rank: int) -> list[int]:
@@ -21,10 +26,10 @@ def _permutation(node: ir.Node, rank: int) -> list[int]:
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Axis ``perm[i]`` before is axis ``i`` behind."""
     back = np.argsort(_permutation(node, affine.rank))
-    return Step(demands=((0, affine.map(lambda block: block.transpose(back))),))
+    return wants(affine.map(lambda block: block.transpose(back)))
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """Axis ``i`` behind is axis ``perm[i]`` before."""
     perm = _permutation(node, affine.rank)
-    return Step(demands=((0, affine.map(lambda block: block.transpose(perm))),))
+    return leaves(affine.map(lambda block: block.transpose(perm)))

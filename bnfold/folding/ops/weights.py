@@ -6,33 +6,28 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine
+from bnfold.folding.affine import make
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason
 
 
-def is_quantized(value: ir.Value | None) -> bool:
-    """Whether a weight is integers behind a DequantizeLinear."""
-    return value is not None and value.producer is not None and value.producer.is_op("DequantizeLinear")
-
-
 def scaled(node: ir.Node, slot: int, axis: int, factors: Float64) -> Step:
-    """The weight at ``slot`` scaled along ``axis``: a new constant, or a demand on the DequantizeLinear before it."""
+    """The weight at ``slot`` scaled along ``axis``: a new constant, or wanted of its DequantizeLinear."""
     value = node.input(slot)
-    if not is_quantized(value):
+    if not facts.is_quantized(value):
         return Step(edits=(SetConstant(node, slot, Scaled(facts.weight(node, slot), [(axis, factors)])),))
     held = ir.constant(value)
     if held is None:
         raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {facts.where(node)}")
     shape = [1] * len(held.dims)
     shape[axis] = -1
-    return Step(demands=((slot, Affine(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
+    return Step(wanted=((slot, make(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
 
 
 def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
     """The constant weight at ``slot``, for its dims and type; quantized ones count as what they are dequantized to."""
-    if is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
+    if facts.is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
         return held
     return facts.weight(node, slot)
 
@@ -40,7 +35,9 @@ def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
 def joined(*steps: Step) -> Step:
     """Several answers as one."""
     return Step(
-        tuple(edit for step in steps for edit in step.edits), tuple(want for step in steps for want in step.demands)
+        tuple(edit for step in steps for edit in step.edits),
+        tuple(demand for step in steps for demand in step.wanted),
+        tuple(demand for step in steps for demand in step.standing),
     )
 
 

@@ -141,5 +141,5 @@ def test_without_padding_it_is_the_usual_fold() -> None:
     node = next(node for node in ir.load(net.model(y)).graph.nodes)
     for solve in padded.FORMS.values():
         step = solve(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4))
-        assert not step.demands
+        assert not (step.wanted or step.standing)
         assert not any(isinstance(edit, Residual) for edit in step.edits)

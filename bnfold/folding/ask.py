@@ -1,0 +1,57 @@
+"""The one way to ask a handler: what numpy raises over a damaged node is a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
+
+from bnfold import ir
+from bnfold.errors import MistypedAttribute, ReferenceAttribute
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine
+from bnfold.folding.limits import Limits
+from bnfold.folding.ops import handler, padded
+from bnfold.folding.step import Step
+from bnfold.reasons import Declined, Reason
+
+MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
+"""What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
+legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def ask(
+    node: ir.Node,
+    direction: Literal["up", "down"],
+    slot: int,
+    affine: Affine,
+    limits: Limits | None = None,
+    form: str = "",
+) -> Step:
+    """What the handler of ``node`` answers; ``form`` is one of `padded.FORMS`, for a Conv. Raises Declined."""
+    solve = handler(node, direction)
+    if form and node.op_type == "Conv" and direction == "down":
+        solve = padded.FORMS[form]
+    decline_excluded(node, limits)
+    return guarded(node, solve, node, slot, affine)
+
+
+def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """The result of a call that reads ``node``. Raises Declined, also where the node is damaged."""
+    try:
+        return solve(*arguments, **keywords)
+    except ReferenceAttribute as error:
+        mistyped = isinstance(error, MistypedAttribute)
+        raise Declined(Reason.UNREADABLE if mistyped else Reason.REFERENCE_ATTRIBUTE, str(error)) from error
+    except MISFIT as error:
+        raise Declined(Reason.UNREADABLE, f"{facts.where(node)}: {error}") from error
+
+
+def decline_excluded(node: ir.Node, limits: Limits | None) -> None:
+    """Decline operators that a caller wants left alone."""
+    if limits is None:
+        return
+    if (limits.only and node.op_type not in limits.only) or node.op_type in limits.excluded:
+        raise Declined(Reason.EXCLUDED, node.op_type)
