@@ -8,8 +8,8 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.decomposing.builder import TP, Builder
 from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
-from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.spec import Spec
+from bnfold.folding.facts import known_dims
 from bnfold.folding.recognise import statistics
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
@@ -89,7 +89,7 @@ def plan(spec: Spec, form: str, policy: Policy) -> Elementwise | Convolution:
     else:
         steps, steady = (multiply, shift), is_steady(t, scale, bias, dtype)
     compute = _type(spec, steps, steady=steady)
-    if form == "depthwise_conv" and _convolves(spec.layout, compute, s.size, spec.node):
+    if form == "depthwise_conv" and _convolves(spec, compute, s.size):
         return Convolution(spec, compute, multiply, shift)
     return Elementwise(spec, compute, steps)
 
@@ -103,11 +103,14 @@ def _type(spec: Spec, steps: tuple[Step, ...], *, steady: bool) -> int:
     raise Declined(Reason.RANGE, f"the constants of {spec.node.label!r}")
 
 
-def _convolves(layout: Layout, compute: int, channels: int, node: ir.Node) -> bool:
-    """Whether a convolution can say it, in a type that runtimes convolve in."""
+def _convolves(spec: Spec, compute: int, channels: int) -> bool:
+    """Whether a convolution can say it, in a type that runtimes convolve in; they refuse images without pixels."""
+    layout = spec.layout
     if layout.rank is None or layout.rank < 3 or layout.activations is not None or channels == 0:
         return False
-    return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and node.graph.opset("") >= 22)
+    if 0 in (known_dims(spec.x) or ())[2:]:
+        return False
+    return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and spec.node.graph.opset("") >= 22)
 
 
 def _values(value: ir.Value) -> Float64:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from contextlib import suppress
 
-from bnfold import ir
+from bnfold import ir, upgrading
+from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.ir.tensor import FLOATS
@@ -57,9 +58,21 @@ def _alike(value: ir.Value, keeping: tuple[str, ...] = _SHAPE_KEEPING) -> ir.Val
 
 
 def _learn(model: ir.Model) -> None:
-    if model not in _inferred:
-        _inferred.add(model)
-        model.infer_shapes()
+    if model in _inferred:
+        return
+    _inferred.add(model)
+    if model.opset() < _KNOWS_SHAPE_ARITHMETIC:
+        with suppress(BnfoldError):
+            twin = model.clone()
+            upgrading.run(twin)
+            twin.infer_shapes()
+            model.learn_types(twin)
+            return
+    model.infer_shapes()
+
+
+_KNOWS_SHAPE_ARITHMETIC = 14
+"""The first opset whose Concat, Unsqueeze, Slice, Mul, … onnx follows the sizes through that a Reshape is given."""
 
 
 def learn_unsure(model: ir.Model) -> None:

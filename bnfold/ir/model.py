@@ -188,6 +188,12 @@ class Model:
 
         infer(self)
 
+    def learn_types(self, twin: Model) -> None:
+        """Take over what is known of the values of a model that computes the same by the same names."""
+        known = {graph.path: graph.types for graph in twin.graphs()}
+        for graph in self.graphs():
+            graph.types.update((name, kind) for name, kind in known.get(graph.path, {}).items() if name in graph.values)
+
     def clone(self) -> Model:
         """An independent copy that shares the payloads."""
         self.sync()

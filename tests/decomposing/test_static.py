@@ -80,9 +80,10 @@ def test_parameters_of_single_activations_need_no_reshape() -> None:
         replace(CASE, types=(DOUBLE,) * 3),
         replace(CASE, types=(BRAIN,) * 3),
         replace(CASE, dims=(4, 0, 5), annotation=(4, 0, 5)),
+        replace(CASE, dims=(4, 3, 0), annotation=(4, 3, 0)),
         replace(CASE, opset=7, shape=(15,), attributes={"spatial": 0}),
     ],
-    ids=["rank 2", "unknown rank", "float64", "bfloat16 before opset 22", "no channels", "per activation"],
+    ids=["rank 2", "unknown rank", "float64", "bfloat16 before opset 22", "no channels", "no pixels", "per activation"],
 )
 def test_where_no_convolution_can_say_it_the_affine_is_spelled_out(case: Case) -> None:
     assert "Conv" not in decomposed(case.proto(), "depthwise_conv").ops

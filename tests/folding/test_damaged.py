@@ -149,3 +149,22 @@ def test_a_kernel_without_dims_is_left() -> None:
     proto = made(f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)", w=[])
     outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
     assert outcome.report.batchnorms[0].verdict == "kept"
+
+
+BESIDE = {
+    "what another reader would notice": f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)  z = Slice (a, two, one, one)",
+    "a dead shift": "a = Conv (x, w, p)  b = Slice (a, two, one, one)  y = InstanceNormalization (b, p, p)",
+    "a dead shift and no axis": "a = Conv (x, w, p)  b = Concat <axis = 9> (a, a)  y = InstanceNormalization (b, p, p)",
+    "a part of a Concat": f"a = Concat <axis = 9> (x, x)  y = {BN} (a, p, p, p, p)",
+    "a row of factors": f"a = Mul (x, q)  y = {BN} (a, p, p, p, p)",
+    "a Tile without repeats": f"a = Conv (x, w)  b = Tile (a, two)  y = {BN} (b, p, p, p, p)",
+}
+
+
+@pytest.mark.parametrize("nodes", BESIDE.values(), ids=BESIDE)
+def test_a_damaged_node_that_is_asked_beside_the_search(nodes: str) -> None:
+    proto = made(nodes, w=[6, 6, 1, 1], q=[1, 4, 1, 1])
+    for name, numbers in {"two": [0, 0], "one": [1]}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(numbers), name))
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    assert outcome.to_proto().graph.node == proto.graph.node

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bnfold import ir, reference
@@ -126,3 +128,18 @@ def steps_of(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
         patch.setattr(ir.Node, "is_op", counted)
         order.rewrite(model, order.Options())
     return steps
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13])
+@pytest.mark.parametrize("batch", [2, "N"])
+def test_shape_arithmetic_is_followed_in_old_opsets_too(opset: int, batch: int | str) -> None:
+    """As exporters split heads: the target of a Reshape is put together of sizes of what is reshaped."""
+    net = Net(opset=opset)
+    x = net.input(2, 3, 4, 5, declared=(batch, 3, 4, 5))
+    axes: tuple[list[str], dict[str, Any]] = ([net.ints(0)], {}) if opset >= 13 else ([], {"axes": [0]})
+    first = net.node("Gather", net.node("Shape", x), net.const(value=np.array(0)))
+    rest = net.node("Mul", net.ints(4), net.ints(5))
+    target = net.node("Concat", net.node("Unsqueeze", first, *axes[0], **axes[1]), net.ints(3), rest, axis=0)
+    value = net.node("Reshape", x, target)
+    proto = net.model(net.node("Sigmoid", value))
+    assert facts.dims(ir.load(proto).graph.values[value]) == (batch, 3, 20)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+import bnfold
 from bnfold import ir
 from bnfold.pipeline.order import Options, rewrite
 from tests.folding.nets import Folded, Net, compare, declined, fold_only, folded
@@ -151,3 +152,18 @@ def test_parameters_that_nodes_make_behind_the_concat() -> None:
     onnx.checker.check_model(result.proto)
     assert result.ops == ["Conv", "BatchNormalization", "Concat"]
     compare(model, result.proto, net.feeds)
+
+
+def test_a_parameter_that_callers_could_override_stops_being_an_input() -> None:
+    """Its dims change; as an input of the old dims it would not load."""
+    net = Net(dtype=np.float32)
+    y = net.batchnorm(net.node("Concat", conv(net, 4), net.input(2, 2, 4, 6), axis=1), 6)
+    model = net.model(y)
+    listed = model.graph.node[-1].input[2]
+    model.graph.input.append(onnx.helper.make_tensor_value_info(listed, onnx.TensorProto.FLOAT, [6]))
+    outcome = bnfold.fold(model, checks=bnfold.Checks(depth="none"), freeze_overridable=True)
+    result = outcome.to_proto()
+    assert listed not in [entry.name for entry in result.graph.input]
+    assert [repair.kind for repair in outcome.report.repairs] == ["initializer-inputs"]
+    onnx.checker.check_model(result, full_check=True)
+    compare(model, result, net.feeds, 1e-6)

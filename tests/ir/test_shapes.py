@@ -122,3 +122,41 @@ def test_what_is_computed_from_constants_is_shown_to_inference() -> None:
     assert shape is not None
     assert shape[1:] == (5, 10, 3)
     assert loaded.proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("opset", "node", "size"),
+    [
+        (17, "y = Resize (x, , s)", None),
+        (10, "y = Resize (x, s)", None),
+        (9, "y = Upsample (x, s)", None),
+        (7, "y = Upsample <scales = [1.0, 1.0, 1.4]> (x)", None),
+        (19, "y = Resize <axes = [2]> (x, , t)", None),
+        (19, 'y = Resize <axes = [2], keep_aspect_ratio_policy = "not_larger"> (x, , , i)', None),
+        (17, 'y = Resize <coordinate_transformation_mode = "tf_crop_and_resize"> (x, s, h)', None),
+        (17, "y = Resize (x, , h)", 7),
+        (17, "y = MaxPool <kernel_shape = [1], strides = [4], ceil_mode = 1> (x)", 2),
+        (17, "y = MaxPool <kernel_shape = [1], strides = [3], ceil_mode = 1> (x)", None),
+    ],
+)
+@pytest.mark.parametrize("is_annotated", [False, True])
+def test_a_size_that_runtimes_compute_differently_is_unknown(
+    opset: int, node: str, size: int | None, is_annotated: bool
+) -> None:
+    """5 × 1.4 is 7 in float32 and less in float64: 6, as the file may say, too."""
+    constants = "float[3] s = {1, 1, 1.4}, float[1] t = {1.4}, float[3] h = {1, 1, 1.5}, int64[1] i = {6}"
+    text = f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[1,3,5] x) => (float[1,3,6] z) <{constants}>'
+    proto = onnx.parser.parse_model(f"{text} {{ {node} z = Relu (y) }}")
+    if is_annotated:
+        proto.graph.value_info.append(info("y", 1, 3, 6))
+    else:
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+    if size is not None:
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+        del proto.graph.value_info[:]
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    for name in ("y", "z"):
+        shape = loaded.graph.values[name].shape
+        assert shape is not None
+        assert (shape[2] if isinstance(shape[2], int) else None) == size

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.folding.nets import Net, declined, folded
+from tests.folding.nets import Net, declined, fold_only, folded
 
 KERNEL: dict[str, Any] = {"kernel_shape": [3, 2]}
 
@@ -124,3 +124,31 @@ def test_no_axes_and_nothing_to_do() -> None:
         "Conv",
         "ReduceMean",
     ]
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    ("size", "attributes", "is_empty"),
+    [
+        (2, {"kernel_shape": [2], "dilations": [3], "pads": [1, 1]}, True),
+        (4, {"kernel_shape": [2], "dilations": [3], "pads": [1, 1]}, False),
+        (3, {"kernel_shape": [3], "dilations": [2], "pads": [4, 0]}, False),
+        (2, {"kernel_shape": [2], "dilations": [4], "pads": [2, 2]}, True),
+        (7, {"kernel_shape": [2], "pads": [2, 0]}, True),
+        (4, {"kernel_shape": [1], "strides": [2], "ceil_mode": 1}, True),
+        (5, {"kernel_shape": [1], "strides": [2], "ceil_mode": 1}, False),
+    ],
+)
+def test_windows_without_an_element(op: str, size: int, attributes: dict[str, Any], is_empty: bool) -> None:
+    """What they make is nobody's affine, not even of scale only; dilated ones may miss a small image altogether."""
+    net = Net(opset=19)
+    y = net.node(op, net.node("Conv", net.input(2, 3, size), net.const(3, 3, 1)), **attributes)
+    result = fold_only(net.model(net.batchnorm(y, 3, positive=True, shift=np.zeros(3))))
+    assert result.reasons == (["shift-through-padding"] if is_empty else [])
+
+
+def test_windows_over_an_image_of_unknown_size() -> None:
+    net = Net(opset=19)
+    y = net.node("Conv", net.input(2, 3, 5, declared=(2, 3, "n")), net.const(3, 3, 1))
+    y = net.node("MaxPool", y, kernel_shape=[2], dilations=[3], pads=[1, 1])
+    assert declined(net, net.batchnorm(y, 3, positive=True)) == ["not-static"]

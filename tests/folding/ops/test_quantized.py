@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from tests.folding.nets import Folded, Net, declined, folded
 
@@ -96,3 +98,66 @@ def test_a_weight_that_another_node_reads_too() -> None:
     x = net.input(2, 3, 5, 7)
     y = net.batchnorm(net.node("Conv", x, matrix), 4)
     assert declined(net, y, net.node("Conv", x, matrix)) == ["shared-value"]
+
+
+def quantized(net: Net, dims: tuple[int, ...], *, scales: bool = True) -> str:
+    """A weight of one scale for all, or of one for each index of the first axis that a factor of 3 channels fits."""
+    axis = dims.index(3)
+    scale = net.const(value=net.rng.uniform(0.01, 0.02, 3 if scales else ()))
+    zero = net.const(value=np.full(3 if scales else (), 2, np.int8))
+    integers = net.const(value=net.rng.integers(-100, 100, dims).astype(np.int8))
+    return net.node("DequantizeLinear", integers, scale, zero, **({"axis": axis} if scales else {}))
+
+
+BEHIND: dict[str, Callable[[Net, tuple[int, ...]], str]] = {
+    "directly": quantized,
+    "one scale": lambda net, dims: quantized(net, dims, scales=False),
+    "Transpose": lambda net, dims: net.node("Transpose", quantized(net, dims[::-1])),
+    "Reshape": lambda net, dims: net.node("Reshape", quantized(net, (1, *dims, 1)), net.ints(*dims)),
+    "Squeeze and Identity": lambda net, dims: net.node(
+        "Identity", net.node("Squeeze", quantized(net, (*dims, 1)), net.ints(-1))
+    ),
+    "Cast": lambda net, dims: net.node("Cast", quantized(net, dims, scales=False), to=TensorProto.FLOAT),
+}
+
+
+READERS: dict[str, Callable[[Net, Callable[[tuple[int, ...]], str]], str]] = {
+    "Gemm": lambda net, w: net.node("Gemm", net.batchnorm(net.input(4, 3), 3), w((3, 5)), net.const(5)),
+    "Gemm, transB": lambda net, w: net.node("Gemm", net.batchnorm(net.input(4, 3), 3), w((5, 3)), transB=1),
+    "MatMul": lambda net, w: net.node("MatMul", net.batchnorm(net.input(4, 3), 3), w((3, 5))),
+    "MatMul, left": lambda net, w: net.node("MatMul", w((5, 3)), net.batchnorm(net.input(2, 3, 4), 3)),
+    "Conv": lambda net, w: net.node("Conv", net.batchnorm(net.input(2, 3, 5, 7), 3), w((4, 3, 2, 2))),
+    "depthwise Conv": lambda net, w: net.node(
+        "Conv", net.batchnorm(net.input(2, 3, 5, 7), 3), w((3, 1, 2, 2)), group=3
+    ),
+    "ConvTranspose": lambda net, w: net.node("ConvTranspose", net.batchnorm(net.input(2, 3, 5, 7), 3), w((3, 4, 1, 1))),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_factor_goes_down_into_the_scale(reader: str, behind: str) -> None:
+    """What is wanted of an input of the reader is not what stands on an output of it."""
+    net = Net(dtype=np.float32)
+    result = folded(net, READERS[reader](net, lambda dims: BEHIND[behind](net, dims)), tolerance=1e-6)
+    assert "BatchNormalization" not in result.ops
+    assert integers(result).dtype == np.int8
+
+
+def test_a_tied_weight_takes_the_factor_that_both_readers_have() -> None:
+    net = Net(dtype=np.float32)
+    y, matrix = net.batchnorm(net.input(4, 3), 3), quantized(net, (3, 5))
+    one, two = net.node("MatMul", y, matrix), net.node("MatMul", y, matrix)
+    assert sorted(folded(net, net.node("Mul", one, two), tolerance=1e-6).ops) == [
+        "DequantizeLinear",
+        "Gemm",
+        "Gemm",
+        "Mul",
+    ]
+
+
+def test_a_tied_weight_stays_where_one_reader_wants_it_as_it_is() -> None:
+    net = Net(dtype=np.float32)
+    x, matrix = net.input(4, 3), quantized(net, (3, 5))
+    one, two = net.node("MatMul", net.batchnorm(x, 3), matrix), net.node("MatMul", x, matrix)
+    assert declined(net, net.node("Add", one, two)) == ["shared-value"]
