@@ -12,7 +12,7 @@ from bnfold.folding.affine import Affine
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import handler, padded
 from bnfold.folding.step import Step
-from bnfold.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason
 
 MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
 """What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over

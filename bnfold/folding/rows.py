@@ -10,11 +10,7 @@ from bnfold.folding.ask import guarded
 from bnfold.folding.operators import AFFINE, ARITHMETIC
 from bnfold.folding.recognise import Chain, Link
 from bnfold.folding.statistics import Known
-<<<<<<< HEAD
-from bnfold.report.reasons import Declined, Reason
-=======
-from bnfold.reasons import Declined
->>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
+from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
 MAX_ROW = 64

@@ -104,20 +104,13 @@ def normalise(run: Run) -> None:
     if upgrading.unite(run.model):
         text = "the operators of onnx were imported at several opsets: read at the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
-<<<<<<< HEAD:bnfold/pipeline/order.py
-    if run.options.freeze_overridable:
-        free = (value for value in run.model.graph.inputs if run.model.is_overridable(value))
-        run.report.notes += [
-            f"frozen, as asked: a caller may no longer override the input {value.name!r}" for value in free
-        ]
-    run.model.freeze_overridable = run.options.freeze_overridable
-    if upgrading.strip_initializer_inputs(run.model):
+    free = [value for value in run.model.graph.inputs if run.model.is_overridable(value)]
+    if run.options.freeze_overridable and free:
+        text = "frozen, as asked: a caller may no longer override the input"
+        run.report.notes += [f"{text} {value.name!r}" for value in free]
+        upgrading.strip_initializer_inputs(run.model, frozen=True)
+    elif upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
-=======
-    why = "as asked" if run.model.proto.ir_version >= 4 else "as before IR version 4 they had to be"
-    if upgrading.strip_initializer_inputs(run.model, frozen=run.options.freeze_overridable):
-        text = f"initializers were listed as inputs too, {why}: taken off that list"
->>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown):bnfold/pipeline.py
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         upgrading.leave_old_ir(run.model)
 

@@ -25,7 +25,9 @@ def check_cuts(before: ir.Model, result: Folded, feeds: dict[str, Array]) -> int
         found = reference.evaluate(after, given, list(cut.outputs))
         for name in cut.outputs:
             size = max(1.0, float(np.abs(inside[name]).max(initial=0.0)))
-            np.testing.assert_allclose(found[name], inside[name], rtol=0, atol=1e-8 * size)
+            np.testing.assert_allclose(
+                found[name], inside[name], rtol=0, atol=1e-6 * size
+            )  # scales of quantized weights are float32
     return len(result.report.cuts)
 
 

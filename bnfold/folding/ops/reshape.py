@@ -6,13 +6,8 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
-<<<<<<< HEAD
-from bnfold.folding.step import Step
-from bnfold.report.reasons import Declined, Reason
-=======
 from bnfold.folding.step import Step, leaves, wants
-from bnfold.reasons import Declined, Reason
->>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
+from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -6,13 +6,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding.affine import Affine
-<<<<<<< HEAD
-from bnfold.folding.step import Step
-from bnfold.report.reasons import Declined, Reason
-=======
 from bnfold.folding.step import Step, leaves, wants
-from bnfold.reasons import Declined, Reason
->>>>>>> bfffebd (folding: demands name their side, one guarded way to ask a handler; sizes on the edge of an integer are unknown)
+from bnfold.report.reasons import Declined, Reason
 
 
 def _permutation(node: ir.Node, rank: int) -> list[int]:
