@@ -14,7 +14,8 @@ def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
     links = [link.node for link in plan.chain.links]
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
     target = plan.chain.target
-    readers = [node for node in target.readers if plan.direction == "down" and node.graph is target.graph]  # it goes
+    changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]  # or gone: no boundary to compare at
+    readers = [node for value in changed for node in value.readers if node.graph is target.graph]
     return cut_around([*plan.nodes, *links, *bypassed, *readers], f"fold {links[-1].label}", original)
 
 
