@@ -1,51 +1,79 @@
 """What differs between two models outside the cuts: nothing may hide where no rewrite said it happened.
 
 A node counts as unchanged if its twin, the maker of the same values in the other model, has the same operator
-*version*, attributes, inputs and weights. Every other node becomes a cut of its own, bounded by the nearest values that
-both have.
+*version*, attributes, inputs and stored tensors, and so have the nodes of its bodies. Every other node becomes a cut of
+its own, bounded by the nearest values that both have and that can be fed (`may_be_fed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 import onnx
 
 from bnfold import ir
-from bnfold.verification.extract import walk
+from bnfold.verification.extract import sparse_of, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
+
+_T = onnx.TensorProto
 
 _NEARBY = 256
 """Nodes looked at to tell whether one boundary value depends on the others."""
 
 
-def uncovered(request: Request) -> list[ir.Cut]:
-    """Cuts around all changes that the request's cuts do not contain."""
-    before = {graph.path: graph for graph in request.before.graphs()}
+def uncovered(request: Request, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
+    """Cuts around all changes that the given cuts do not contain."""
+    before, after = ({graph.path: graph for graph in model.graphs()} for model in (request.before, request.after))
     covered: dict[str, set[ir.Node]] = {}
-    for cut in request.cuts:
-        covered.setdefault(cut.graph, set()).update(_inside(request.after, cut))
+    for cut in cuts_done:
+        covered.setdefault(cut.graph, set()).update(_inside(after.get(cut.graph), cut))
     cuts: list[ir.Cut] = []
-    for graph in request.after.graphs():
-        twin = before.get(graph.path)
-        cuts += _changed(graph, twin, covered.get(graph.path, set())) if twin is not None else [_lost(graph)]
+    calls = _changed_functions(request.before, request.after)
+    for path, graph in after.items():
+        if path in before:  # a graph that only one model has belongs to nodes that are changed themselves
+            cuts += _changed(graph, before[path], covered.get(path, set()), calls)
     return cuts
 
 
-def _lost(graph: ir.Graph) -> ir.Cut:
-    """A graph without a counterpart: a cut that no comparison will find on both sides."""
-    return ir.Cut(graph.path, (), tuple(value.name for value in graph.outputs), f"graph {graph.path}")
+def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
+    """Domain and name of functions that are called in another way, or that only one model has."""
+    old, new = (
+        {(function.path, *_key(function)): _signature(function) for function in model.functions}
+        for model in (before, after)
+    )
+    return {key[1:] for key in {*old, *new} if old.get(key) != new.get(key)}
 
 
-def _inside(model: ir.Model, cut: ir.Cut) -> list[ir.Node]:
-    graph = next((graph for graph in model.graphs() if graph.path == cut.graph), None)
+def _key(function: ir.Graph) -> tuple[str, str]:
+    domain, name = function.proto.domain, function.proto.name
+    return "" if domain == "ai.onnx" else domain, name
+
+
+def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
+    """The nodes of a cut; those that make what is read outside it as well are compared by themselves."""
     if graph is None:
-        return []
-    outputs = [graph.values[name] for name in cut.outputs if name in graph.values]
-    stops = {graph.values[name] for name in cut.inputs if name in graph.values}
-    return walk(outputs, stops)[0]
+        return set()
+    outputs = {graph.values[name] for name in cut.outputs if name in graph.values}
+    nodes = set(walk(list(outputs), {graph.values[name] for name in cut.inputs if name in graph.values})[0])
+    made = {node: [value for value in node.outputs if value is not None and value not in outputs] for node in nodes}
+    return {
+        node
+        for node in nodes
+        if not any(value.is_output or any(reader not in nodes for reader in value.readers) for value in made[node])
+    }
+
+
+_COUNTS = frozenset({_T.INT16, _T.INT32, _T.INT64, _T.UINT16, _T.UINT32, _T.UINT64, _T.BOOL, _T.STRING})
+
+
+def may_be_fed(value: ir.Value) -> bool:
+    """Whether numbers of our own can stand for a value. Integers that a node makes are sizes, places and choices.
+
+    They go with what they were made from: others, fed beside it, would mean nothing, and hide what is done with them.
+    """
+    return value.is_input or value.dtype not in _COUNTS
 
 
 def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -65,7 +93,7 @@ def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
         first = [name for name, read in inputs.items() if not read & set(inputs)]
         hidden = {name for name in first if not (graph.values[name].is_output or twin.values[name].is_output)}
         common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
-        stops = [{side.values[name] for name in common} for side in (twin, graph)]
+        stops = _stops(graph, twin, common)
         shown = dict.fromkeys(name for name in inputs if name not in hidden)
         for side in (twin, graph):
             shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
@@ -86,40 +114,55 @@ def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]
                 stack.append(value)
 
 
-def _changed(graph: ir.Graph, twin: ir.Graph, covered: set[ir.Node]) -> Iterator[ir.Cut]:
+def _changed(
+    graph: ir.Graph, twin: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
+) -> Iterator[ir.Cut]:
     """Cuts around the changed nodes of a graph, and around outputs that are no longer (or newly) inputs or weights."""
     common = {name for name in graph.values if _is_activation(graph, twin, name)}
-    stops = [{side.values[name] for name in common} for side in (twin, graph)]
+    stops = _stops(graph, twin, common)
     for node in graph.nodes:
-        if node in covered or node.is_op("Constant"):
+        if node in covered or ir.constant(node.output(0)) is not None:  # which is compared where it is read
             continue
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and twin.values[name].producer is not None]
         old = twin.values[made[0]].producer if made else None
-        if old is None or len(made) < len(names) or not unchanged(old, node):
+        is_renewed = (node.domain, node.op_type) in calls
+        if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
             yield from (_around(graph, twin, name, node.op_type, stops) for name in made)
     for value, original in zip(graph.outputs, twin.outputs, strict=False):
-        if (value.producer is None) != (original.producer is None):
+        if value.graph is graph and original.graph is twin and not _same_output(original, value):
             yield _around(graph, twin, value.name, "output", stops)
 
 
+def _same_output(old: ir.Value, new: ir.Value) -> bool:
+    return (old.producer is None) == (new.producer is None) and _same_value(old, new)
+
+
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
-    """Whether two nodes compute the same from values of the same names."""
-    if (old.domain, old.op_type) != (new.domain, new.op_type) or _version(old) != _version(new):
-        return False
-    if _names(old.outputs) != _names(new.outputs) or _names(old.inputs) != _names(new.inputs):
-        return False
-    if _attributes(old) != _attributes(new):
-        return False
-    return all(_same_value(a, b) for a, b in zip(old.inputs, new.inputs, strict=False))
+    """Whether two nodes compute the same from values of the same names, but for what their bodies do."""
+    return (
+        _operator(old) == _operator(new)
+        and _names(old.outputs) == _names(new.outputs)
+        and _names(old.inputs) == _names(new.inputs)
+        and _attributes(old) == _attributes(new)
+        and all(_same_value(a, b) for a, b in zip(old.inputs, new.inputs, strict=False))
+    )
 
 
 def _same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """Activations mean the same under one name; weights are compared."""
-    held = ir.constant(new) if new is not None else None
-    if held is None:
-        return old is None or ir.constant(old) is None
-    return same(ir.constant(old) if old is not None else None, held)
+    """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
+    if old is None or new is None:
+        return old is new
+    held, stored = _held(old), _held(new)
+    if isinstance(held, ir.Tensor) and isinstance(stored, ir.Tensor):
+        return same(held, stored)
+    return held == stored and (held is not None or old.graph.path == new.graph.path)
+
+
+def _held(value: ir.Value) -> ir.Tensor | bytes | None:
+    """The tensor that a value is unless a caller overrides it; of a sparse one the message."""
+    sparse = sparse_of(value)
+    return sparse.SerializeToString(deterministic=True) if sparse else ir.constant(value) or value.tensor
 
 
 def _names(values: list[ir.Value | None]) -> list[str]:
@@ -129,17 +172,29 @@ def _names(values: list[ir.Value | None]) -> list[str]:
     return names
 
 
-def _attributes(node: ir.Node) -> dict[str, bytes | int]:
-    """Attributes as bytes; of those that hold graphs only the kind, for graphs are compared by themselves."""
-    kinds: Mapping[str, onnx.AttributeProto] = node.attrs
+def _attributes(node: ir.Node) -> dict[str, object]:
+    """Attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
     return {
-        name: attribute.type if name in node.subgraphs else attribute.SerializeToString(deterministic=True)
-        for name, attribute in kinds.items()
+        name: [_signature(graph) for graph in node.subgraphs[name]]
+        if name in node.subgraphs
+        else attribute.SerializeToString(deterministic=True)
+        for name, attribute in node.attrs.items()
     }
 
 
-def _version(node: ir.Node) -> int:
-    return since_version(node.domain, node.op_type, node.graph.opset(node.domain))
+def _signature(graph: ir.Graph) -> object:
+    """The formal inputs and outputs, in order, and of functions the attributes with their defaults."""
+    inputs = [value.name for value in graph.inputs]
+    outputs = [(value.name, value.graph.path) for value in graph.outputs]
+    if not isinstance(graph.proto, onnx.FunctionProto):
+        return inputs, outputs
+    defaults = sorted(attribute.SerializeToString(deterministic=True) for attribute in graph.proto.attribute_proto)
+    return inputs, outputs, sorted(graph.proto.attribute), defaults
+
+
+def _operator(node: ir.Node) -> object:
+    version = since_version(node.domain, node.op_type, node.graph.opset(node.domain))
+    return node.domain, node.op_type, version, getattr(node.proto, "overload", "")
 
 
 @cache
@@ -150,6 +205,12 @@ def since_version(domain: str, op_type: str, opset: int) -> int:
     except onnx.defs.SchemaError:
         return opset
     return version
+
+
+def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
+    """Where regions may begin: at values of both models that may be fed on either side."""
+    fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(twin.values[name])]
+    return [{side.values[name] for name in fed} for side in (twin, graph)]
 
 
 def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:

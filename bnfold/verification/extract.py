@@ -42,7 +42,9 @@ def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
     for value in leaves:
         if value.tensor_proto is not None and value not in stopped and not _is_free(value):
             proto.graph.initializer.append(value.tensor_proto)
-        elif not _copy_sparse(value, proto):
+        elif (sparse := sparse_of(value)) is not None:
+            proto.graph.sparse_initializer.append(sparse)
+        else:
             fed[value.name] = value
             proto.graph.input.append(_info(value))
     proto.graph.node.extend(node.proto for node in nodes)
@@ -117,13 +119,10 @@ def _check_names(values: Sequence[ir.Value]) -> None:
             raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
 
 
-def _copy_sparse(value: ir.Value, proto: onnx.ModelProto) -> bool:
-    """Take a sparse initializer along; whether the value was one."""
+def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
+    """The message of a sparse initializer."""
     stored = getattr(value.graph.proto, "sparse_initializer", ())
-    found = next((sparse for sparse in stored if sparse.values.name == value.name), None)
-    if found is not None:
-        proto.graph.sparse_initializer.append(found)
-    return found is not None
+    return next((sparse for sparse in stored if sparse.values.name == value.name), None)
 
 
 def _info(value: ir.Value) -> onnx.ValueInfoProto:

@@ -1,4 +1,4 @@
-"""Whether two models can be called alike: the same inputs to feed, the same outputs, in name, order, type and shape."""
+"""Whether two models can be called, and alike: the same inputs to feed and outputs, in name, order, type and shape."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.value import Dim, shape_of
+from bnfold.reference.dispatch import definition
+from bnfold.verification.extract import sparse_of
 from bnfold.verification.inputs import overridable, required
 
 Shape = Sequence[Dim] | None
@@ -36,6 +38,20 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
         takes, took = shape_of(values[old.name].type), shape_of(old.type)
         if not _admits(took, takes):
             return f"input {old.name!r} took the shape {_written(took)} and takes only {_written(takes)}"
+    return ""
+
+
+def flaw(model: ir.Model) -> str:
+    """What is missing for any runtime to compute the model: a value that nothing makes, or an input of an operator."""
+    for graph in model.graphs():
+        for value in graph.values.values():
+            is_there = value.producer is not None or value.is_input or value.is_initializer
+            if not (is_there or value.is_unread or sparse_of(value) is not None):
+                return f"nothing makes the value {value.name!r}"
+        for node in graph.nodes:
+            known = definition(node.domain, node.op_type, graph.opset(node.domain))
+            if known is not None and any(need and not node.input(index) for index, need in enumerate(known.required)):
+                return f"node {node.label!r} ({node.op_type}) lacks a required input"
     return ""
 
 

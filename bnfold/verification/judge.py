@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bnfold.verification.changes import beyond, uncovered
-from bnfold.verification.interface import interface_fault, narrowed, unlisted, unread
+from bnfold.verification.interface import flaw, interface_fault, narrowed, unlisted, unread
 from bnfold.verification.local import Bench, check_cuts
 from bnfold.verification.localise import localise
 from bnfold.verification.request import Request
@@ -21,6 +21,9 @@ def judge(request: Request) -> Verdict:
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
+    if missing := flaw(request.after):
+        status: Status = "unverified" if flaw(request.before) else "failed"
+        return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = Draws(request.before, request.after)
     try:
@@ -67,7 +70,7 @@ def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRo
 
 def _unannounced(request: Request, bench: Bench) -> list[LocalRow]:
     """Changes outside the cuts. A value that differs may have changed its meaning; then what is made of it decides."""
-    cuts = uncovered(request)
+    cuts = uncovered(request, request.cuts)
     rows = []
     for row in check_cuts(bench, cuts):
         rows.append(row)
@@ -86,6 +89,8 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequenc
     if broken is not None:
         reason = f"{broken.label}: value {broken.outputs[0]!r} {broken.note} ({broken.relative:.2g} of its scale)"
         return _verdict(request, "failed", reason, "local", whole, local, _found(broken))
+    if whole is not None and whole.refusal:
+        return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
     if whole is not None and not whole.doubt:
         return _verdict(request, "verified", _praise(whole), "float64", whole, local)
     return _by_parts(request, whole, obstacle if whole is None else whole.doubt, local)

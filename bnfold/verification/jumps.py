@@ -80,13 +80,22 @@ def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:
     """A copy whose jumping operators read stand-ins for the values ``names``; and the stand-in of each, to be fed."""
     copy = model.clone()
-    stand_ins = {name: copy.graph.fresh(f"{name}@before") for name in names}
+    stand_ins = {name: _new_input(copy, f"{name}@before") for name in names}
     for node in copy.nodes():
         for slot in jump_slots(node):
             value = node.input(slot)
             if value is not None and value.graph is copy.graph and value.name in stand_ins:
                 node.set_input(slot, stand_ins[value.name])
     return copy, {name: value.name for name, value in stand_ins.items()}
+
+
+def _new_input(model: ir.Model, hint: str) -> ir.Value:
+    """Listed in the message as well: copies of the model keep it, even if only a body reads it."""
+    value = model.graph.fresh(hint)
+    value.is_input = True
+    model.graph.inputs.append(value)
+    model.proto.graph.input.add(name=value.name)
+    return value
 
 
 def _cast_target(node: ir.Node) -> int:

@@ -37,13 +37,15 @@ OWN = "referee in storage precision"
 class Evidence:
     """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
 
-    ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too.
+    ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too;
+    ``refusal`` why it did not run the rewritten model although it ran the original.
     """
 
     errors_before: Mapping[str, Errors] = field(default_factory=dict)
     errors_after: Mapping[str, Errors] = field(default_factory=dict)
     fault: str = ""
     suspicion: str = ""
+    refusal: str = ""
     rows: tuple[WitnessRow, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -71,10 +73,9 @@ def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[],
         return
     feeds = [sample.feeds for sample in samples]
     sides = ((request.before, request.before_file), (request.after, request.after_file))
+    nodes = max(len(model.graph.nodes) for model, _ in sides)
     with ThreadPoolExecutor(len(sides)) as pool:
-        before, after = (
-            pool.submit(_testimony, request, file or model, len(model.graph.nodes), feeds) for model, file in sides
-        )
+        before, after = (pool.submit(_testimony, request, file or model, nodes, feeds) for model, file in sides)
         yield lambda: (before.result(), after.result())
 
 
@@ -87,8 +88,14 @@ def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Ans
             heard = _second_opinion(request, pair, samples, evidence)
             return replace(heard, fault=heard.fault or _half_fault(request, pair, samples))
         rows = list(evidence.rows)
-    own = _own_evidence(request, pair, samples)
+    own = replace(_own_evidence(request, pair, samples), refusal=_refusal(*answers) if answers is not None else "")
     return replace(own, fault=own.fault or own.suspicion, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
+
+
+def _refusal(before: Testimony, after: Testimony) -> str:
+    if not before.ran or after.ran:
+        return ""
+    return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
 
 
 def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: Evidence) -> Evidence:
@@ -178,7 +185,7 @@ def _weigh(request: Request, pair: Pair, samples: Sequence[Sample], before: Test
     )
     grown = {name: _growth(name, dtypes[name], old[name], new[name], jumping) for name in old if name in new}
     firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
-    return Evidence(old, new, _first(firm), _first(grown.values()), (row,))
+    return Evidence(old, new, _first(firm), _first(grown.values()), rows=(row,))
 
 
 def _first(faults: Iterable[str]) -> str:

@@ -31,13 +31,15 @@ class Broken(Exception):
 class Whole:
     """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
 
-    ``fed`` are the inputs that were given values, those with a default among them where others fit.
+    ``refusal`` says that the runtime runs the original only; ``fed`` are the inputs that were given values,
+    those with a default among them where others fit.
     """
 
     rows: tuple[OutputRow, ...]
     fault: str
     test: str
     doubt: str
+    refusal: str
     witnesses: tuple[WitnessRow, ...]
     notes: tuple[str, ...]
     samples: int
@@ -87,6 +89,7 @@ def _examine(request: Request, draws: Draws) -> Whole:
         fault=faults[test],
         test=test,
         doubt=_blank(pair, drawn) or _doubt(compared, evidence.errors_before),
+        refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         samples=len(seen),

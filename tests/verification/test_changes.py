@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from bnfold import ir, reference
+from bnfold.verification import verify
 from bnfold.verification.changes import uncovered
 from bnfold.verification.clock import Clock
 from bnfold.verification.request import Request
@@ -24,7 +25,7 @@ def changes(before: onnx.ModelProto, after: onnx.ModelProto, cuts: Sequence[ir.C
         after=ir.load(after),
         before_file=None,
         after_file=None,
-        cuts=tuple(cuts),
+        cuts=(),
         depth="local",
         inputs={},
         data=None,
@@ -34,7 +35,7 @@ def changes(before: onnx.ModelProto, after: onnx.ModelProto, cuts: Sequence[ir.C
         policy=reference.Policy(),
         clock=Clock(10.0),
     )
-    return uncovered(request)
+    return uncovered(request, cuts)
 
 
 def test_equal_models_have_no_changes() -> None:
@@ -101,12 +102,105 @@ def test_an_output_that_became_a_weight_is_a_change() -> None:
     assert [cut.outputs for cut in cuts] == [("y",)]
 
 
-def test_a_body_without_a_counterpart_is_a_change() -> None:
-    body = (
-        "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
-        " else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+BRANCHES = (
+    "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
+    " else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+)
+
+
+def test_a_body_without_a_counterpart_is_a_change_of_its_node() -> None:
+    (cut,) = changes(model("(bool c, float[N,3] x) => (float[N,3] y) { y = Neg (x) }", {}), model(BRANCHES, {}))
+    assert (cut.graph, cut.outputs) == ("", ("y",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x1 = Neg (a)", "x1 = Neg (b)"),  # what a body reads
+        ("float[3] a, float[3] b)", "float[3] b, float[3] a)"),  # the order in which it is given it
+        ("float[3] x1, float[3] x2", "float[3] x2, float[3] x1"),  # and gives back
+        ("x1 = Neg (a)", "h = Neg (a)"),  # then x1 is a value of the main graph
+    ],
+)
+def test_how_a_body_is_called_is_part_of_its_node(old: str, new: str) -> None:
+    text = (
+        "(float[3] p, float[3] q) => (float[3] y, float[3] z) { x1 = Relu (p)"
+        " y, z = Loop <body = step (int64 i, bool g, float[3] a, float[3] b) => (bool m, float[3] x1, float[3] x2)"
+        " { m = Identity (g) x1 = Neg (a) x2 = Abs (b) }> (trips, on, x1, q) }"
     )
-    assert any(
-        cut.graph
-        for cut in changes(model("(bool c, float[N,3] x) => (float[N,3] y) { y = Neg (x) }", {}), model(body, {}))
+    weights = {"trips": np.array(2), "on": np.array(True)}
+    assert changes(model(text, weights), model(text, weights)) == []
+    assert changes(model(text, weights), model(text.replace(old, new), weights)) != []
+
+
+@pytest.mark.parametrize(("old", "new"), [("> (p, s)", "> (s, p)"), ("k: float = 0.5", "k: float = 0.7")])
+def test_how_a_function_is_called_is_a_change_of_its_calls(old: str, new: str) -> None:
+    text = (
+        '<ir_version: 9, opset_import: ["" : 15, "own" : 1]> g (float[N] x) => (float[N] y) { y = own.f (x, x) }'
+        '<domain: "own", opset_import: ["" : 15]> f <k: float = 0.5> (p, s) => (r)'
+        " { c = Constant <value_float: float = @k> () d = Sub (p, s) r = Mul (d, c) }"
     )
+    before = onnx.parser.parse_model(text)
+    assert changes(before, onnx.parser.parse_model(text)) == []
+    (cut,) = changes(before, onnx.parser.parse_model(text.replace(old, new)))
+    assert (cut.graph, cut.outputs) == ("", ("y",))
+
+
+def with_input(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The initializer as a default that callers may override."""
+    proto.graph.input.append(onnx.helper.make_tensor_value_info(name, 1, [3, 4]))
+    return proto
+
+
+def with_sparse(value: float) -> onnx.ModelProto:
+    proto = model(BODY, {})
+    values = onnx.numpy_helper.from_array(np.array([1.0, value], np.float32), "W")
+    places = onnx.numpy_helper.from_array(np.array([1, 7]), "places")
+    proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, places, [3, 4]))
+    return proto
+
+
+WORDS = "(string[N] x) => (bool[N] y) { w = Constant <value_strings = [WORD]> ()  y = Equal (x, w) }"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made"),
+    [
+        (with_input(model(BODY, WEIGHTS), "W"), with_input(model(BODY, {"W": WEIGHTS["W"] * 2}), "W"), "b"),
+        (with_sparse(2.0), with_sparse(3.0), "b"),
+        (model(WORDS.replace("WORD", '"a"'), {}), model(WORDS.replace("WORD", '"b"'), {}), "w"),
+        (model("(float[N] x) => (float[1] k) { y = Neg (x) }", {"k": np.ones(1)}), None, "k"),
+    ],
+    ids=["a default", "a sparse weight", "words", "a weight that is an output"],
+)
+def test_what_is_stored_is_compared_wherever_it_is(
+    before: onnx.ModelProto, after: onnx.ModelProto | None, made: str
+) -> None:
+    other = after or model("(float[N] x) => (float[1] k) { y = Neg (x) }", {"k": np.zeros(1)})
+    assert changes(before, before) == []
+    assert made in [cut.outputs[0] for cut in changes(before, other)]
+
+
+def test_what_is_read_outside_a_cut_as_well_is_compared_by_itself() -> None:
+    """The cut says that y is the same; z reads a value inside it."""
+    text = "(float[N] x) => (float[N] y, float[N] z) { a = Relu (x)  b = Abs (a)  y = Neg (b)  z = Exp (a) }"
+    cut = ir.Cut("", ("x",), ("y",), "known")
+    after = model(text.replace("Relu", "Tanh"), {})
+    assert [found.outputs for found in changes(model(text, {}), after, [cut])] == [("a",)]
+
+
+def test_integers_that_nodes_make_are_no_boundary() -> None:
+    """Fed instead of made, n0 would be anything, and both targets could mean the same."""
+    text = (
+        "(float[N,2,6] x) => (float[A,B,C] y) { c = Neg (x)  s = Shape (c)  n0 = Gather (s, zero)"
+        "  t = Concat <axis = 0> (n0, two, rest)  y = Reshape (c, t) }"
+    )
+    weights = {"zero": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
+    before, after = (
+        ir.load(model(body, weights)) for body in (text, text.replace("(n0, two, rest)", "(rest, two, n0)"))
+    )
+    for side in (before, after):
+        side.infer_shapes()
+    request = Request(before, after, None, None, (), "local", {}, None, 1, 0, "none", reference.Policy(), Clock(10.0))
+    assert [(cut.inputs, cut.outputs) for cut in uncovered(request, ())] == [(("c",), ("t",))]
+    assert verify(before, after, depth="local", witness="none").status == "failed"

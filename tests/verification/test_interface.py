@@ -11,8 +11,10 @@ from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.verification import Verdict, verify
 from bnfold.verification.interface import interface_fault, narrowed
+from bnfold.verification.request import Depth
 from tests.verification.graphs import model
 
+DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
 BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"
 DEFAULT = {"k": np.array([2.0]), "q": np.array([2.0])}
 LISTED = "(float[N,3] x, float[1] k) => (float[N,3] y) { y = Mul (x, k) }"
@@ -132,3 +134,24 @@ def test_weights_that_stop_being_inputs_are_no_difference_before_ir_version_4() 
 
 def test_types_have_names() -> None:
     assert [type_name(code) for code in (1, 10, None, 99)] == ["float", "float16", "unknown", "type 99"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{ y = Relu (gone)  z = Neg (x) }", "nothing makes the value 'gone'"),
+        ("{ z = Neg (x) }", "nothing makes the value 'y'"),
+        ("{ y = Upsample <scales = [2.0, 2.0]> ()  z = Neg (x) }", "node 'y' (Upsample) lacks a required input"),
+        ("{ y = Add (x, )  z = Neg (x) }", "node 'y' (Add) lacks a required input"),
+    ],
+)
+def test_what_no_runtime_can_compute_is_never_verified(body: str, words: str) -> None:
+    head = "(float[N,3] x) => (float[N,3] y, float[N,3] z)"
+    whole, broken = (
+        ir.load(model(f"{head} {nodes}", {}, opset=7)) for nodes in ("{ y = Relu (x)  z = Neg (x) }", body)
+    )
+    for depth in DEPTHS:
+        verdict = verify(whole, broken, depth=depth, witness="none")
+        assert (verdict.status, words in verdict.reason) == ("failed", True), verdict.reason
+        verdict = verify(broken, broken, depth=depth, witness="none")
+        assert (verdict.status, words in verdict.reason) == ("unverified", True), verdict.reason

@@ -121,3 +121,14 @@ def test_a_foreign_operator_of_the_same_name_is_not_known_to_jump() -> None:
     proto = model("(float[N] x) => (float[N] y) { y = own.Floor (x) }", {})
     proto.opset_import.add(domain="own", version=1)
     assert jump_slots(ir.load(proto).graph.nodes[0]) == ()
+
+
+def test_what_only_a_body_reads_of_a_held_value_is_held() -> None:
+    """Copies of the model with disturbed weights find the stand-in, although no node of the main graph reads it."""
+    text = (
+        "(bool c, float[4] x) => (float[4] v, float[4] y) { v = Neg (x)  b = If (c)"
+        " <then_branch = t () => (float[4] p) { p = Floor (v) }, else_branch = e () => (float[4] q) { q = Abs (v) }>"
+        "  y = Mul (b, w) }"
+    )
+    before, after = (ir.load(model(text, {"w": np.array([0.3, 0.7, 1.1, number])})) for number in (1.7, 1.9))
+    assert verify(before, after, depth="full", witness="none").status == "failed"

@@ -38,3 +38,19 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
     assert any("wrong about the original" in note for note in verdict.notes) == (status == "verified")
     if status == "failed":
         assert (verdict.decided_by, "grew" in verdict.reason) == ("storage precision", True)
+
+
+def test_what_the_runtime_does_not_run_although_it_ran_the_original_is_unverified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, after = (ir.load(model(f"{HEAD} {{ {op} = Exp (x)  y = Neg ({op}) }}", {})) for op in "ab")
+
+    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> witness.Testimony:
+        if asked is after:
+            return witness.Testimony("a runtime", error="a form it has no kernel for")
+        return witness.Testimony("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))
+
+    monkeypatch.setattr(testify, "_testimony", testimony)
+    verdict = verify(before, after)
+    assert verdict.status == "unverified"
+    assert verdict.reason == "a runtime runs the original, but not the rewritten model: a form it has no kernel for"

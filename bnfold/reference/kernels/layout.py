@@ -49,6 +49,8 @@ def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
         if any(dim == 0 and axis >= x.ndim for axis, dim in enumerate(target)):
             raise Mismatch(f"target {target} copies a dim that shape {x.shape} has not")
         target = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
+    if any(dim < -1 for dim in target):
+        raise Mismatch(f"target {target} has a dim below -1")
     return x.reshape(target)
 
 

@@ -17,6 +17,8 @@ def test_reshape_by_attribute_and_by_input() -> None:
     assert compute("Reshape", 14, [empty, np.array([3, 0])], allowzero=1).shape == (3, 0)
     with pytest.raises(reference.Unsupported, match="copies a dim"):
         compute("Reshape", 5, [x, np.array([6, 4, 1, 0])])
+    with pytest.raises(reference.Misfit, match="below -1"):  # which numpy takes for -1
+        compute("Reshape", 5, [x, np.array([2, -2])])
 
 
 @pytest.mark.parametrize(("axis", "shape"), [(0, (1, 120)), (1, (2, 60)), (3, (24, 5)), (4, (120, 1)), (-1, (24, 5))])
