@@ -179,14 +179,15 @@ class Model:
             gone += graph.remove_initializers(values)
         return gone
 
-    def infer_shapes(self) -> None:
+    def infer_shapes(self, *, strict: bool = False) -> None:
         """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.
 
-        Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown.
+        Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown,
+        or raises Unsupported if it is ``strict``.
         """
         from bnfold.ir.shapes import infer
 
-        infer(self)
+        infer(self, strict=strict)
 
     def learn_types(self, twin: Model) -> None:
         """Take over what is known of the values of a model that computes the same by the same names."""

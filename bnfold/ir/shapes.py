@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold.errors import Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import tensor_message, to_raw
 from bnfold.ir.expansion import is_bounded, nested_nodes
@@ -37,30 +38,33 @@ _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
 
-def infer(model: Model) -> None:
+def infer(model: Model, *, strict: bool = False) -> None:
     """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
     model.sync()
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
     try:
         proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
-        inferred = _inferred(proto)
+        inferred = _inferred(proto, strict=strict)
         unsure = _unsure(model, inferred)
         if unsure:
-            inferred = _inferred(_without(model, proto, unsure))
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+            inferred = _inferred(_without(model, proto, unsure), strict=strict)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        if strict:
+            raise Unsupported(f"shape inference fails: {error}") from error
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     for target, source in _pairs(model, inferred.graph):
         for info in (*source.value_info, *source.output):
             known = target.types.get(info.name)
-            if info.HasField("type") and (unsure or known is None or _says_less(known, info.type)):
+            fresh = filled(None if unsure else known, info.type) if info.HasField("type") else known
+            if fresh is not known and fresh is not None:
                 # A copy, so that it does not keep the whole inferred model in memory.
                 target.types[info.name] = onnx.TypeProto()
-                target.types[info.name].CopyFrom(info.type)
+                target.types[info.name].CopyFrom(fresh)
 
 
-def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
-    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=True)
 
 
 def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
@@ -178,15 +182,34 @@ def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _says_less(known: onnx.TypeProto, inferred: onnx.TypeProto) -> bool:
-    """Whether the inferred tensor type has dims that the known one leaves open."""
-    if not inferred.HasField("tensor_type") or not inferred.tensor_type.HasField("shape"):
+def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
+    """The known type, with what it leaves open taken from ``told``; the very same where nothing is.
+
+    Without ``names``, those that a file gave to dims stand for any size and stay, and no others are taken.
+    """
+    if known is None or known.WhichOneof("value") is None:
+        return told
+    if not (known.HasField("tensor_type") and told.HasField("tensor_type")):
+        return known
+    mine, theirs = known.tensor_type, told.tensor_type
+    dims = zip(mine.shape.dim, theirs.shape.dim, strict=False) if len(mine.shape.dim) == len(theirs.shape.dim) else ()
+    better = {axis: there for axis, (here, there) in enumerate(dims) if _says_more(there, here, names)}
+    lacks_shape = theirs.HasField("shape") and not mine.HasField("shape")
+    if not better and not lacks_shape and (mine.elem_type or not theirs.elem_type):
+        return known
+    fresh = onnx.TypeProto()
+    fresh.CopyFrom(known)
+    fresh.tensor_type.elem_type = mine.elem_type or theirs.elem_type
+    if lacks_shape:
+        fresh.tensor_type.shape.CopyFrom(theirs.shape)
+    for axis, dim in better.items():
+        fresh.tensor_type.shape.dim[axis].CopyFrom(dim)
+    return fresh
+
+
+def _says_more(there: onnx.TensorShapeProto.Dimension, here: onnx.TensorShapeProto.Dimension, names: bool) -> bool:
+    if here.HasField("dim_value"):
         return False
-    if not known.HasField("tensor_type"):
-        return known.WhichOneof("value") is None
-    if not known.tensor_type.HasField("shape"):
-        return True
-    mine, theirs = known.tensor_type.shape.dim, inferred.tensor_type.shape.dim
-    return len(mine) == len(theirs) and any(
-        there.HasField("dim_value") and not here.HasField("dim_value") for here, there in zip(mine, theirs, strict=True)
-    )
+    if there.HasField("dim_value"):
+        return names or not here.dim_param or here.dim_param.startswith("unk__")
+    return names and bool(there.dim_param) and not here.dim_param

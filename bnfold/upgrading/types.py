@@ -15,8 +15,7 @@ from onnx import defs
 from bnfold import ir
 from bnfold.ir.elements import tensor_message
 from bnfold.ir.resizing import unsure_axes, without_sizes
-from bnfold.ir.shapes import READS_VALUES, SMALL
-from bnfold.ir.value import shape_of
+from bnfold.ir.shapes import READS_VALUES, SMALL, filled
 from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
 from bnfold.upgrading.ranks import type_by_weights
 
@@ -195,18 +194,4 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
 
 def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:
     """Keep what the file says; fill in what it leaves open."""
-    stated = value.type.WhichOneof("value") if value.type is not None else None
-    if stated is None:
-        value.graph.types[value.name] = inferred
-    if stated != "tensor_type" or not inferred.HasField("tensor_type"):
-        return
-    dims, fresh, dtype = value.shape, shape_of(inferred), value.dtype or inferred.tensor_type.elem_type
-    if dims is None:
-        dims = fresh
-    elif fresh is not None and len(fresh) == len(dims):
-        dims = tuple(
-            new if isinstance(new, int) and not isinstance(old, int) else old
-            for old, new in zip(dims, fresh, strict=True)
-        )
-    if (dtype, dims) != (value.dtype, value.shape):
-        value.graph.types[value.name] = _annotation(dtype, dims)
+    value.graph.types[value.name] = filled(value.type, inferred)

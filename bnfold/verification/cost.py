@@ -8,15 +8,13 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.classes import frozen
+from bnfold.verification.sized import MANY_NODES, sized
 
 PRODUCTS_A_SECOND = 2e9
 """Multiply-adds in float64 that modest machines reach."""
 
 NODE_SECONDS = 2e-4
 ELEMENT_SECONDS = 1e-8
-
-MANY_NODES = 20_000
-"""Beyond this, even inferring shapes is not worth its time; what such models cost is their nodes."""
 
 HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
@@ -35,9 +33,8 @@ def estimate(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
     seconds = NODE_SECONDS * len(model.graph.nodes)
     if len(model.graph.nodes) > MANY_NODES:
         return Cost(seconds, 0)
-    sized = _sized(model, shapes)
     largest = 0
-    for node in sized.graph.nodes:
+    for node in sized(model, shapes).graph.nodes:
         made = max((_elements(value) for value in node.outputs), default=0)
         largest = max(largest, made)
         seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
@@ -50,20 +47,6 @@ def memory_there_is() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 1 << 62
-
-
-def _sized(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> ir.Model:
-    """A copy whose inputs have static shapes, and whose other values have what follows from them."""
-    copy = model.clone()
-    for info in copy.proto.graph.input:
-        if info.name in shapes and info.type.HasField("tensor_type"):
-            info.type.tensor_type.shape.Clear()
-            for size in shapes[info.name]:
-                info.type.tensor_type.shape.dim.add(dim_value=size)
-    del copy.proto.graph.value_info[:]
-    copy.reindex()
-    copy.infer_shapes()
-    return copy
 
 
 def _products_an_element(node: ir.Node) -> int:

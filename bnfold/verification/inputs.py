@@ -12,9 +12,11 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.verification.dims import Known
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.roles import integers, role
-from bnfold.verification.shapes import Sizing, known_shape
+from bnfold.verification.shapes import Sizing
+from bnfold.verification.sized import told_shapes
 
 Array = npt.NDArray[Any]
 Feeds = dict[str, Array]
@@ -43,31 +45,35 @@ def overridable(model: ir.Model) -> list[ir.Value]:
 
 
 def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """The shape of every required input: as ``given``, else as declared and demanded, open dims as ``sizing`` says.
+    """The shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
+    return {name: sizing.concrete(shape) for name, shape in known_shapes(model, given).items()}
 
-    Raises CannotFeed for inputs that are no tensors, whose rank nothing tells, or that are given but not there.
+
+def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
+    """The shape of every required input, as ``given``, else as declared, open dims as the operators tell.
+
+    Raises CannotFeed for inputs that are no tensors or whose rank nothing tells, BadInput for given shapes that do not
+    fit or whose input is not there.
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
         raise BadInput(f"the model has no inputs {unknown}; it has {[value.name for value in required(model)]}")
-    return {value.name: _input_shape(value, sizing, given) for value in required(model)}
+    told = told_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
+    shapes = {name: shape for name, shape in told.items() if shape is not None}
+    for name in (name for name in told if name not in shapes):
+        raise CannotFeed(f"nothing tells the rank of input {name!r}; give its shape with --input {name}=N,…")
+    return shapes
 
 
-def _input_shape(value: ir.Value, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
     if value.type is not None and not value.type.HasField("tensor_type"):
         kind = value.type.WhichOneof("value") or "value without a type"
         raise CannotFeed(f"input {value.name!r} is a {kind.removesuffix('_type')}; give recorded inputs with --data")
-    known = known_shape(value)
-    if value.name in given:
-        shape = tuple(given[value.name])
-        if known is not None and len(known) != len(shape):
-            raise BadInput(f"input {value.name!r} has {len(known)} dimensions, but {shape} has {len(shape)}")
-        return shape
-    if known is None:
-        raise CannotFeed(
-            f"nothing tells the rank of input {value.name!r}; give its shape with --input {value.name}=N,…"
-        )
-    return sizing.concrete(known)
+    if given is None:
+        return value.shape
+    if value.shape is not None and len(value.shape) != len(given):
+        raise BadInput(f"input {value.name!r} has {len(value.shape)} dimensions, but {tuple(given)} has {len(given)}")
+    return tuple(given)
 
 
 def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int) -> Feeds:

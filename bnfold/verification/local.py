@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import onnx
-
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.shapes import filled
 from bnfold.verification.attempts import Attempts, Found, Skip
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
+from bnfold.verification.dims import learn_shapes
 from bnfold.verification.extract import Region, extract
 from bnfold.verification.inputs import CannotFeed, random_value
 from bnfold.verification.region_shapes import Shapes, has_guesses, lacks_rank, region_shapes
@@ -35,8 +35,8 @@ class Bench:
     def __init__(
         self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int, clock: Clock
     ) -> None:
-        before.infer_shapes()
-        after.infer_shapes()
+        for model in (before, after):
+            learn_shapes(model)
         self._seed, self._clock = seed, clock
         self._means = Means(draws, policy, clock)
         self._graphs = [_by_path(before), _by_path(after)]
@@ -155,30 +155,8 @@ def _by_path(model: ir.Model) -> dict[str, ir.Graph]:
 def _tell_open_dims(old: ir.Graph, new: ir.Graph) -> None:
     """What inference leaves open in the original it may tell in the rewritten model: old broadcasting says less."""
     for name, kind in old.types.items():
-        other = new.types.get(name)
-        if other is None:
-            continue
-        mine, theirs = kind.tensor_type.shape.dim, other.tensor_type.shape.dim
-        told = {
-            axis: there.dim_value
-            for axis, (here, there) in enumerate(zip(mine, theirs, strict=False))
-            if _is_open(here) and there.dim_value > 0
-        }
-        if told and len(mine) == len(theirs):
-            old.types[name] = _with_dims(kind, told)
-
-
-def _is_open(dim: onnx.TensorShapeProto.Dimension) -> bool:
-    """Whether nobody named the dim: a symbol that the model declares stands for any size, one of inference for none."""
-    return dim.WhichOneof("value") is None or dim.dim_param.startswith("unk__")
-
-
-def _with_dims(kind: onnx.TypeProto, sizes: Mapping[int, int]) -> onnx.TypeProto:
-    copy = onnx.TypeProto()
-    copy.CopyFrom(kind)
-    for axis, size in sizes.items():
-        copy.tensor_type.shape.dim[axis].dim_value = size
-    return copy
+        if name in new.types:
+            old.types[name] = filled(kind, new.types[name], names=False)
 
 
 def _visible(graph: ir.Graph, name: str) -> ir.Value | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.verification.shapes import Known, fixed_axes, known_shape
+from bnfold.verification.dims import Dims, Known
+from bnfold.verification.terms import Dim
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -21,6 +22,7 @@ _BATCH = 3
 _OTHER_BATCHES = (4, 5, 6, 7, 8, 2)
 """A Reshape to fixed sizes takes one batch only. In one row the last is the first."""
 
+_FREE_BATCH = "batch"
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
@@ -43,48 +45,52 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
     ones are guessed, and a difference at a wrong guess means nothing.
     """
-    known = {name: known_shape(value, guess=False) for name, value in inputs.items()}
-    strided = _has_strides(nodes)
+    known = {name: _known(value) for name, value in inputs.items()}
     tried: list[Shapes] = []
-    for full in _guesses(inputs, known):
-        is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
-        is_guess = None in known.values()
-        for trial in (
-            *(
-                Trial(
-                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step)),
-                    is_guess,
-                    _small(inputs, full, _Sizes(nodes, by_axis=by_axis, step=step, more=1)) if strided else None,
-                )
-                for by_axis, step in ((False, 1), (True, 1), (True, _EVEN))
-            ),
-            *(
-                Trial(_declared(full, _Sizes(nodes, by_axis=True, step=_EVEN, batch=batch)), is_guess or is_static)
-                for batch in (_BATCH, *_OTHER_BATCHES)
-            ),
-        ):
+    for full in _guesses(known):
+        for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
             if trial.shapes not in tried and sum(map(math.prod, trial.shapes.values())) <= LARGEST_FEED:
                 tried.append(trial.shapes)
                 yield Trial(trial.shapes, trial.acquits) if trial.odd == trial.shapes else trial
 
 
+def _trials(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
+) -> Iterator[Trial]:
+    reach, strided = _reach(nodes), _has_strides(nodes)
+    small = {name: _small(inputs[name], shape) for name, shape in full.items()}
+    for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
+        told = _told(inputs, nodes, small, by_axis=by_axis)
+        for step in steps:
+            odd = _sizes(told, reach, step=step, more=1) if strided else None
+            yield Trial(_sizes(told, reach, step=step), is_guess, odd)
+    told = _told(inputs, nodes, full, by_axis=True)
+    is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
+    for batch in (_BATCH, *_OTHER_BATCHES):
+        yield Trial(_sizes(told, reach, step=_EVEN, batch=batch), is_guess or is_static)
+
+
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
     """Whether the rank of an input is told by nothing."""
-    return any(known_shape(value, guess=False) is None for value in inputs.values())
+    return any(value.shape is None for value in inputs.values())
 
 
 def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
-    """Whether the shape of an input is told by nothing but its readers, or a size is not the declared one."""
+    """Whether nothing tells the rank of an input, or a size is not the declared one."""
     return any(
         known is None
-        or value.shape is None
         or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
         for name, value in inputs.items()
-        for known in [known_shape(value, guess=False)]
+        for known in [_known(value)]
     )
 
 
-def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
+def _known(value: ir.Value) -> Known | None:
+    """The shape; 0 is what exporters write for an unknown size."""
+    return None if value.shape is None else [dim or None for dim in value.shape]
+
+
+def _guesses(known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
     """The known shapes, and for the others those of their neighbours, then the usual ranks."""
     told = [shape for shape in known.values() if shape is not None]
     ranks = (
@@ -92,57 +98,49 @@ def _guesses(inputs: Mapping[str, ir.Value], known: Mapping[str, Known | None]) 
     )
     for rank in ranks:
         like: Known = next((shape for shape in told if len(shape) == rank), [None] * rank)
-        yield {name: shape if shape is not None else _demanded(inputs[name], like) for name, shape in known.items()}
+        yield {name: shape if shape is not None else like for name, shape in known.items()}
 
 
-class _Sizes:
-    """Small sizes for free axes, other ones at other places.
+def _small(value: ir.Value, known: Known) -> Known:
+    """Open but for axis 1 (channels), for what is 1, which may be there to be broadcast, and for weights."""
+    return [
+        dim if dim == 1 or axis == 1 or value.is_initializer or not isinstance(dim, int) else f"{dim}"
+        for axis, dim in enumerate(known)
+    ]
 
-    Axes that are declared alike, by number or by symbol, get the same size, so that what is added still fits; with
-    ``by_axis``, all axes at one place do. Sizes are multiples of ``step``, and ``more``.
+
+def _told(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known], *, by_axis: bool
+) -> dict[str, list[Dim]]:
+    """The shapes with what weights dictate in the region.
+
+    Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits; with
+    ``by_axis``, all axes at one place do.
     """
-
-    def __init__(
-        self, nodes: Sequence[ir.Node], *, by_axis: bool = False, step: int = 1, more: int = 0, batch: int = _BATCH
-    ) -> None:
-        self._base = -(-(3 + _reach(nodes)) // step)
-        self._by_axis, self._step, self._batch = by_axis, step, batch
-        self._more = more
-        self._chosen: dict[tuple[int, int | str | None], int] = {}
-
-    def of(self, axis: int, dim: int | str | None, rank: int) -> int:
-        """The size of an axis declared as ``dim``."""
-        if axis == 0 and rank > 1:
-            return self._batch
-        key = (axis, None if self._by_axis else dim)
-        if key not in self._chosen:
-            self._chosen[key] = self._step * (self._base + len(self._chosen)) + self._more
-        return self._chosen[key]
+    dims = Dims(declared=False)
+    for name, shape in shapes.items():
+        names = [_FREE_BATCH if axis == 0 and len(shape) > 1 else f"{axis}" for axis in range(len(shape))]
+        dims.tell(
+            inputs[name],
+            [
+                dim if isinstance(dim, int) else own if by_axis or own == _FREE_BATCH else f"{own} {dim}"
+                for own, dim in zip(names, shape, strict=True)
+            ],
+        )
+    dims.follow(nodes)
+    return {name: dims.of(inputs[name]) or [] for name in shapes}
 
 
-def _small(inputs: Mapping[str, ir.Value], known: Mapping[str, Known], sizes: _Sizes) -> Shapes:
-    """Axis 1 (channels) keeps its declared size, and so does what is 1, which may be there to be broadcast."""
-    shapes: Shapes = {}
-    for name, shape in known.items():
-        is_weight = inputs[name].is_initializer  # a default that a caller may override
-        told = {axis: dim for axis, dim in enumerate(shape) if isinstance(dim, int)}
-        kept = {axis: dim for axis, dim in told.items() if is_weight or dim == 1 or axis == 1}
-        dictated = {**kept, **fixed_axes(inputs[name], len(shape))}
-        shapes[name] = tuple(dictated.get(axis) or sizes.of(axis, dim, len(shape)) for axis, dim in enumerate(shape))
-    return shapes
-
-
-def _declared(known: Mapping[str, Known], sizes: _Sizes) -> Shapes:
-    return {
-        name: tuple(dim if isinstance(dim, int) else sizes.of(axis, dim, len(shape)) for axis, dim in enumerate(shape))
-        for name, shape in known.items()
-    }
-
-
-def _demanded(value: ir.Value, like: Known) -> Known:
-    """The shape of a neighbour, corrected by what the value's own readers demand."""
-    fixed = fixed_axes(value, len(like))
-    return [fixed.get(axis, dim) for axis, dim in enumerate(like)]
+def _sizes(
+    told: Mapping[str, Sequence[Dim]], reach: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
+) -> Shapes:
+    """Small sizes for open axes, other ones at other places: multiples of ``step``, and ``more``."""
+    names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
+    free = (name for name in names if name != _FREE_BATCH)
+    least = -(-(3 + reach) // step)
+    sizes = {name: step * (least + place) + more for place, name in enumerate(free)}
+    sizes[_FREE_BATCH] = batch
+    return {name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in told.items()}
 
 
 def _reach(nodes: Sequence[ir.Node]) -> int:

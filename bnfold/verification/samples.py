@@ -9,7 +9,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from bnfold import reference
+from bnfold import ir, reference
 from bnfold.classes import frozen
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.cost import estimate, memory_there_is
@@ -20,7 +20,7 @@ from bnfold.verification.inputs import (
     SAMPLE_KINDS,
     CannotFeed,
     Feeds,
-    input_shapes,
+    known_shapes,
     overridable,
     random_feeds,
     random_value,
@@ -119,12 +119,13 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
 def _candidates(request: Request) -> Iterator[Shapes]:
     """Different choices of input shapes; a model that leaves nothing open has one."""
     tried: list[Shapes] = []
+    try:
+        known = known_shapes(request.before, request.inputs)
+    except CannotFeed as error:
+        raise Impossible(str(error)) from error
     first, *others = [(sizing, _LARGEST_GUESS) for sizing in sizings()]
     for sizing, largest in (first, *((sizing, _SMALL_GUESS) for sizing in further_sizings()), *others):
-        try:
-            shapes = input_shapes(request.before, sizing, request.inputs)
-        except CannotFeed as error:
-            raise Impossible(str(error)) from error
+        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
         if shapes in tried or (tried and _elements(shapes) > largest):
             continue
         tried.append(shapes)
@@ -190,8 +191,11 @@ def _elsewhere(request: Request, pair: Pair, candidates: Iterable[Shapes]) -> It
 
 def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
     """The first sample with other values for the inputs that have a default: all of them, or else those of floats."""
-    both = {value.name for value in overridable(request.after)}
+    both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    cost = estimate(request.before, {name: np.shape(array) for name, array in first.feeds.items()})
+    if _EVALUATIONS * cost.seconds > _NO_TIME:  # old exporters list all weights: only what is read in other places
+        free = [value for value in free if _readers(value) != _readers(both[value.name])]
     floats = [value for value in free if is_float(value.dtype)]
     for values in (chosen for chosen in (free, floats) if chosen):
         shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
@@ -201,6 +205,12 @@ def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
         except (Unsupported, BadInput):
             continue
     return []
+
+
+def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
+    return {
+        (node.op_type, slot, tuple(made.name for made in node.outputs if made is not None)) for node, slot in value.uses
+    }
 
 
 def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

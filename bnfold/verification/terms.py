@@ -1,0 +1,244 @@
+"""Which dims of what an operator reads and makes are one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bnfold import ir
+
+Dim = int | str
+Letter = int | str
+Term = tuple[ir.Value | None, Sequence[Letter]]
+"""A value and a letter for each of its dims, as in Einsum: equal letters are equal dims, and a number is a size."""
+
+ShapeOf = Callable[[ir.Value | None], list[Dim] | None]
+
+
+def terms(node: ir.Node, shape_of: ShapeOf) -> list[Term]:
+    """What is known of the shapes around a node; nothing of operators that say nothing. Damaged nodes may raise."""
+    rule = _RULES.get(node.op_type) if not node.domain else None
+    return list(rule(node, shape_of)) if rule is not None else []
+
+
+def _axes(rank: int, what: str = "axis") -> list[Letter]:
+    return [f"{what} {axis}" for axis in range(rank)]
+
+
+def _rank(shape_of: ShapeOf, *values: ir.Value | None) -> int:
+    """Of the first value whose rank is known, else 0."""
+    return next((len(shape) for value in values if (shape := shape_of(value)) is not None), 0)
+
+
+def _alike(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    if rank := _rank(shape_of, node.input(0), node.output(0)):
+        yield node.input(0), _axes(rank)
+        yield node.output(0), _axes(rank)
+
+
+def _quantized(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    yield from _alike(node, shape_of)
+    rank, scale = _rank(shape_of, node.input(0), node.output(0)), shape_of(node.input(1))
+    if rank and scale is not None and len(scale) == 1 and scale != [1]:
+        yield node.input(1), [_axes(rank)[int(node.attr("axis", 1))]]
+
+
+def _per_channel(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    yield from _alike(node, shape_of)
+    has_groups = node.is_op("GroupNormalization") and node.graph.opset("") < 21
+    if _rank(shape_of, node.input(0), node.output(0)) > 1 and node.attr("spatial", 1) and not has_groups:
+        yield from ((value, ["axis 1"]) for value in node.inputs[1:])
+
+
+def _spread(shapes: Sequence[Sequence[Dim]], rank: int) -> list[list[Letter]]:
+    """Letters of shapes that are broadcast: counted from the right sizes are equal or 1, and what may be 1 is equal."""
+    letters = _axes(rank)
+    sizes = [{shape[place] for shape in shapes if -len(shape) <= place} for place in range(-rank, 0)]
+    return [
+        [
+            letters[place] if shape[place] != 1 or sizes[place] == {1} else f"slot {slot} {place}"
+            for place in range(-len(shape), 0)
+        ]
+        for slot, shape in enumerate(shapes)
+    ]
+
+
+def _broadcast(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    values = [value for value in node.inputs if value is not None]
+    known = [shape_of(value) for value in values]
+    told = [shape for shape in known if shape is not None]
+    rank = max(map(len, told)) if len(told) == len(values) else _rank(shape_of, node.output(0))
+    spread = _spread([_placed(node, slot, shape, rank) for slot, shape in enumerate(known)], rank)
+    for value, shape, letters in zip(values, known, spread, strict=True):
+        yield value, letters if shape is None else letters[: len(shape)]
+    yield node.output(0), _axes(rank)
+
+
+def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> list[Dim]:
+    """The shape of an operand, with ones behind it where it stands at a named axis, as before opset 7."""
+    if shape is None:
+        return [f"slot {slot}"] * rank
+    is_slope = node.is_op("PRelu") and node.graph.opset("") < 7 and len(shape) == 1 < rank
+    if slot != 1 or not (is_slope or node.attr("broadcast", 0)):
+        return shape
+    behind = rank - len(shape) - (1 if is_slope else int(node.attr("axis", rank - len(shape))))
+    if behind < 0:
+        raise ValueError("its second operand does not fit behind the axis")
+    return [*shape, *[1] * behind]
+
+
+def _expand(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    own, held = shape_of(node.input(0)), ir.constant(node.input(1))
+    if own is None or held is None:
+        return
+    target = held.numpy().tolist()
+    rank = max(len(own), len(target))
+    letters = [*_axes(rank - len(target)), *target]
+    data, wanted = _spread([own, target], rank)
+    sizes = dict(zip(wanted, target, strict=True))
+    yield node.input(0), [sizes.get(letter, letter) for letter in data]
+    yield node.output(0), [size if size != 1 else letter for size, letter in zip(letters, _axes(rank), strict=True)]
+
+
+def _convolution(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    weight = node.input(3 if node.is_op("QLinearConv") else 1)
+    kernel, group = shape_of(weight), int(node.attr("group", 1))
+    if kernel is None or len(kernel) < 3 or group < 1:
+        return
+    many: Letter = kernel[1] * group if isinstance(kernel[1], int) else ("second" if group == 1 else "many")
+    read, made = ("first", many) if node.is_op("ConvTranspose") else (many, "first")
+    rank = len(kernel) - 2
+    yield weight, ["first", "second", *_axes(rank, "kernel")]
+    yield node.input(0), ["batch", read, *_axes(rank, "read")]
+    yield node.output(0), ["batch", made, *_axes(rank, "made")]
+
+
+def _pool(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    rank = _rank(shape_of, node.input(0), node.output(0)) - 2
+    if rank > 0:
+        yield node.input(0), ["batch", "channels", *_axes(rank, "read")]
+        sides = [1] * rank if node.op_type.startswith("Global") else _axes(rank, "made")
+        yield node.output(0), ["batch", "channels", *sides]
+
+
+def _gemm(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+    yield node.input(0), "km" if node.attr("transA", 0) else "mk"
+    yield node.input(1), "nk" if node.attr("transB", 0) else "kn"
+    yield node.output(0), "mn"
+
+
+def _matmul(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    one, other, made = node.input(0), node.input(3 if node.is_op("QLinearMatMul") else 1), node.output(0)
+    left, right = shape_of(one), shape_of(other)
+    if left is None and len(right or ()) == 2 and (rank := _rank(shape_of, made)):
+        left = [f"left {axis}" for axis in range(rank)]
+    if left is None or right is None:
+        return
+    rank = max(len(left), len(right)) - 2
+    first, second = _spread([left[:-2], right[:-2]], rank)
+    yield one, [*first, "m", "k"] if len(left) > 1 else ["k"]
+    yield other, [*second, "k", "n"] if len(right) > 1 else ["k"]
+    yield made, [*_axes(rank), *(["m"] if len(left) > 1 else []), *(["n"] if len(right) > 1 else [])]
+
+
+def _recurrent(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+    is_batch_first = node.attr("layout", 0)
+    yield node.input(0), "bsi" if is_batch_first else "sbi"
+    yield node.input(1), "dgi"
+    yield node.input(2), "dgh"
+    yield node.input(4), "b"
+    for value in (*node.inputs[5:7], *node.outputs[1:]):
+        yield value, "bdh" if is_batch_first else "dbh"
+    yield node.output(0), "bsdh" if is_batch_first else "sdbh"
+
+
+def _parts(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    """All parts of a Concat or a Split are alike beside the axis."""
+    whole, parts, axis = node.output(0), node.inputs, node.attr("axis", 1)
+    sizes: Sequence[Letter] = _axes(len(parts), "part")
+    if node.is_op("Split"):
+        whole, parts, axis, held = node.input(0), node.outputs, node.attr("axis", 0), ir.constant(node.input(1))
+        sizes = held.numpy().tolist() if held is not None else node.attr("split", _axes(len(parts), "part"))
+    if rank := _rank(shape_of, whole, *parts):
+        before, behind = _axes(axis % rank), _axes(rank)[axis % rank + 1 :]
+        for value, size in zip((whole, *parts), ("whole", *sizes), strict=True):
+            yield value, [*before, size, *behind]
+
+
+def _transpose(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    letters = _axes(_rank(shape_of, node.input(0), node.output(0)))
+    yield node.input(0), letters
+    yield node.output(0), [letters[axis] for axis in node.attr("perm", [*reversed(range(len(letters)))])]
+
+
+def _reshape(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    held = ir.constant(node.input(1))
+    target = held.numpy().tolist() if held is not None else node.attr("shape")
+    if target is not None and not node.attr("allowzero", 0):
+        data = _axes(_rank(shape_of, node.input(0)))
+        yield node.input(0), data
+        yield node.output(0), [size or data[axis] if size >= 0 else "rest" for axis, size in enumerate(target)]
+
+
+def _einsum(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+    read, _arrow, made = node.attr("equation", "").replace(" ", "").partition("->")
+    if made and "." not in read:
+        yield from zip((*node.inputs, node.output(0)), (*read.split(","), made), strict=True)
+
+
+def _loss(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    sides = _axes(_rank(shape_of, node.input(0)) - 2)
+    yield node.input(0), ["batch", "classes", *sides]
+    yield node.input(1), ["batch", *sides]
+    yield node.input(2), ["classes"]
+
+
+def _regions(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+    yield node.input(0), ["batch", "channels", "height", "width"]
+    yield node.input(1), ["regions", 4 if node.is_op("RoiAlign") else 5]
+    yield node.input(2), ["regions"]
+    yield node.output(0), ["regions", "channels", "rows", "columns"]
+
+
+def _grid(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    if (rank := _rank(shape_of, node.input(0), node.input(1)) - 2) > 0:
+        yield node.input(0), ["batch", "channels", *_axes(rank, "read")]
+        yield node.input(1), ["batch", *_axes(rank, "made"), rank]
+        yield node.output(0), ["batch", "channels", *_axes(rank, "made")]
+
+
+_RULES: Mapping[str, Callable[[ir.Node, ShapeOf], Iterator[Term]]] = {
+    **dict.fromkeys(
+        [
+            *("Identity", "Cast", "CastLike", "Dropout", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip", "Elu", "Selu"),
+            *("Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Mish", "Gelu", "ThresholdedRelu", "Shrink"),
+            *("Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos"),
+            *("LRN", "Softmax", "LogSoftmax", "Hardmax", "Not", "IsNaN", "IsInf", "CumSum", "Trilu", "LpNormalization"),
+            *("MeanVarianceNormalization", "ScatterElements", "ScatterND", "ReverseSequence"),
+        ],
+        _alike,
+    ),
+    **dict.fromkeys(
+        [
+            *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Where", "Max", "Min", "Sum", "Mean", "BitShift"),
+            *("And", "Or", "Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "LayerNormalization"),
+            *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "RMSNormalization"),
+        ],
+        _broadcast,
+    ),
+    **dict.fromkeys(["BatchNormalization", "InstanceNormalization", "GroupNormalization"], _per_channel),
+    **dict.fromkeys(["QuantizeLinear", "DequantizeLinear"], _quantized),
+    **dict.fromkeys(["Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv"], _convolution),
+    **dict.fromkeys(["MaxPool", "AveragePool", "LpPool"], _pool),
+    **dict.fromkeys(["GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"], _pool),
+    **dict.fromkeys(["MatMul", "MatMulInteger", "QLinearMatMul"], _matmul),
+    **dict.fromkeys(["LSTM", "GRU", "RNN"], _recurrent),
+    **dict.fromkeys(["Concat", "Split"], _parts),
+    **dict.fromkeys(["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"], _loss),
+    **dict.fromkeys(["RoiAlign", "MaxRoiPool"], _regions),
+    "Gemm": _gemm,
+    "Expand": _expand,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Einsum": _einsum,
+    "GridSample": _grid,
+}
