@@ -92,6 +92,8 @@ class Builder:
         names = [self.fresh("v") for _ in range(outputs)]
         node = helper.make_node(op_type, list(inputs), names, name=self.fresh(op_type.lower()), **attributes)
         made = [Drawn(name, *described) for name, described in zip(names, self._infer(node), strict=True)]
+        if any(size < 0 for value in made for size in value.shape):
+            raise ValueError("inference takes a kernel larger than its image")
         self.nodes.append(node)
         self.values.extend(made)
         return made

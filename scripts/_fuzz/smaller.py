@@ -16,7 +16,7 @@ from _fuzz.case import Case
 from _fuzz.judge import fewer_nodes
 
 
-def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 60.0, attempts: int = 400) -> Case:
+def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 30.0, attempts: int = 400) -> Case:
     """The smallest case found for which ``fails`` still holds."""
     ends = time.monotonic() + seconds
     left = attempts
