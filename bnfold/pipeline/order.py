@@ -137,7 +137,7 @@ def raise_opset(run: Run) -> None:
 
 
 def _follow_replaced(run: Run) -> None:
-    """Where an upgrade lets a BatchNormalization make another value (``spatial=0``), its event follows, in order."""
+    """Where a BatchNormalization makes another value (``spatial=0``), or is deeper down (Scan-8), its event follows."""
     nodes = [node for node in run.model.nodes() if node.is_op("BatchNormalization")]
     fresh = [node for node in nodes if _key(node) not in run.events]
     if not fresh:
@@ -146,11 +146,11 @@ def _follow_replaced(run: Run) -> None:
     lost = [event for event in run.report.batchnorms if event.key not in keys]
     for path in dict.fromkeys(event.graph for event in lost):
         events = [event for event in lost if event.graph == path]
-        successors = [node for node in fresh if node.graph.path == path]
+        successors = [node for node in fresh if node.graph.path == path or node.graph.path.startswith(f"{path}/")]
         if len(events) == len(successors):
             for event, node in zip(events, successors, strict=True):
                 del run.events[event.key]
-                event.value = _key(node)[1]
+                event.graph, event.value = _key(node)
                 run.events[event.key] = event
 
 

@@ -100,13 +100,21 @@ def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     """Inputs: states…, scanned… (version 8: sequence_lens first, and everything batched on axis 0)."""
     if bodies.node.graph.opset() >= 9:
         return _scan_one(bodies, inputs, bodies.attrs)
-    if inputs[0] is not None:
-        bodies.decline("sequence lengths are given")
     reverse = {"scan_input_directions": bodies.attrs["directions"]} if "directions" in bodies.attrs else {}
     attrs = {"num_scan_inputs": bodies.attrs["num_scan_inputs"], **reverse}
-    batch = len(inputs[1])
-    items = [_scan_one(bodies, [value[item] for value in inputs[1:]], attrs) for item in range(batch)]
+    states, longest = len(inputs) - 1 - attrs["num_scan_inputs"], inputs[-1].shape[1]
+    lengths = np.full(len(inputs[1]), longest) if inputs[0] is None else inputs[0]
+    items = []
+    for item, length in enumerate(lengths):
+        sequences = [value[item][:length] for value in inputs[1 + states :]]
+        ends = _scan_one(bodies, [*(value[item] for value in inputs[1 : 1 + states]), *sequences], attrs)
+        items.append([*ends[:states], *(_padded(end, longest) for end in ends[states:])])
     return [np.stack(group) for group in zip(*items, strict=True)]
+
+
+def _padded(sequence: Datum, length: int) -> Datum:
+    """What comes behind a sequence's end the operator's text leaves open; onnxruntime has zeros there."""
+    return np.pad(sequence, [(0, length - len(sequence)), *[(0, 0)] * (np.ndim(sequence) - 1)])
 
 
 def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attribute]) -> Sequence[Datum]:

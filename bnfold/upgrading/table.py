@@ -11,7 +11,17 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from bnfold.upgrading.adapters import attributes, batchnorm, broadcast, dropout, inputs, normalization, resize, softmax
+from bnfold.upgrading.adapters import (
+    attributes,
+    batchnorm,
+    broadcast,
+    dropout,
+    inputs,
+    normalization,
+    resize,
+    scan,
+    softmax,
+)
 from bnfold.upgrading.compatible import objection
 from bnfold.upgrading.site import Site
 from bnfold.upgrading.versions import schema_of, version_at, versions_of
@@ -72,6 +82,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("Reshape", 5): inputs.reshape_shape,
     ("Resize", 11): resize.coordinates,
     ("RoiAlign", 16): attributes.keep_default(coordinate_transformation_mode="output_half_pixel"),
+    ("Scan", 9): scan.unbatched,
     ("Scatter", 11): attributes.rename("ScatterElements"),
     ("Slice", 10): inputs.slice_bounds,
     ("Split", 2): inputs.split_input,
@@ -94,10 +105,6 @@ REVIEWED: dict[tuple[str, int], str] = {
     ("Max", 8): "broadcasting, where version 6 demands equal shapes",
 }
 """Steps that somebody has to have looked at, and what they found: compatible."""
-
-BLOCKED: dict[tuple[str, int], str] = {
-    ("Scan", 9): "version 8 scans a whole batch, each sequence of a length of its own; version 9 has no batch axis",
-}
 
 BY_HAND = frozenset({"BatchNormalization", "InstanceNormalization"})
 """Operators whose every version has to be in one of the lists above: their meaning is what bnfold is about."""
@@ -122,7 +129,7 @@ def step_after(op_type: str, version: int, target: int) -> Step | None:
         return Step(later[0], ADAPTERS[key], None)
     if key in REVIEWED:
         return Step(later[0], None, None)
-    return Step(later[0], None, BLOCKED.get(key) or unproven(op_type, later[0]))
+    return Step(later[0], None, unproven(op_type, later[0]))
 
 
 def unproven(op_type: str, version: int) -> str | None:
