@@ -14,10 +14,9 @@ from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
     from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
-    from bnfold.pipeline.job import Checks, Outcome
-    from bnfold.pipeline.order import Options
+    from bnfold.pipeline.job import Outcome
     from bnfold.report.events import Report
-    from bnfold.semantics import Policy
+    from bnfold.settings import Checks, Options, Policy
     from bnfold.verification import Verdict
 
 __all__ = [
@@ -39,10 +38,10 @@ __all__ = [
 
 
 _PLACES = {
-    "Checks": "bnfold.pipeline.job",
-    "Options": "bnfold.pipeline.order",
+    "Checks": "bnfold.settings",
+    "Options": "bnfold.settings",
     "Outcome": "bnfold.pipeline.job",
-    "Policy": "bnfold.semantics",
+    "Policy": "bnfold.settings",
     "Report": "bnfold.report.events",
     "Verdict": "bnfold.verification",
 }

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.pipeline import formats
-from bnfold.pipeline.job import Checks, Delivery, Outcome, Source, process
-from bnfold.pipeline.order import Options
+from bnfold.pipeline.job import Outcome, Source, process
+from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict
 
 Output = str | os.PathLike[str] | None

@@ -2,6 +2,7 @@
 
 BnfoldError                  one line for the user; carries the exit code of the command line
 ├── BadInput                 a file or an argument that cannot be used at all
+│   ├── BadSetting           an option has a value that it cannot have (a ValueError, too)
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
@@ -50,6 +51,17 @@ class BnfoldError(Exception):
 
 class BadInput(BnfoldError):
     """A file or argument that cannot be used."""
+
+
+class BadSetting(BadInput, ValueError):
+    """Setting ``name`` has a value that it cannot have; ``problem`` says why."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(name, problem)
+        self.name, self.problem = name, problem
+
+    def __str__(self) -> str:
+        return printable(f"{self.name}: {self.problem}")
 
 
 class MalformedModel(BadInput):

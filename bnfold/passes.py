@@ -13,8 +13,8 @@ import onnx_ir
 
 from bnfold.interop.onnx_ir import borrow, give_back
 from bnfold.pipeline import order
-from bnfold.pipeline.order import Options
 from bnfold.report.events import Report
+from bnfold.settings import Options
 
 __all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "UpgradeBatchNormPass"]
 

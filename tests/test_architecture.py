@@ -18,6 +18,7 @@ ROOMS = (
     "errors",
     "log",
     "classes",
+    "settings",
     "ir",
     "semantics",
     "report",
@@ -28,7 +29,7 @@ ROOMS = (
     "decomposing",
     "interop",
     "interop.onnx_ir",
-    "interop.openvino",  # its verification and rewriting still read the settings of the pipeline
+    "interop.openvino",  # its rewriting still runs the passes of the pipeline
     "pipeline",
     "interop.pytorch",
     "pytorch",
@@ -44,8 +45,8 @@ ROOMS = (
 
 # The referee and the verifier must not share a line, and so a bug, with what they judge.
 APART = {
-    "reference": {"errors", "classes", "ir"},
-    "verification": {"errors", "classes", "ir", "reference"},
+    "reference": {"errors", "classes", "settings", "ir"},
+    "verification": {"errors", "classes", "settings", "ir", "reference"},
 }
 MAX_LINES = 300
 
@@ -94,11 +95,11 @@ def test_imports_point_one_way() -> None:
 
 
 def test_the_root_stays_small() -> None:
-    assert len(list(PACKAGE.glob("*.py"))) <= 9
+    assert len(list(PACKAGE.glob("*.py"))) <= 10
 
 
 SPEAKING = {
-    *("cli/commands.py", "cli/parsed.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
+    *("cli/commands.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
     "verification/worker.py",
 }
 """What may write to the standard streams; the worker is a process of its own, whose streams are its interface."""

@@ -17,7 +17,7 @@ import pytest
 import bnfold as package
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.pipeline import job
-from bnfold.pipeline.job import Checks
+from bnfold.settings import Checks, Delivery
 from tests.conftest import MODELS
 from tests.ir.build import read
 from tests.machine import bnfold, content, file_system, here, refused
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Path:
     """A folder with an old output that has a data file."""
     folder = tmp_path / "place"
     folder.mkdir()
-    job.process(MODELS / "dense.onnx", job.Delivery(folder / "out.onnx", "out.onnx.data"), package.Options(), QUICK)
+    job.process(MODELS / "dense.onnx", Delivery(folder / "out.onnx", "out.onnx.data"), package.Options(), QUICK)
     assert set(content(folder)) == {"out.onnx", "out.onnx.data"}
     return folder
 
@@ -168,7 +168,7 @@ def test_an_input_that_changes_while_it_is_read(place: Path, when: str, change: 
                 data[::4] = bytes(byte ^ external for byte in data[::4])  # weights differ in their last bit
                 file.write_bytes(data)
 
-    delivery = job.Delivery(place / "out.onnx", "none")
+    delivery = Delivery(place / "out.onnx", "none")
     try:
         outcome = job.process(source, delivery, package.Options(), Checks(witness="none"), meddle)
     except BadInput as error:
@@ -222,12 +222,12 @@ def hook(event, arguments):
         raise SystemExit("something was mapped into memory")
 sys.addaudithook(hook)
 from bnfold import optimize
-from bnfold.job import Checks
+from bnfold.settings import Checks, Delivery, Options
 def watch(phase, *_):
     assert sys.argv[1] not in open("/proc/self/maps").read()
-from bnfold import job, Options
+from bnfold.pipeline import job
 from pathlib import Path
-job.process(Path(sys.argv[1]), job.Delivery(Path(sys.argv[2])), Options(), Checks(witness="none"), watch)
+job.process(Path(sys.argv[1]), Delivery(Path(sys.argv[2])), Options(), Checks(witness="none"), watch)
 """
 
 

@@ -14,7 +14,7 @@ import bnfold
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.ir import load
-from bnfold.pipeline.job import Checks
+from bnfold.settings import Checks
 from tests.machine import here
 from tests.strange import STRANGE
 

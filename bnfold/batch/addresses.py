@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+STREAM = "-"
+"""Standard input, or standard output."""
+
 MAGIC = "*?["
 """What makes a path a pattern."""
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.batch import places
-from bnfold.batch.worker import Result, Settings, Task, aliases, renamed, report, work
+from bnfold.batch.worker import Result, Settings, Task, aliases, nodes_left, renamed, report, work
 from bnfold.errors import BadInput, BnfoldError
-from bnfold.pipeline.job import Checks, process
-from bnfold.pipeline.order import Options
+from bnfold.pipeline.job import process
 
 
 def find(source: str, output: str) -> list[Task]:
@@ -43,9 +42,7 @@ def find(source: str, output: str) -> list[Task]:
     return [Task(root.child(path), target.child(path)) for path in models]
 
 
-def inspect(
-    source: str, options: Options, progress: Callable[[str, int, int], None], *, full_reports: bool = True
-) -> list[Result]:
+def inspect(source: str, settings: Settings, progress: Callable[[str, int, int], None]) -> list[Result]:
     """What would become of every model below a folder or matching a pattern; nothing is written.
 
     Raises:
@@ -60,8 +57,10 @@ def inspect(
         try:
             with place.opened() as path:
                 names = aliases(path, place)
-                outcome = process(path, None, options, Checks(depth="none"))
-                result = Result(str(place), None, "inspected", report=report(outcome, full=full_reports))
+                outcome = process(path, None, settings.options, settings.checks)
+                document = report(outcome, full=settings.delivery.explained)
+                left = len(nodes_left(outcome, settings.unwanted))
+                result = Result(str(place), None, "inspected", report=document, left=left)
         except BnfoldError as error:
             result = Result(str(place), None, "failed", str(error))
         results.append(renamed(result, names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from bnfold.batch import up_to_date
 from bnfold.classes import frozen
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
-from bnfold.ir.storage.payloads import THRESHOLD
-from bnfold.pipeline.job import Checks, Delivery, Outcome, process, versions
-from bnfold.pipeline.order import Options
+from bnfold.pipeline.job import Outcome, process, versions
 from bnfold.report.events import map_texts
+from bnfold.settings import Checks, Delivery, Options, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,24 +31,22 @@ class Settings:
     """What is the same for every model of a batch.
 
     Attributes:
+        delivery: How each result is written; its path is the task's.
         unwanted: Operators of which no node is to be left.
         force: Redo models whose output is up to date.
-        full_reports: Whether anybody will read more of a report than a summary shows.
     """
 
     options: Options
     checks: Checks
-    external_data: str = "auto"
-    size_threshold: int = THRESHOLD
+    delivery: Delivery
     unwanted: frozenset[str] = frozenset()
     force: bool = False
-    full_reports: bool = True
 
     def fingerprint(self) -> str:
         """Changes when results could: the options, and the versions of what computes them."""
-        unwanted = sorted(self.unwanted)
-        text = repr((self.options, self.checks, self.external_data, self.size_threshold, unwanted, _versions()))
-        return hashlib.sha256(text.encode()).hexdigest()
+        written = self.delivery.external_data, self.delivery.size_threshold
+        known = [to_json(self.options), to_json(self.checks), written, sorted(self.unwanted), _versions()]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
 @cache
@@ -112,18 +110,12 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
         try:
             with task.output.replaced() as target:
                 names |= aliases(target, task.output)
-                delivery = Delivery(
-                    target,
-                    settings.external_data,
-                    size_threshold=settings.size_threshold,
-                    explained=settings.full_reports,
-                )
-                outcome = process(path, delivery, settings.options, settings.checks)
-                document = report(outcome, full=settings.full_reports)
-                left = _left(outcome, settings.unwanted)
+                outcome = process(path, replace(settings.delivery, path=target), settings.options, settings.checks)
+                document = report(outcome, full=settings.delivery.explained)
+                left = nodes_left(outcome, settings.unwanted)
         except VerificationFailed as failure:
             failed = failure.outcome
-            document = report(failed, full=settings.full_reports) if isinstance(failed, Outcome) else {}
+            document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
             return Result(source, output, "failed", str(failure), document)
     verdict = outcome.verdict
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
@@ -133,7 +125,8 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
     return Result(source, output, status, message, document, status == "verified", len(left))
 
 
-def _left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
+def nodes_left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
+    """The nodes that were not to be there."""
     if not unwanted:
         return []
     from bnfold.pipeline import formats

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold.batch import addresses
-from bnfold.cli import parsed, terminal
+from bnfold.batch.addresses import STREAM
+from bnfold.cli import terminal
 from bnfold.cli.group import Main
-from bnfold.cli.options import (
-    checks_options,
-    decompose_options,
-    fold_options,
-    output_options,
-    paths,
-    policy_options,
-    report_options,
-    source_argument,
-    stack,
-    target_option,
-)
-from bnfold.errors import BnfoldError, machine_trouble, printable
-from bnfold.startup import prepare
+from bnfold.cli.options import Asked, option, takes
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Checks, Outcome
-    from bnfold.pipeline.order import Options
+    from bnfold.pipeline.job import Outcome
+    from bnfold.settings import Delivery
+
+DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
+FOLDING = ("freeze_overridable", "max_growth", "only", "excluded", "all_affines")
+READING = ("legacy_mode", "force_inference", "saved_var")
+CHECKING = ("inputs", "data", "samples", "seed", "witness")
+REPORTING = ("report", "as_json")
+WRITING = (
+    *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
+    "jobs", "scheduler", "force", "quiet", "verbose",
+)  # fmt: skip
+
+source = click.argument("source", metavar="IN", type=click.Path())
+output = click.argument("output", metavar="OUT", type=click.Path())
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -47,156 +48,140 @@ def main() -> None:
 
 
 @main.command()
-@paths
-@target_option
-@stack(decompose_options, fold_options, policy_options, checks_options, output_options)
-def optimize(**arguments: Any) -> None:
+@source
+@output
+@takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+def optimize(asked: Asked) -> None:
     """Upgrade, fold and verify the model at IN, and write it to OUT.
 
     IN may be a folder or a pattern, then OUT is a folder; - is standard input or output.
     """
-    _run(arguments)
+    _run(asked)
 
 
 @main.command()
-@paths
-@stack(decompose_options, fold_options, policy_options, checks_options, output_options)
-def fold(**arguments: Any) -> None:
+@source
+@output
+@takes(*DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
+def fold(asked: Asked) -> None:
     """Fold the model at IN and keep its opset."""
-    _run({**arguments, "target_opset": "keep"})
+    _run(asked)
 
 
 @main.command()
-@paths
-@target_option
-@stack(policy_options, checks_options, output_options)
-def upgrade(**arguments: Any) -> None:
+@source
+@output
+@takes("target_opset", *READING, *CHECKING, *WRITING, fold=False)
+def upgrade(asked: Asked) -> None:
     """Change the opset of the model at IN, and nothing else."""
-    _run({**arguments, "fold": False})
+    _run(asked)
 
 
 @main.command()
-@source_argument
-@target_option
-@stack(decompose_options, fold_options, policy_options)
-@report_options
-def inspect(**arguments: Any) -> None:
+@source
+@takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
+def inspect(asked: Asked) -> None:
     """Say what would become of each BatchNormalization, and why.
 
     Nothing is written. IN may be a folder of models, or a pattern.
     """
-    with _UserErrors(arguments["source"]):
-        prepare(many_threads=False)
-        from bnfold.cli import publish
-        from bnfold.pipeline.job import Checks, process
+    from bnfold.cli import folders, publish
 
-        _check_report(arguments)
-        if parsed.names_many(arguments):
-            from bnfold.cli import folders
-
-            sys.exit(folders.inspect(arguments, parsed.options(arguments)))
-        outcome = process(
-            parsed.source(arguments),
-            None,
-            parsed.options(arguments),
-            Checks(depth="none"),
-            report=parsed.report(arguments),
-        )
-        document = outcome.to_json()
-        publish.emit(document, arguments["report"], as_json=arguments["as_json"])
-        if not arguments["as_json"]:
-            terminal.inspection(outcome, document)
+    _check(asked)
+    if asked.is_many:
+        sys.exit(folders.inspect(asked))
+    outcome = _process(asked, None)
+    document = outcome.to_json()
+    publish.emit(document, asked.run.report, as_json=asked.run.as_json)
+    if not asked.run.as_json:
+        terminal.inspection(outcome, document)
+    sys.exit(_exit_code(outcome, asked))
 
 
 @main.command()
-@click.argument("before", type=click.Path())
-@click.argument("after", type=click.Path())
-@checks_options
-@click.option("--depth", type=click.Choice(["auto", "full", "local"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
-@click.option("--require-verified", is_flag=True, help="Exit with code 3 where the models could not be compared.")
-def verify(before: str, after: str, depth: str, as_json: bool, require_verified: bool, **arguments: Any) -> None:
+@click.argument("source", metavar="BEFORE", type=click.Path())
+@click.argument("output", metavar="AFTER", type=click.Path())
+@takes(
+    *CHECKING,
+    option("depth", "--depth", type=click.Choice(["auto", "full", "local"]), help=None),
+    option("as_json", help="Print the verdict as JSON on standard output."),
+    option("require_verified", help="Exit with code 3 where the models could not be compared."),
+)
+def verify(asked: Asked) -> None:
     """Compare two models numerically, whoever made them."""
-    with _UserErrors(before):
-        from pathlib import Path
+    from bnfold.cli import publish
+    from bnfold.pipeline import formats
 
-        from bnfold.cli import publish
-        from bnfold.pipeline import formats
-
-        checks = parsed.checks({**arguments, "depth": depth})
-        with terminal.progress() as progress:
-            verdict = formats.verify_files(Path(before), Path(after), checks, progress)
-        if as_json:
-            publish.to_stdout(verdict.to_json())
-        else:
-            terminal.verdict(verdict)
-        if verdict.status == "failed":
-            sys.exit(1)
-        if verdict.status == "unverified" and require_verified:
-            sys.exit(3)
+    with terminal.progress() as progress:
+        verdict = formats.verify_files(Path(asked.source), Path(asked.output), asked.checks, progress)
+    if asked.run.as_json:
+        publish.to_stdout(verdict.to_json())
+    else:
+        terminal.verdict(verdict)
+    if verdict.status == "failed":
+        sys.exit(1)
+    if verdict.status == "unverified" and asked.run.require_verified:
+        sys.exit(3)
 
 
-class _UserErrors:
-    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, BnfoldError):
-            text = str(error)
-            prefix = "" if printable(self._source) in text else f"{self._source}: "
-            terminal.say(addresses.without_password(f"bnfold: {prefix}{text}"))
-            sys.exit(error.exit_code)
-        if isinstance(error, Exception) and (trouble := machine_trouble(error)):
-            terminal.say(f"bnfold: {self._source}: cannot be processed: {trouble}")
-            sys.exit(1)
-
-
-def _run(arguments: dict[str, Any]) -> None:
+def _run(asked: Asked) -> None:
     """Process one model, or many, and report on it."""
-    with _UserErrors(arguments["source"]):
-        prepare(many_threads=not arguments.get("no_verify"))
-        _check_report(arguments)
-        parsed.unwanted(arguments)  # a misspelt name is told before any work is done
-        options, checks = parsed.options(arguments), parsed.checks(arguments)
-        if parsed.names_many(arguments):
-            from bnfold.cli import folders
+    _check(asked)
+    if asked.is_many:
+        from bnfold.cli import folders
 
-            sys.exit(folders.run(arguments, options, checks))
-        parsed.refuse_for_one(arguments)
-        outcome = _process(arguments, options, checks)
-        _publish(outcome, arguments)
-        if arguments["output"] == parsed.STREAM:
-            from bnfold import ir
+        sys.exit(folders.run(asked))
+    if asked.run.scheduler:
+        raise click.UsageError("--scheduler is for a folder, a pattern or a URL; one file is processed here")
+    outcome = _process(asked, _delivery(asked))
+    _publish(outcome, asked)
+    if asked.output == STREAM:
+        from bnfold import ir
 
-            sys.stdout.buffer.write(ir.encode(outcome.model))
-        if not arguments["quiet"] or (outcome.verdict is not None and outcome.verdict.status != "verified"):
-            terminal.summary(outcome, verbose=arguments["verbose"], quiet=arguments["quiet"])
-        sys.exit(_exit_code(outcome, arguments))
+        sys.stdout.buffer.write(ir.encode(outcome.model))
+    run = asked.run
+    if not run.quiet or (outcome.verdict is not None and outcome.verdict.status != "verified"):
+        terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet)
+    sys.exit(_exit_code(outcome, asked))
 
 
-def _check_report(arguments: dict[str, Any]) -> None:
-    """Complain about a report that cannot be written before any work is done."""
-    if arguments["report"]:
-        from bnfold.cli import publish
+def _check(asked: Asked) -> None:
+    """Complain about a report that cannot be written, or a misspelt name, before any work is done."""
+    from bnfold.cli import publish
+    from bnfold.pipeline import formats
 
-        publish.require(arguments["report"])
+    publish.require(asked.run.report)
+    formats.check_operators(asked.source, asked.options, asked.run.assert_none)
 
 
-def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Outcome:
+def _delivery(asked: Asked) -> Delivery | None:
+    """Where the result goes; None for standard output."""
+    if asked.output != STREAM:
+        return asked.delivery
+    from bnfold.pipeline import formats
+
+    if sys.stdout is None:
+        raise click.UsageError("standard output is closed")
+    if formats.is_openvino(asked.source):
+        raise click.UsageError("an OpenVINO IR is two files, which standard output cannot take; name OUT.xml")
+    if asked.run.as_json:
+        raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
+    return None
+
+
+def _process(asked: Asked, delivery: Delivery | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline.job import process
 
-    with terminal.progress(enabled=not arguments["quiet"]) as progress:
+    options = asked.options
+    with terminal.progress(enabled=not asked.run.quiet) as progress:
         try:
-            delivery, report = parsed.delivery(arguments), parsed.report(arguments)
-            return process(parsed.source(arguments), delivery, options, checks, progress, report=report)
+            report = Path(asked.run.report) if asked.run.report else None
+            return process(asked.opened(), delivery, options, asked.checks, progress, report=report)
         except VerificationFailed as failure:
-            _publish_failed(failure, arguments)
+            outcome: Any = failure.outcome
+            _publish(outcome, asked)
+            terminal.verdict(outcome.verdict)
             raise
         except UpgradeBlocked as blocked:
             if not options.fold or options.target_opset == "keep":
@@ -205,28 +190,22 @@ def _process(arguments: dict[str, Any], options: Options, checks: Checks) -> Out
             raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
 
 
-def _publish_failed(failure: Any, arguments: dict[str, Any]) -> None:
-    _publish(failure.outcome, arguments)
-    terminal.verdict(failure.outcome.verdict)
-
-
-def _exit_code(outcome: Outcome, arguments: dict[str, Any]) -> int:
-    if arguments["require_verified"] and (outcome.verdict is None or outcome.verdict.status != "verified"):
+def _exit_code(outcome: Outcome, asked: Asked) -> int:
+    if asked.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    unwanted = parsed.unwanted(arguments)
-    if not unwanted:
+    if not asked.run.assert_none:
         return 0
     from bnfold.pipeline import formats
 
-    left = formats.left(outcome, unwanted)
+    left = formats.left(outcome, asked.run.assert_none)
     if left:
         terminal.still_there(outcome, left)
     return 4 if left else 0
 
 
-def _publish(outcome: Outcome, arguments: dict[str, Any]) -> None:
+def _publish(outcome: Outcome, asked: Asked) -> None:
     """Print and write the report as asked."""
-    if arguments["report"] or arguments["as_json"]:
+    if asked.delivery.explained:
         from bnfold.cli import publish
 
-        publish.emit(outcome.to_json(), arguments["report"], as_json=arguments["as_json"])
+        publish.emit(outcome.to_json(), asked.run.report, as_json=asked.run.as_json)

@@ -8,98 +8,106 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import click
 
 from bnfold.batch import scheduler
-from bnfold.batch.addresses import is_url
+from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk, Place
 from bnfold.batch.places import below, place
 from bnfold.batch.worker import Result, Settings, Task
-from bnfold.cli import parsed, publish, terminal
+from bnfold.cli import publish, terminal
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bnfold.pipeline.job import Checks
-    from bnfold.pipeline.order import Options
+    from bnfold.cli.options import Asked
 
 
-def run(arguments: dict[str, Any], options: Options, checks: Checks) -> int:
+def run(asked: Asked) -> int:
     """Process all models; the exit code is the worst of theirs."""
-    parsed.refuse_for_many(arguments)
-    source, output = arguments["source"], arguments["output"]
-    if arguments["scheduler"]:  # a worker stands in another folder
-        source, output = _absolute(source), _absolute(output)
-        checks = replace(checks, data=checks.data and checks.data.absolute())
-    tasks = scheduler.find(source, output)
-    if arguments["report"]:
-        kept = [("the recorded inputs", checks.data)] if checks.data else []
-        kept += [("the scheduler file", Path(arguments["scheduler"]))] if arguments["scheduler"] else []
-        _refuse_report(arguments, [*kept, *_inputs(task.source for task in tasks), *_outputs(tasks, arguments)])
-    settings = Settings(
-        options,
-        checks,
-        arguments["external_data"],
-        arguments["size_threshold"],
-        frozenset(parsed.names(arguments.get("assert_none", ""))),
-        arguments["force"],
-        _wants_reports(arguments),
-    )
-    with (
-        terminal.progress(enabled=not arguments["quiet"]) as progress,
-        _workers(arguments, output, tasks, checks) as pool,
-    ):
+    _refuse(asked)
+    if asked.run.scheduler:  # a worker stands in another folder
+        data = asked.checks.data
+        checks = replace(asked.checks, data=data and data.absolute())
+        asked = replace(asked, source=_absolute(asked.source), output=_absolute(asked.output), checks=checks)
+    tasks = scheduler.find(asked.source, asked.output)
+    if asked.run.report:
+        kept = [("the recorded inputs", asked.checks.data)] if asked.checks.data else []
+        kept += [("the scheduler file", Path(asked.run.scheduler))] if asked.run.scheduler else []
+        _refuse_report(asked.run.report, [*kept, *_inputs(task.source for task in tasks), *_outputs(tasks, asked)])
+    settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none, asked.run.force)
+    with terminal.progress(enabled=not asked.run.quiet) as progress, _workers(asked, tasks) as pool:
         results = scheduler.run(tasks, settings, pool, progress)
-    _publish(results, arguments)
-    return _exit_code(results, require_verified=arguments["require_verified"])
+    return _finish(results, asked)
 
 
-def inspect(arguments: dict[str, Any], options: Options) -> int:
+def inspect(asked: Asked) -> int:
     """Inspect all models; 1 if one of them cannot be processed."""
-    if arguments["report"]:
-        root, found = below(arguments["source"])
-        _refuse_report(arguments, list(_inputs(root.child(path) for path in found)))
+    if asked.run.report:
+        root, found = below(asked.source)
+        _refuse_report(asked.run.report, list(_inputs(root.child(path) for path in found)))
+    settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none)
     with terminal.progress() as progress:
-        results = scheduler.inspect(arguments["source"], options, progress, full_reports=_wants_reports(arguments))
-    _publish(results, arguments)
-    return _exit_code(results, require_verified=False)
+        results = scheduler.inspect(asked.source, settings, progress)
+    return _finish(results, asked)
+
+
+def _refuse(asked: Asked) -> None:
+    """Raise UsageError for what makes no sense with many models."""
+    many, given, written = "IN is a folder, a pattern or a URL", asked.run, asked.delivery
+    streams = "'-' is one model; with a folder, a pattern or a URL, name where models lie and go"
+    verbose = f"--verbose is for one file; {many}: --report FILE has every BatchNormalization"
+    jobs = "--jobs is for this machine; with --scheduler the cluster's workers say how many"
+    names = "behind a URL each model has its own data file: --external-data auto, keep or none"
+    for is_wrong, text in (
+        (STREAM in (asked.source, asked.output), streams),
+        (written.in_place, f"--in-place is for one file; {many}"),
+        (written.keep_failed, f"--keep-failed is for one file; {many}"),
+        (given.verbose, verbose),
+        (given.scheduler and given.jobs, jobs),
+        (is_url(asked.output) and written.external_data not in ("auto", "keep", "none"), names),
+    ):
+        if is_wrong:
+            raise click.UsageError(text)
 
 
 @contextmanager
-def _workers(arguments: dict[str, Any], output: str, tasks: Sequence[Task], checks: Checks) -> Iterator[Executor]:
+def _workers(asked: Asked, tasks: Sequence[Task]) -> Iterator[Executor]:
     """Processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
-    if not arguments["scheduler"]:
-        with ProcessPoolExecutor(min(arguments["jobs"] or os.cpu_count() or 1, len(tasks))) as pool:
+    if not asked.run.scheduler:
+        with ProcessPoolExecutor(min(asked.run.jobs or os.cpu_count() or 1, len(tasks))) as pool:
             yield pool
         return
     from bnfold.batch import cluster
 
     shared = [tasks[0].source.path] if isinstance(tasks[0].source, OnDisk) else []
-    shared += [checks.data] if checks.data else []
-    target = place(output)
+    shared += [asked.checks.data] if asked.checks.data else []
+    target = place(asked.output)
     if isinstance(target, OnDisk):
         folder = tasks[0].output.path.parent if tasks[0].output == target else target.path
         target.make_folder(folder)
         shared.append(folder)
-    with cluster.connected(arguments["scheduler"], shared) as pool:
+    with cluster.connected(asked.run.scheduler, shared) as pool:
         yield pool
 
 
-def _refuse_report(arguments: dict[str, Any], kept: Sequence[path_conflicts.Named]) -> None:
+def _refuse_report(report: str, kept: Sequence[path_conflicts.Named]) -> None:
     """The report must be no file of the run. Raises SameFile."""
-    path_conflicts.refuse([("the report", Path(arguments["report"]))], kept)
+    path_conflicts.refuse([("the report", Path(report))], kept)
 
 
 def _inputs(sources: Iterable[Place]) -> Iterator[path_conflicts.Named]:
     return ((f"the input {source}", source.path) for source in sources if isinstance(source, OnDisk))
 
 
-def _outputs(tasks: Sequence[Task], arguments: dict[str, Any]) -> Iterator[path_conflicts.Named]:
+def _outputs(tasks: Sequence[Task], asked: Asked) -> Iterator[path_conflicts.Named]:
     """The results on disk, and the files that their weights may go to."""
     for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
         yield f"the output {path}", path
-        beside = formats.data_file(path, arguments["external_data"])
+        beside = formats.data_file(path, asked.delivery.external_data)
         if beside is not None:
             yield f"the data file of {path}", beside
 
@@ -108,23 +116,16 @@ def _absolute(name: str) -> str:
     return name if is_url(name) else str(Path(name).absolute())
 
 
-def _wants_reports(arguments: dict[str, Any]) -> bool:
-    return bool(arguments["report"] or arguments["as_json"])
-
-
-def _publish(results: Sequence[Result], arguments: dict[str, Any]) -> None:
-    if _wants_reports(arguments):
-        publish.emit(scheduler.to_json(results), arguments["report"], as_json=arguments["as_json"])
+def _finish(results: Sequence[Result], asked: Asked) -> int:
+    """Print and write what was found; the exit code."""
+    given = asked.run
+    if asked.delivery.explained:
+        publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
-    if not arguments.get("quiet"):
-        terminal.batch_summary(results, table=not arguments["as_json"])
-    elif shown:
-        terminal.batch_summary(shown, table=not arguments["as_json"])
-
-
-def _exit_code(results: Sequence[Result], *, require_verified: bool) -> int:
+    if shown or not given.quiet:
+        terminal.batch_summary(shown if given.quiet else results, table=not given.as_json)
     if any(result.status == "failed" for result in results):
         return 1
-    if require_verified and not all(result.is_verified for result in results):
+    if given.require_verified and not all(result.is_verified for result in results):
         return 3
     return 4 if any(result.left for result in results) else 0

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from bnfold.batch.addresses import MAGIC
-from bnfold.cli.parsed import STREAM
+from bnfold.batch.addresses import MAGIC, STREAM
 from bnfold.errors import printable
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             raise _counterpart(error, ctx) from error
         except click.MissingParameter as error:
-            if error.param is None or error.param.name != "output":
+            if error.param is None or error.param.metavar != "OUT":
                 raise
             text = f"Missing argument 'OUT': where the result goes, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
             raise click.UsageError(text, ctx) from error

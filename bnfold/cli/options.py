@@ -1,195 +1,215 @@
-"""The options of the command line, in groups that several commands share."""
+"""The options of the command line: made from the fields of `bnfold.settings`, and read back into those classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from inspect import getdoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
+
+from bnfold.batch.addresses import MAGIC, STREAM, is_url, without_password
+from bnfold.cli import terminal
+from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
+from bnfold.settings import Checked, Checks, Delivery, Options, Policy, type_hints
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.job import Source
 
 Command = Callable[..., Any]
 
 
-class Shapes(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
-    """``NAME=2,3,224,224``."""
+@dataclass(frozen=True, slots=True)
+class Run(Checked):
+    """What only the command line is asked for.
 
-    name = "NAME=SHAPE"
+    Attributes:
+        report: Write the report, for programs or for people.
+        as_json: Print the report as JSON on standard output.
+        no_verify: Do not compare the result with the original.
+        require_verified: Exit with code 3 where the result could not be verified.
+        assert_none: Exit with code 4 if any of these operators is left.
+        jobs: Worker processes for a folder.
+        scheduler: Dask cluster to use for a folder: the address of its scheduler, or a scheduler file (.json).
+        force: Redo models of a folder whose output is up to date.
+        quiet: Print nothing but errors and warnings.
+        verbose: Print every BatchNormalization, not only what needs attention.
+    """
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[int, ...]]:
-        name, _, dims = str(value).rpartition("=")
-        try:
-            shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
-        except ValueError:
-            shape = (-1,)
-        if not name or any(dim < 0 for dim in shape):
-            self.fail(f"{value!r} is not of the form NAME=2,3,224,224", param, ctx)
-        return name, shape
-
-
-class TargetOpset(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
-    """A number, or ``keep``."""
-
-    name = "N|keep"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == "keep":
-            return "keep"
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither an opset number nor 'keep'", param, ctx)
+    report: str | None = None
+    as_json: bool = False
+    no_verify: bool = False
+    require_verified: bool = False
+    assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
+    jobs: int | None = field(default=None, metadata={"low": 1})
+    scheduler: str | None = None
+    force: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
 
-class ReportFile(click.ParamType):  # type: ignore[type-arg] # generic only in the newest click
-    """``FILE.json`` or ``FILE.html``; anything else is told before any work is done."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command line, read; ``output`` is empty for a command that has none."""
 
-    name = "FILE.json|FILE.html"
+    source: str
+    output: str
+    options: Options
+    checks: Checks
+    delivery: Delivery
+    run: Run
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not str(value).endswith((".json", ".html")):
-            self.fail(f"{value!r} ends neither in .json nor in .html", param, ctx)
-        return str(value)
+    @property
+    def is_many(self) -> bool:
+        """Whether IN is a folder or a pattern, not one file; what lies or goes behind a URL is treated the same way."""
+        if is_url(self.source) or is_url(self.output):
+            return True
+        is_pattern = any(mark in self.source for mark in MAGIC) and not os.path.exists(self.source)  # noqa: PTH110 - any text
+        return is_pattern or Path(self.source).is_dir()
+
+    def opened(self) -> Source:
+        """The model's path, or its bytes from standard input."""
+        if self.source != STREAM:
+            return Path(self.source)
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed")
+        return sys.stdin.buffer.read()
 
 
-def stack(*options: Command) -> Command:
-    """Several click options as one decorator, in the order in which ``--help`` shows them."""
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, dims = text.rpartition("=")
+    if not name or not re.fullmatch(r"[\d\s,]*", dims):
+        raise click.BadParameter(f"{text!r} is not of the form NAME=2,3,224,224")
+    return name, tuple(int(dim) for dim in dims.split(",") if dim.strip())
+
+
+def _target(text: str) -> int | str:
+    try:
+        return text if text == "keep" else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep'") from None
+
+
+def _report(text: str) -> str:
+    if not text.endswith((".json", ".html")):
+        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
+    return text
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+STATED = {member.name: (kind, member) for kind in (Options, Policy, Checks, Delivery, Run) for member in fields(kind)}
+FLAGS = {
+    "excluded": ("--except",),
+    "inputs": ("--input",),
+    "depth": ("--verify",),
+    "as_json": ("--json",),
+    "quiet": ("-q", "--quiet"),
+    "verbose": ("-v", "--verbose"),
+}
+"""Options that are not called as their fields are."""
+FORMS: dict[str, dict[str, Any]] = {
+    "target_opset": {"type": _target, "metavar": "N|KEEP"},
+    "decompose_ops": {"type": _names, "default": "BatchNormalization", "metavar": "OP[,OP]"},
+    "assert_none": {"type": _names, "default": "", "show_default": False, "metavar": "OP[,OP]"},
+    "only": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
+    "excluded": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
+    "max_growth": {"metavar": "BYTES"},
+    "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
+    "data": {"type": click.Path(exists=True)},
+    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML"},
+    "size_threshold": {"metavar": "BYTES"},
+    "keep_failed": {"type": click.Path(dir_okay=False)},
+    "scheduler": {"metavar": "ADDRESS"},
+}
+"""What the command line asks for in a form of its own."""
+DEFAULTS = {"target_opset": "15, unless the model is newer", "jobs": "one a core"}
+"""Defaults that are no value."""
+
+
+def option(name: str, *flags: str, **form: Any) -> Callable[[Command], Command]:
+    """The option for a field of the settings; what is given here counts more than what follows from the field."""
+    kind, member = STATED[name]
+    hint, low = type_hints(kind)[name], member.metadata.get("low")
+    found: dict[str, Any] = {"help": _help(kind, name), "default": member.default}
+    if hint is bool:
+        found["is_flag"] = True
+    elif get_origin(hint) is Literal:
+        found["type"] = click.Choice(get_args(hint))
+    elif low is not None:
+        found["type"] = click.IntRange(low)
+    found["show_default"] = hint is not bool and member.default is not None
+    found |= FORMS.get(name, {}) | form
+    if found.get("multiple"):
+        del found["default"]
+    return click.option(*(flags or _flags(name)), name, **found)
+
+
+def _flags(name: str) -> tuple[str, ...]:
+    return FLAGS.get(name, (f"--{name.replace('_', '-')}",))
+
+
+def _help(kind: type[Any], name: str) -> str:
+    """The first sentence that a class's docstring has about its field, and a default that is no value."""
+    text = re.search(rf"^    {name}: (.*?\.)\s", f"{getdoc(kind)}\n", re.MULTILINE | re.DOTALL)
+    default = f"  [default: {DEFAULTS[name]}]" if name in DEFAULTS else ""
+    return (" ".join(text[1].split()) if text else "") + default
+
+
+def takes(*options: str | Callable[[Command], Command], **settled: Any) -> Callable[[Command], Command]:
+    """Give a command options, by their fields' names, in the order of its help; ``settled`` is what it decides."""
 
     def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            with user_errors(arguments["source"]):
+                command(_read(arguments | settled))
+
+        made: Command = run
+        for each in reversed(options):
+            made = (option(each) if isinstance(each, str) else each)(made)
+        return made
 
     return decorate
 
 
-checks_options = stack(
-    click.option(
-        "--input", "inputs", type=Shapes(), multiple=True, help="Shape of an input, for sizes the model leaves open."
-    ),
-    click.option("--data", type=click.Path(exists=True), help="Recorded inputs: .npz, or a folder of input_*.pb."),
-    click.option(
-        "--samples", type=click.IntRange(1), default=1, show_default=True, help="Random inputs to compare on."
-    ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random inputs."),
-    click.option(
-        "--witness",
-        type=click.Choice(["onnxruntime", "openvino", "none"]),
-        default="onnxruntime",
-        show_default=True,
-        help="Runtime that computes in storage precision beside the float64 referee.",
-    ),
-)
+def _read(given: dict[str, Any]) -> Asked:
+    from bnfold.startup import prepare
 
-policy_options = stack(
-    click.option(
-        "--legacy-mode",
-        type=click.Choice(["auto", "inference", "training", "error"]),
-        default="auto",
-        show_default=True,
-        help="What a BatchNormalization of opset 1-6 without is_test means.",
-    ),
-    click.option(
-        "--force-inference", is_flag=True, help="Read training mode as inference where no statistics are read."
-    ),
-    click.option(
-        "--saved-var",
-        type=click.Choice(["variance", "inv-std"]),
-        default="variance",
-        show_default=True,
-        help="What the fifth output of a training BatchNormalization up to opset 13 holds.",
-    ),
-)
+    def made(kind: type[Any], **more: Any) -> Any:
+        return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
-fold_options = stack(
-    click.option("--freeze-overridable", is_flag=True, help="Take initializers that are also inputs for constants."),
-    click.option(
-        "--max-growth", type=click.IntRange(0), metavar="BYTES", help="What copies of shared weights may add."
-    ),
-    click.option("--only", multiple=True, metavar="OP", help="Let only these operators take part in folding."),
-    click.option("--except", "excluded", multiple=True, metavar="OP", help="Keep these operators out of folding."),
-    click.option(
-        "--all-affines", is_flag=True, help="Fold constant Mul, Add, … too where no BatchNormalization stands."
-    ),
-)
+    run, checks, output = made(Run), made(Checks), given.get("output", "")
+    if run.no_verify:
+        checks = replace(checks, depth="none")
+    prepare(many_threads=checks.depth != "none")
+    delivery = made(Delivery, path=Path(output), explained=bool(run.report) or run.as_json)
+    return Asked(given["source"], output, made(Options, policy=made(Policy)), checks, delivery, run)
 
-decompose_options = stack(
-    click.option(
-        "--decompose",
-        type=click.Choice(["never", "residual", "all"]),
-        default="never",
-        show_default=True,
-        help="Spell BatchNormalization out as primitive operators: what folding left, or all of it.",
-    ),
-    click.option(
-        "--decompose-form",
-        type=click.Choice(["mul_add", "sub_mul_add", "depthwise_conv"]),
-        default="mul_add",
-        show_default=True,
-        help="How an inference BatchNormalization is spelled out.",
-    ),
-    click.option(
-        "--decompose-ops",
-        default="BatchNormalization",
-        show_default=True,
-        metavar="OP[,OP]",
-        help="Operators to spell out: BatchNormalization, InstanceNormalization.",
-    ),
-    click.option(
-        "--assert-none", default="", metavar="OP[,OP]", help="Exit with code 4 if any of these operators is left."
-    ),
-)
 
-report_options = stack(
-    click.option("--report", type=ReportFile(), help="Write the report, for programs or for people."),
-    click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output."),
-)
-
-output_options = stack(
-    report_options,
-    click.option(
-        "--external-data", default="auto", show_default=True, help="auto, keep, none, or the data file's name."
-    ),
-    click.option(
-        "--size-threshold",
-        type=click.IntRange(0),
-        default=1024,
-        show_default=True,
-        metavar="BYTES",
-        help="Weights of fewer bytes stay in the model, whatever --external-data says.",
-    ),
-    click.option("--in-place", is_flag=True, help="Allow OUT to be IN."),
-    click.option("--no-verify", is_flag=True, help="Do not compare the result with the original."),
-    click.option(
-        "--verify",
-        "depth",
-        type=click.Choice(["auto", "full", "local", "none"]),
-        default="auto",
-        show_default=True,
-        help="Compare whole models, each rewrite on its own, or what time allows.",
-    ),
-    click.option("--require-verified", is_flag=True, help="Exit with code 3 where the result could not be verified."),
-    click.option(
-        "--keep-failed",
-        type=click.Path(dir_okay=False),
-        help="Where to put a result that failed verification.",
-    ),
-    click.option("--jobs", type=click.IntRange(1), help="Worker processes for a folder.  [default: one a core]"),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Dask cluster to use for a folder: the address of its scheduler, or a scheduler file (.json).",
-    ),
-    click.option("--force", is_flag=True, help="Redo models of a folder whose output is up to date."),
-    click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and warnings."),
-    click.option(
-        "-v", "--verbose", is_flag=True, help="Print every BatchNormalization, not only what needs attention."
-    ),
-)
-
-source_argument = click.argument("source", metavar="IN", type=click.Path())
-paths = stack(source_argument, click.argument("output", metavar="OUT", type=click.Path()))
-target_option = click.option(
-    "--target-opset", type=TargetOpset(), default=None, help="Opset to reach.  [default: 15, unless the model is newer]"
-)
+@contextmanager
+def user_errors(source: str) -> Iterator[None]:
+    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
+    try:
+        yield
+    except BnfoldError as error:
+        text = str(error)
+        if isinstance(error, BadSetting):
+            text = f"{_flags(error.name)[-1]}: {error.problem}"
+        prefix = "" if printable(source) in text else f"{source}: "
+        terminal.say(without_password(f"bnfold: {prefix}{text}"))
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if not (trouble := machine_trouble(error)):
+            raise
+        terminal.say(f"bnfold: {source}: cannot be processed: {trouble}")
+        sys.exit(1)

@@ -17,7 +17,6 @@ from bnfold.decomposing.moments import Moments
 from bnfold.decomposing.runtime import parameter
 from bnfold.decomposing.spec import Spec
 from bnfold.ir.tensor import FLOATS
-from bnfold.semantics.policy import SavedVar
 
 
 def is_used(value: ir.Value) -> bool:
@@ -78,7 +77,7 @@ class Training:
     """What is used of a BatchNormalization in training mode."""
 
     spec: Spec
-    saved_var: SavedVar
+    saved_var: str
 
     def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
         stage = Stage.of(builder, self.spec, reshape=self.spec.layout.rank is None)
@@ -113,7 +112,7 @@ class _Statistics:
         self._moments = moments
         self._compute = compute
 
-    def used(self, saved_var: SavedVar) -> dict[ir.Value, ir.Value]:
+    def used(self, saved_var: str) -> dict[ir.Value, ir.Value]:
         """What is used of running mean and variance, saved mean and variance."""
         form = self._spec.form
         _, running_mean, running_var, mean, var = form.outputs if form is not None else (None,) * 5

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bnfold import ir
+from bnfold import ir, settings
 from bnfold.errors import BadInput, OutputError, Unsupported
-from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.pipeline import order
+from bnfold.settings import Delivery
 
 if TYPE_CHECKING:
     from bnfold.interop.openvino import IrModel
     from bnfold.interop.openvino import Staged as StagedIr
-    from bnfold.pipeline.job import Checks, Delivery, Outcome, Source
-    from bnfold.pipeline.order import Options
+    from bnfold.pipeline.job import Outcome, Source
     from bnfold.report.events import Report
+    from bnfold.settings import Checks, Options
     from bnfold.verification import Verdict
 
 Progress = Callable[[str, int, int], None]
@@ -51,8 +51,20 @@ def check_target(source: Source, delivery: Delivery) -> None:
     for path in (delivery.path, delivery.keep_failed):
         if path is not None and is_openvino(path) != source_is:
             raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({SUFFIX})")
-    if source_is and (delivery.external_data != "auto" or delivery.size_threshold != THRESHOLD):
+    if source_is and _split(delivery) != _split(Delivery(delivery.path)):
         raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+
+
+def _split(delivery: Delivery) -> tuple[str, int]:
+    return delivery.external_data, delivery.size_threshold
+
+
+def check_operators(source: object, options: Options, unwanted: frozenset[str] = frozenset()) -> None:
+    """Raise BadSetting for an operator that only OpenVINO has, where the model is not one of its."""
+    if not is_openvino(source):
+        names = ("only", "excluded", "decompose_ops")
+        for name, given in (*((name, getattr(options, name)) for name in names), ("assert_none", unwanted)):
+            settings.check_operators(name, given & settings.OPENVINO_OPERATORS, openvino=False)
 
 
 def data_file(target: Path, external_data: str) -> Path | None:
@@ -122,24 +134,18 @@ def left(outcome: Outcome, operators: frozenset[str]) -> list[tuple[str, str, st
 
 def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> Verdict:
     """Compare the result, staged or in memory, with the model as it came."""
-    checks, source = outcome.checks, outcome.source
+    source = outcome.source
     if (lifted := _lifted(outcome.model)) is not None:
         return _verify_ir(lifted, outcome, result, progress)
     from bnfold import verification
-    from bnfold.pipeline import referee
 
     return verification.verify(
         source if isinstance(source, Path) else load(source),
         result,
+        checks=outcome.checks,
         cuts=outcome.report.cuts,
         frozen=outcome.options.freeze_overridable,
-        depth="auto" if checks.depth == "none" else checks.depth,
-        inputs=checks.inputs,
-        data=checks.data,
-        samples=checks.samples,
-        seed=checks.seed,
-        witness=checks.witness,
-        policy=referee.policy(outcome.options.policy),
+        policy=outcome.options.policy,
         progress=progress,
     )
 
@@ -171,11 +177,7 @@ def verify_files(before: Path, after: Path, checks: Checks, progress: Progress |
         return openvino.verify(before, after, checks, progress=progress)
     from bnfold import verification
 
-    depth = "auto" if checks.depth == "none" else checks.depth
-    return verification.verify(
-        before, after, depth=depth, inputs=checks.inputs, data=checks.data, samples=checks.samples, seed=checks.seed,
-        witness=checks.witness, progress=progress,
-    )  # fmt: skip
+    return verification.verify(before, after, checks=checks, progress=progress)
 
 
 def require_onnx(model: ir.Model) -> None:

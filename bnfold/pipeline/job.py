@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from bnfold import ir, log
-from bnfold.classes import frozen, mutable
+from bnfold.classes import mutable
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
-from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.ir.storage.stream import RangeViolation, check_range
 from bnfold.pipeline import formats, path_conflicts
-from bnfold.pipeline.order import Options
 from bnfold.report.events import Report
+from bnfold.settings import Checks, Delivery, Options, to_json
 
 if TYPE_CHECKING:
     from bnfold.verification import Verdict
@@ -31,51 +30,6 @@ ONNXRUNTIMES = (
     "onnxruntime-training", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-silicon", "ort-nightly",
 )  # fmt: skip
 """The packages that install a module ``onnxruntime``; whichever is there serves."""
-
-
-@frozen
-class Checks:
-    """How the result is verified before it is put in place.
-
-    Attributes:
-        depth: ``full`` compares whole models, ``local`` every rewrite on its own, ``auto`` both within the time
-            budget, ``none`` nothing.
-        inputs: Shapes for inputs, by name, where the model leaves dims open; types are the model's.
-        data: Recorded inputs: an .npz archive whose arrays have the names of inputs, or a folder of ``input_*.pb`` (and
-            ``output_*.pb``) as in ONNX's test data.
-        samples: How many random inputs.
-        seed: Of the random inputs.
-        witness: The runtime that computes in storage precision; any variant of onnxruntime serves, and where it is not
-            installed bnfold's own kernels do.
-    """
-
-    depth: Literal["auto", "full", "local", "none"] = "auto"
-    inputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    data: Path | None = None
-    samples: int = 1
-    seed: int = 0
-    witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
-
-
-@frozen
-class Delivery:
-    """Where the result goes.
-
-    Attributes:
-        path: The model file.
-        external_data: As for `bnfold.ir.stage`, and likewise ``size_threshold``.
-        in_place: Whether ``path`` may be the input.
-        keep_failed: Where to put a result that fails verification.
-        explained: Whether the whole report will be asked for. What it says of the original is then gathered before the
-            result is put in place, and what it cannot say of a damaged model is an error in time.
-    """
-
-    path: Path
-    external_data: str = "auto"
-    in_place: bool = False
-    keep_failed: Path | None = None
-    size_threshold: int = THRESHOLD
-    explained: bool = False
 
 
 @mutable
@@ -123,7 +77,7 @@ class Outcome:
         document.update(facts)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None
-        document["options"] = _plain(asdict(self.options))
+        document["options"] = to_json(self.options)
         document["seed"] = self.checks.seed
         document["seconds"] = {phase: round(spent, 4) for phase, spent in self.seconds.items()}
         document["versions"] = versions()
@@ -163,6 +117,7 @@ def process(
     """
     if isinstance(source, str | os.PathLike):
         source = Path(source)
+    formats.check_operators(source, options)
     if delivery is not None:
         _check_target(source, delivery)
     tell = progress or (lambda *_: None)
@@ -271,14 +226,6 @@ def _file_facts(path: Source | None) -> dict[str, Any] | None:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted(_plain(item) for item in value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def versions() -> dict[str, str]:

@@ -4,53 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Literal
 
 from bnfold import folding, ir, log, upgrading
-from bnfold.classes import frozen, mutable
+from bnfold.classes import mutable
 from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline.checker import checker_error
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Policy, Repair, Unreadable
+from bnfold.semantics import Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
+from bnfold.settings import Options, Policy
 
 Progress = Callable[[str, int, int], None]
 """(phase, done, total)."""
-
-
-@frozen
-class Options:
-    """What to do with a model.
-
-    Attributes:
-        target_opset: The opset to reach; None for 15 unless the model is newer, ``keep`` to leave it.
-        fold: Whether to fold at all; False upgrades only.
-        decompose: Whether to spell out BatchNormalizations as primitive operators: none, those that folding left, all.
-        decompose_form: How an inference BatchNormalization is spelled out.
-        decompose_ops: The operators that ``decompose`` applies to.
-        policy: How to read what the operator texts leave open.
-        freeze_overridable: Take initializers off the graph inputs, so that they are constants.
-        max_growth: Bytes that copies of shared weights may add; None for what folding frees and 1 % of the weights.
-        only: Operators that may take part in folding; empty for all.
-        excluded: Operators that may not.
-        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
-        banned: BatchNormalizations, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
-    """
-
-    target_opset: int | Literal["keep"] | None = None
-    fold: bool = True
-    decompose: Literal["never", "residual", "all"] = "never"
-    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = "mul_add"
-    decompose_ops: frozenset[str] = frozenset({"BatchNormalization"})
-    policy: Policy = field(default_factory=Policy)
-    freeze_overridable: bool = False
-    max_growth: int | None = None
-    only: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()
-    all_affines: bool = False
-    banned: frozenset[tuple[str, str]] = frozenset()
 
 
 @mutable

@@ -13,7 +13,7 @@ from bnfold.errors import SameFile
 from bnfold.pipeline import formats
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Delivery
+    from bnfold.settings import Delivery
 
 Named = tuple[str, Path]
 """What a file is to the run, and where it is."""

@@ -22,12 +22,12 @@ from bnfold.reference.registry import (
     Kernel,
     Misfit,
     Mismatch,
-    Policy,
     Random,
     Randomness,
     Unsupported,
     find,
 )
+from bnfold.settings import Policy
 
 
 @frozen

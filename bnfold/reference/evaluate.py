@@ -14,8 +14,9 @@ from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
 from bnfold.reference.precision import Datum, Precision, as_declared, jittered, widen
-from bnfold.reference.registry import Array, Policy
+from bnfold.reference.registry import Array
 from bnfold.reference.schedule import Schedule, schedule
+from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
 Environment = dict[ir.Value, Datum]

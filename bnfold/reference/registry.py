@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from bnfold import errors
 from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference.precision import Precision, computed_type
+from bnfold.settings import Policy
 
 Array = npt.NDArray[Any]
 Result = Any
@@ -61,21 +62,6 @@ class Mismatch(Declined):
 
 class Randomness(Declined):
     """Raised by a kernel whose result is random; becomes `Random`."""
-
-
-@frozen
-class Policy:
-    """Choices that operator texts leave open or that a user may override.
-
-    ``legacy_mode``: what BatchNormalization-1/6 and Dropout-1/6 without ``is_test`` are; ``auto`` is inference unless
-    training outputs are named. ``saved_var``: the fifth output of BatchNormalization up to version 9 is the variance
-    that the text names, or the inverse standard deviation that onnxruntime returns. ``force_inference``: every
-    BatchNormalization in training mode is computed with its stored statistics.
-    """
-
-    legacy_mode: Literal["auto", "inference", "training"] = "auto"
-    saved_var: Literal["variance", "inv-std"] = "variance"
-    force_inference: bool = False
 
 
 @frozen

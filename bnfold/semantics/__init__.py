@@ -6,6 +6,7 @@ This room reads and decides; it never edits a graph. What had to be decided rath
 
 from bnfold.semantics.batchnorm import BatchNorm, Form
 from bnfold.semantics.instancenorm import InstanceNorm
-from bnfold.semantics.policy import Policy, Repair, Unreadable
+from bnfold.semantics.policy import Repair, Unreadable
+from bnfold.settings import Policy
 
 __all__ = ["BatchNorm", "Form", "InstanceNorm", "Policy", "Repair", "Unreadable"]

@@ -15,7 +15,8 @@ import numpy as np
 from bnfold.classes import frozen
 from bnfold.semantics.layout import is_per_activation
 from bnfold.semantics.mode import STATISTICS, Mode, read_mode
-from bnfold.semantics.policy import Policy, Repair, Unreadable, literal
+from bnfold.semantics.policy import Repair, Unreadable, literal
+from bnfold.settings import Policy
 
 if TYPE_CHECKING:
     from bnfold import ir

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from bnfold.semantics.policy import Policy, Repair, Unreadable, flag, literal
+from bnfold.semantics.policy import Repair, Unreadable, flag, literal
+from bnfold.settings import Policy
 
 if TYPE_CHECKING:
     from bnfold import ir

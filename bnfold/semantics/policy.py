@@ -1,36 +1,14 @@
-"""The choices a user may make where an operator's text leaves one, and the record of every choice made."""
+"""Attributes that a decision rests on, and the record of every decision made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bnfold.classes import frozen
 from bnfold.errors import MistypedAttribute, Unsupported
 
 if TYPE_CHECKING:
     from bnfold import ir
-
-LegacyMode = Literal["auto", "inference", "training", "error"]
-SavedVar = Literal["variance", "inv-std"]
-
-
-@frozen
-class Policy:
-    """How to read what is ambiguous.
-
-    Attributes:
-        legacy_mode: Mode of a BatchNormalization-1 or -6 without ``is_test``. The attribute's default says training,
-            one output says inference. ``auto`` goes by the outputs named; ``inference`` takes every one for inference
-            whose statistics nobody reads; ``training`` follows the attribute's default; ``error`` refuses to choose.
-            Likewise for Dropout-1 and -6, which ``auto`` takes for inference.
-        force_inference: Read training mode as inference wherever no statistics output is read, and so with Dropout.
-        saved_var: What output 5 of versions up to 9 holds: the variance its name says, or the ``1/sqrt(var + epsilon)``
-            that onnxruntime returns.
-    """
-
-    legacy_mode: LegacyMode = "auto"
-    force_inference: bool = False
-    saved_var: SavedVar = "variance"
 
 
 @frozen

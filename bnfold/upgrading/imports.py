@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bnfold import ir
-from bnfold.errors import BadInput, MalformedModel, Unsupported
+from bnfold.errors import MalformedModel, Unsupported
 from bnfold.upgrading.versions import newest_opset, schema_of, versions_of
 
 if TYPE_CHECKING:
@@ -18,18 +18,8 @@ SPELLINGS = ("", "ai.onnx")
 
 
 def resolve_target(current: int, target: int | None) -> int:
-    """The opset to reach: the one asked for, or 15 unless the model is newer.
-
-    Raises:
-        BadInput: The opset asked for does not exist.
-    """
-    if target is None:
-        return max(current, DEFAULT_TARGET)
-    if not 1 <= target <= newest_opset():
-        raise BadInput(
-            f"opset {target} does not exist: the installed onnx {onnx.__version__} knows 1 to {newest_opset()}"
-        )
-    return target
+    """The opset to reach: the one asked for, or 15 unless the model is newer."""
+    return max(current, DEFAULT_TARGET) if target is None else target
 
 
 def check_known(model: ir.Model, goal: int) -> None:

@@ -65,7 +65,6 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     After an error the model is half way and has to be discarded.
 
     Raises:
-        BadInput: ``target`` does not exist.
         Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
         UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
             them are listed.

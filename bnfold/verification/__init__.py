@@ -5,14 +5,17 @@ Nothing here knows how models are rewritten; what a rewrite says about itself is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from bnfold import ir, reference
+from bnfold.settings import Checks
 from bnfold.verification.clock import Clock
 from bnfold.verification.judge import judge
-from bnfold.verification.request import Depth, Request, Runtime
+from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
 __all__ = ["BUDGET_SECONDS", "LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
@@ -23,38 +26,30 @@ BUDGET_SECONDS = 120.0
 Source = ir.Model | str | PathLike[str]
 
 
-def verify(  # noqa: PLR0913 - one optional keyword an option, as the command line has them
+def verify(  # noqa: PLR0913 - one optional keyword an option
     before: Source,
     after: Source,
     *,
+    checks: Checks | None = None,
     cuts: Sequence[ir.Cut] = (),
     frozen: bool = False,
-    depth: Depth = "auto",
-    inputs: Mapping[str, Sequence[int]] | None = None,
-    data: str | PathLike[str] | None = None,
-    samples: int = 1,
-    seed: int = 0,
-    witness: Runtime = "onnxruntime",
     budget_seconds: float = BUDGET_SECONDS,
     policy: reference.Policy | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    **settings: Any,
 ) -> Verdict:
     """Compare two models numerically.
 
     Args:
         before: The original: a path, or a loaded model. A path spares the witness a copy.
         after: The rewritten model, likewise.
+        checks: On what; ``depth="none"`` is read as ``auto``.
         cuts: Where rewrites happened; each is checked on its own.
         frozen: Whether the rewrite was asked to take inputs that have a default for constants.
-        depth: ``full`` compares whole models, ``local`` each changed part, ``auto`` both as far as time allows.
-        inputs: Shapes by input name, for dims that the model leaves open.
-        data: Recorded inputs: an .npz archive or a folder of input_*.pb files.
-        samples: Number of random inputs; their kind changes from one to the next (`inputs.SAMPLE_KINDS`).
-        seed: Of all random numbers.
-        witness: The runtime that computes in storage precision, in a process of its own.
         budget_seconds: For comparing whole models.
         policy: What the original's nodes mean where their text leaves a choice.
         progress: Called with a phase, how much of it is done, and out of how much.
+        **settings: Fields of `Checks`, in place of those in ``checks``.
 
     Returns:
         The verdict. A model that cannot be run is no error: the verdict is then ``unverified`` and says why.
@@ -62,18 +57,19 @@ def verify(  # noqa: PLR0913 - one optional keyword an option, as the command li
     Raises:
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
+    checks = replace(checks or Checks(), **settings)
     request = Request(
         before=_opened(before, frozen=frozen),
         after=_opened(after, frozen=frozen),
         before_file=_file(before),
         after_file=_file(after),
         cuts=tuple(cuts),
-        depth=depth,
-        inputs=inputs or {},
-        data=None if data is None else Path(data),
-        samples=samples,
-        seed=seed,
-        witness=witness,
+        depth="auto" if checks.depth == "none" else checks.depth,
+        inputs=checks.inputs,
+        data=checks.data,
+        samples=checks.samples,
+        seed=checks.seed,
+        witness=checks.witness,
         policy=policy or reference.Policy(),
         clock=Clock(budget_seconds),
         progress=progress or (lambda _phase, _done, _total: None),

@@ -19,8 +19,8 @@ from _fuzz.case import Case, Outcome
 from _fuzz.scramble import mutate
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.pipeline.job import Checks, process
-from bnfold.pipeline.order import Options
+from bnfold.pipeline.job import process
+from bnfold.settings import Checks, Options
 
 SETTINGS: tuple[Options, ...] = (
     Options(),

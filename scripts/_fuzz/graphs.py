@@ -21,8 +21,8 @@ from _fuzz.hostile import CHANGES
 from bnfold import ir, verification
 from bnfold.errors import BnfoldError
 from bnfold.ir.tensor import FLOATS
-from bnfold.pipeline.job import Checks, Delivery, process
-from bnfold.pipeline.order import Options
+from bnfold.pipeline.job import process
+from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification.floats import float_type
 
 RESULT = "result.onnx"

@@ -20,6 +20,7 @@ from bnfold.errors import BnfoldError, UpgradeBlocked
 from bnfold.folding import ask
 from bnfold.pipeline import order
 from bnfold.report.events import Report
+from bnfold.settings import Options
 
 Feeds = Mapping[str, Array]
 UNIT = {TensorProto.DOUBLE: 1e-9, TensorProto.FLOAT: 2e-3, TensorProto.FLOAT16: 5e-2}
@@ -29,16 +30,14 @@ SIZES = 2
 """Other sizes of open dims that are tried."""
 
 
-def options(mode: str) -> order.Options:
+def options(mode: str) -> Options:
     """``fold`` leaves the opset; ``affines`` also folds what no BatchNormalization stands in; ``optimize`` does all."""
     if mode == "optimize":
-        return order.Options(decompose="residual", max_growth=1 << 30)
-    return order.Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
+        return Options(decompose="residual", max_growth=1 << 30)
+    return Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
 
 
-def judge(
-    proto: onnx.ModelProto, feeds: Feeds, how: str | order.Options = "fold", *, keep: Path | None = None
-) -> Outcome:
+def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, keep: Path | None = None) -> Outcome:
     """Rewrite and compare. A crash of the rewrite counts as an error, a model nobody can evaluate does not.
 
     ``how`` is the name of a mode, or options; the result is written to ``keep``. What cannot be upgraded is refused.
@@ -102,7 +101,7 @@ def _behaviour(report: Report) -> str:
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
 
 
-def _left(model: ir.Model, report: Report, settings: order.Options) -> str:
+def _left(model: ir.Model, report: Report, settings: Options) -> str:
     """Whether what was to be spelled out is still there, and nobody says why."""
     if settings.decompose != "all":
         return ""

@@ -13,7 +13,7 @@ from _fuzz import draw as chains
 from _fuzz import judge as comparison
 from _fuzz import legacy, norms, phases, runtime
 from _fuzz.case import Case, Outcome
-from bnfold.pipeline.order import Options
+from bnfold.settings import Options
 
 Settings = dict[str, Any]
 HUGE = 1 << 30

@@ -15,9 +15,10 @@ def bnfold(source: str, out: str) -> None:
     """Folding alone, constant arithmetic included."""
     from bnfold import ir
     from bnfold.pipeline import order
+    from bnfold.settings import Options
 
     model = ir.load(source)
-    order.rewrite(model, order.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
     ir.save(model, out)
 
 
@@ -25,9 +26,10 @@ def optimize(source: str, out: str) -> None:
     """What `bnfold optimize` does to a network, comparison aside."""
     from bnfold import ir
     from bnfold.pipeline import order
+    from bnfold.settings import Options
 
     model = ir.load(source)
-    order.rewrite(model, order.Options())
+    order.rewrite(model, Options())
     ir.save(model, out)
 
 
@@ -35,9 +37,10 @@ def frozen(source: str, out: str) -> None:
     """As `optimize`, initializers that a caller could override taken for constants, as other tools take them."""
     from bnfold import ir
     from bnfold.pipeline import order
+    from bnfold.settings import Options
 
     model = ir.load(source)
-    order.rewrite(model, order.Options(freeze_overridable=True))
+    order.rewrite(model, Options(freeze_overridable=True))
     ir.save(model, out)
 
 

@@ -21,8 +21,7 @@ from bnfold.batch.urls import Remote
 from bnfold.batch.worker import Settings, work
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, OutputError
-from bnfold.pipeline.job import Checks
-from bnfold.pipeline.order import Options
+from bnfold.settings import Checks, Delivery, Options
 from tests.conftest import MODELS
 from tests.servers import ftp
 
@@ -68,8 +67,8 @@ def operators(path: Path) -> set[str]:
     return {node.op_type for node in onnx.load(path).graph.node}
 
 
-def settings(**given: object) -> Settings:
-    return Settings(Options(), Checks(depth="none"), **given)  # type: ignore[arg-type]
+def settings(*, explained: bool = False, force: bool = False) -> Settings:
+    return Settings(Options(), Checks(depth="none"), Delivery(Path(), explained=explained), force=force)
 
 
 def test_a_pattern_is_processed_with_external_data_and_a_broken_model_does_not_stop_the_rest(
@@ -146,7 +145,7 @@ def test_inspect_reads_urls(shelf: Path, url: str) -> None:
 
 def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
     (task,) = scheduler.find(str(shelf / "in" / "one.onnx"), str(shelf / "out"))
-    brief, full = (work(task, settings(force=True, full_reports=full)) for full in (False, True))
+    brief, full = (work(task, settings(force=True, explained=full)) for full in (False, True))
     assert [row["verdict"] for row in brief.report["batchnorms"]] == ["folded"]
     assert "versions" not in brief.report
     assert "versions" in full.report
@@ -176,7 +175,7 @@ def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes
     assert work(task, settings()).status == "unchecked"
     assert memory.cat_file("/out/external.onnx.data") == b"of somebody else"
     (first,) = set(memory.glob("/out/external.onnx.*.data"))
-    only_conv = Settings(Options(excluded=frozenset({"Conv"})), Checks(depth="none"))
+    only_conv = Settings(Options(excluded=frozenset({"Conv"})), Checks(depth="none"), Delivery(Path()))
     assert work(task, only_conv).status == "unchecked"
     (second,) = set(memory.glob("/out/external.onnx.*.data"))
     assert first != second
@@ -265,7 +264,7 @@ def test_processes_that_make_a_folder_at_once_do_not_fail(shelf: Path, url: str)
         shutil.copy(MODELS / "bn9.onnx", shelf / "in" / f"{number}.onnx")
     tasks = scheduler.find(f"{url}/in/[0-9].onnx", f"{url}/a/b/c/d")
     with ThreadPoolExecutor(6) as pool:
-        found = scheduler.run(tasks, settings(full_reports=False), pool, lambda *_: None)
+        found = scheduler.run(tasks, settings(), pool, lambda *_: None)
     assert [result.status for result in found] == ["unchecked"] * 6, found
 
 

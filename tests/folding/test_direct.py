@@ -15,6 +15,7 @@ from bnfold import ir
 from bnfold.folding import direct
 from bnfold.pipeline import order
 from bnfold.semantics import Policy
+from bnfold.settings import Options
 from tests.folding.nets import Net, folded
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -35,7 +36,7 @@ def row(biases: bool, dtype: type = np.float32) -> Net:
 
 def rewritten(model: onnx.ModelProto | Path) -> tuple[bytes, str]:
     loaded = ir.load(model)
-    report = order.rewrite(loaded, order.Options())
+    report = order.rewrite(loaded, Options())
     result = onnx.ModelProto.FromString(ir.encode(loaded))
     result.graph.initializer.sort(key=lambda tensor: tensor.name)  # new biases come in the order of the folds
     return result.SerializeToString(deterministic=True), json.dumps(report.to_json())

@@ -12,6 +12,7 @@ from bnfold import ir, reference
 from bnfold.folding import facts
 from bnfold.pipeline import order
 from bnfold.report.reasons import Declined
+from bnfold.settings import Options
 from tests.folding.nets import Net
 
 
@@ -126,7 +127,7 @@ def steps_of(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     with monkeypatch.context() as patch:
         patch.setattr(ir.Node, "is_op", counted)
-        order.rewrite(model, order.Options())
+        order.rewrite(model, Options())
     return steps
 
 

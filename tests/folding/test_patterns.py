@@ -12,6 +12,7 @@ from _patterns.verdict import judge
 
 from bnfold import ir
 from bnfold.pipeline import order
+from bnfold.settings import Options
 
 EXACT = [*backward.ROWS, *forward.ROWS]
 
@@ -20,7 +21,7 @@ def verdict(pattern: Pattern, folder: Path) -> str:
     source, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(pattern.model(), source)
     model = ir.load(source)
-    order.rewrite(model, order.Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
     ir.save(model, out)
     return judge(source, out, "")
 

@@ -14,13 +14,14 @@ from bnfold import ir
 from bnfold.folding import attempts
 from bnfold.folding.refusals import Refusals
 from bnfold.pipeline import order
+from bnfold.settings import Options
 from tests.conftest import MODELS
 from tests.folding.nets import Net, fold_only
 
 
 def outcome(source: Path | onnx.ModelProto) -> tuple[bytes, list[str]]:
     model = ir.load(source)
-    report = order.rewrite(model, order.Options())
+    report = order.rewrite(model, Options())
     return ir.encode(model), [str(event) for event in report.batchnorms]
 
 

@@ -24,7 +24,7 @@ from bnfold import ir
 from bnfold.errors import BnfoldError, ExternalDataError, MalformedModel
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.source import FileSource
-from bnfold.pipeline.job import Checks
+from bnfold.settings import Checks
 from tests.conftest import ROOT
 from tests.ir.build import info, model
 

@@ -14,7 +14,7 @@ import bnfold
 from bnfold import inspect, ir, optimize
 from bnfold.errors import OutputError, VerificationFailed
 from bnfold.pipeline import job, order
-from bnfold.pipeline.job import Checks
+from bnfold.settings import Checks, Delivery
 from tests.conftest import MODELS
 
 QUICK = Checks(depth="none")
@@ -142,7 +142,7 @@ def test_a_failed_result_is_kept_where_asked(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(VerificationFailed):
         job.process(
             MODELS / "depthwise.onnx",
-            job.Delivery(tmp_path / "out.onnx", keep_failed=tmp_path / "bad.onnx"),
+            Delivery(tmp_path / "out.onnx", keep_failed=tmp_path / "bad.onnx"),
             bnfold.Options(),
             Checks(),
         )

@@ -257,17 +257,6 @@ _TABLE: dict[str, Translate] = {
     "Convert": _convert,
 }
 
-KNOWN = frozenset(_TABLE) | {
-    "Clamp", "Const", "CTCGreedyDecoder", "DeformableConvolution", "DepthToSpace", "Elu", "Erf", "Exp", "FakeConvert",
-    "FakeQuantize", "Gather", "Gelu", "GroupNormalization", "GRUCell", "GRUSequence", "HSigmoid", "HSwish",
-    "HardSigmoid",
-    "If", "Interpolate", "LogSoftmax", "Loop", "LSTMCell", "LSTMSequence", "MVN", "Mish", "NormalizeL2", "Pad", "Power",
-    "RMSNorm", "RNNCell", "RNNSequence", "ReduceL1", "ReduceL2", "ReduceProd", "ScaledDotProductAttention", "Select",
-    "Selu", "Sigmoid", "Slice", "SoftMax", "SoftPlus", "SpaceToDepth", "Sqrt", "SquaredDifference", "StridedSlice",
-    "Swish", "Tanh", "TensorIterator", "Tile", "TopK",
-}  # fmt: skip
-"""Operators that users may name; of those that are not in the table, the ones that models have."""
-
 ONNX_NAMES = {
     NORM: "BatchNormalization",
     "Convolution": "Conv",

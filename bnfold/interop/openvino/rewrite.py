@@ -11,9 +11,8 @@ from bnfold.interop.openvino.lift import IrModel
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
 from bnfold.interop.openvino.stage import lowered
 from bnfold.pipeline import order
-from bnfold.pipeline.order import Options
 from bnfold.report.events import Report
-from bnfold.semantics import Policy
+from bnfold.settings import Options, Policy
 
 
 def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int], None] | None = None) -> Report:

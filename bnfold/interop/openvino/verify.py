@@ -38,7 +38,7 @@ from bnfold.verification.verdict import Status
 from bnfold.verification.witness import Testimony, Witness
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Checks
+    from bnfold.settings import Checks
 
 RUNTIME = "openvino"
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"

@@ -15,10 +15,10 @@ from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
 from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
-from bnfold.pipeline import job, referee
-from bnfold.pipeline.job import Checks, Delivery, Outcome
-from bnfold.pipeline.order import Options
+from bnfold.pipeline import job
+from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
+from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification.inputs import required
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def optimize(
     def second_opinion(outcome: Outcome) -> None:
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
         wanted = Asked(example, checks.inputs, samples, checks.seed)
-        policy = referee.policy(asked.policy)
-        found[:] = [compare(before, outcome.model, module, wanted, policy)]
+        found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]
         _act_on(found[0], training, outcome)
 
     delivery = Delivery(Path(output)) if output is not None else None

@@ -64,7 +64,7 @@ def _implies_training(call: Call) -> bool:
         return False
     if call.version > 6 or any(call.read[1:]):
         return any(call.named[1:])
-    return call.policy.legacy_mode == "training" or (call.policy.legacy_mode == "auto" and any(call.named[1:]))
+    return call.policy.legacy_mode == "training" or (call.policy.legacy_mode != "inference" and any(call.named[1:]))
 
 
 def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:

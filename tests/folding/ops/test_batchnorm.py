@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
 from bnfold.semantics import Policy
-from bnfold.semantics.policy import LegacyMode
 from tests.folding.nets import Net, declined, fold_only, folded
+
+Mode = Literal["auto", "training", "inference"]
 
 
 def test_two_in_a_row() -> None:
@@ -56,7 +59,9 @@ def test_training_mode_takes_nothing_from_before() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "training", "inference"])
-def test_before_opset_7_whoever_does_not_say_inference_takes_nothing_from_before(mode: LegacyMode) -> None:
+def test_before_opset_7_whoever_does_not_say_inference_takes_nothing_from_before(
+    mode: Literal["auto", "training", "inference"],
+) -> None:
     """What such a node means is for the caller to say, and under ``training`` its statistics would change."""
     net = Net(opset=6)
     y = net.batchnorm(net.batchnorm(net.input(2, 3, 5, 7), 3, is_test=1), 3)

@@ -15,7 +15,8 @@ from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Layer, read
 from bnfold.interop.openvino.lift import load
 from bnfold.interop.openvino.stage import stage
-from bnfold.pipeline.job import Delivery, process
+from bnfold.pipeline.job import process
+from bnfold.settings import Delivery
 from tests.interop.openvino.text import Port, Text, convolution_and_norm
 
 UNCHECKED = Checks(depth="none")

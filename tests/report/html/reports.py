@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.api import inspect, optimize, verify
-from bnfold.pipeline.job import Checks
+from bnfold.settings import Checks
 from tests.conftest import MODELS
 
 
