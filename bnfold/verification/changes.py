@@ -37,6 +37,14 @@ def uncovered(request: Request, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
     return cuts
 
 
+def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
+    """Names of inputs that callers may leave at another number than before."""
+    old, new = (
+        {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
+    )
+    return {name for name, value in new.items() if name in old and not _same_value(old[name], value)}
+
+
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
     """Domain and name of functions that are called in another way, or that only one model has."""
     old, new = (

@@ -26,10 +26,11 @@ class Region:
     nodes: tuple[ir.Node, ...]
 
 
-def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
+def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:
     """The region that makes ``outputs``, ending at ``stops``, at weights, and at inputs of the graph.
 
-    The model must be in sync (`ir.Model.sync`). Raises Unsupported where two values of the region share one name.
+    Inputs named in ``defaults`` are left at theirs, others that have one are fed other numbers. The model must be in
+    sync (`ir.Model.sync`). Raises Unsupported where two values of the region share one name.
     """
     stopped = set(stops)
     nodes, leaves = walk(outputs, stopped)
@@ -40,7 +41,7 @@ def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> Region:
     _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
     fed: dict[str, ir.Value] = {}
     for value in leaves:
-        if value.tensor_proto is not None and value not in stopped and not _is_free(value):
+        if value.tensor_proto is not None and value not in stopped and (value.name in defaults or not _is_free(value)):
             proto.graph.initializer.append(value.tensor_proto)
         elif (sparse := sparse_of(value)) is not None:
             proto.graph.sparse_initializer.append(sparse)

@@ -13,6 +13,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.shapes import filled
 from bnfold.verification.attempts import Attempts, Found, Skip
+from bnfold.verification.changes import changed_defaults
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
 from bnfold.verification.dims import learn_shapes
@@ -39,6 +40,7 @@ class Bench:
             learn_shapes(model)
         self._seed, self._clock = seed, clock
         self._means = Means(draws, policy, clock)
+        self._defaults = changed_defaults(before, after)
         self._graphs = [_by_path(before), _by_path(after)]
         for path, graph in self._graphs[0].items():
             if path in self._graphs[1]:
@@ -107,17 +109,16 @@ class Bench:
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
-    @staticmethod
-    def _region(graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
+    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
-        found = [_visible(graph, name) for name in inputs]
+        found = [_visible(graph, name) for name in inputs if name not in self._defaults]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
-        return extract([graph.values[name] for name in cut.outputs], stops)
+        return extract([graph.values[name] for name in cut.outputs], stops, self._defaults)
 
 
 def _has(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:

@@ -100,7 +100,8 @@ class Regions:
             if name in ends or not all(name in found for found in (values, *inside)):
                 continue
             stops = [*self.old.inputs.values(), values[name]]
-            behind = extract([values[output] for output in self.cut.outputs], stops).model
+            kept = inside[0].keys() - feeds.keys()
+            behind = extract([values[output] for output in self.cut.outputs], stops, kept).model
             try:
                 value = self._run(self.new.model, feeds, [name])
                 result = self._run(behind, {**feeds, **value})

@@ -362,3 +362,16 @@ def test_weights_computed_in_their_own_type_are_as_right_as_the_original() -> No
     ]
     cut = ir.Cut("", ("x",), ("y",), "fold")
     assert [check(before, side, cut)[0].status for side in sides] == ["verified", "failed"]
+
+
+@pytest.mark.parametrize("cuts", [[ir.Cut("", ("x", "b"), ("y",), "fold")], []], ids=["a boundary", "found"])
+def test_a_default_that_changes_is_compared_as_it_is(cuts: list[ir.Cut]) -> None:
+    """Fed other numbers, both models make the same of them."""
+    sides = []
+    for number in (1.0, 1.0, 2.0):
+        proto = model("(float[2,3] x) => (float[2,3] y) { y = Add (x, b) }", {"b": np.full(3, number, np.float32)})
+        proto.graph.input.append(onnx.helper.make_tensor_value_info("b", 1, [3]))
+        sides.append(proto)
+    before, *others = sides
+    found = [verify(ir.load(before), ir.load(side), cuts=cuts, depth="local", witness="none") for side in others]
+    assert [verdict.status for verdict in found] == ["verified", "failed"]
