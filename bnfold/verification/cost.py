@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.verification.sized import MANY_NODES, sized
+from bnfold.verification.sized import MANY_NODES
 
 PRODUCTS_A_SECOND = 2e9
 """Multiply-adds in float64 that modest machines reach."""
@@ -28,13 +27,13 @@ class Cost:
     memory: int
 
 
-def estimate(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
-    """Seconds and bytes, where the inputs have these shapes; what cannot be told counts nothing."""
+def estimate(model: ir.Model) -> Cost:
+    """Seconds and bytes of a model whose values have sizes (`sized`); what cannot be told counts nothing."""
     seconds = NODE_SECONDS * len(model.graph.nodes)
     if len(model.graph.nodes) > MANY_NODES:
         return Cost(seconds, 0)
     largest = 0
-    for node in sized(model, shapes).graph.nodes:
+    for node in model.graph.nodes:
         made = max((_elements(value) for value in node.outputs), default=0)
         largest = max(largest, made)
         seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)

@@ -98,6 +98,7 @@ class Pair:
 
         `holds` then names those watched that are floats, and `has_empty` says whether a value had no elements.
         """
+        self.has_empty = False
         expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched], self._look)
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from itertools import count, islice
 
@@ -12,8 +12,10 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.classes import frozen
 from bnfold.errors import BadInput, Unsupported
+from bnfold.verification.choices import Choice, choices, other_choices, size_changes
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
+from bnfold.verification.dims import Known
 from bnfold.verification.floats import is_float
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import (
@@ -28,15 +30,7 @@ from bnfold.verification.inputs import (
 )
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
-from bnfold.verification.shapes import further_sizings, sizings
-
-Shapes = dict[str, tuple[int, ...]]
-
-_LARGEST_GUESS = 1 << 25
-"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
-
-_SMALL_GUESS = 1 << 14
-"""Likewise for the further guesses: fewer than any image has."""
+from bnfold.verification.sized import sized
 
 _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
@@ -45,14 +39,12 @@ _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
 
 _FLAT = ("constant", "at mean")
 
-_MOST_SIZES = 2
-"""Other sizes that open dims are given."""
-
-_LARGEST_ELSEWHERE = 1 << 17
-"""Elements of all inputs beyond which they are not: each of these samples is compared with up to 20 disturbed runs."""
-
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
+
+_LITTLE_TIME = 0.25
+"""Of what the first sample takes: likewise for other sizes; as much again where operators changed that depend on them.
+"""
 
 _FLOAT64 = 8
 _EVALUATIONS = 3
@@ -65,11 +57,15 @@ class Impossible(Exception):
 
 @frozen
 class Sample:
-    """One set of inputs with what the original makes of it in float64, and what was recorded for it."""
+    """One set of inputs with what the original makes of it in float64, and what was recorded for it.
+
+    It ``is_hollow`` where something on the way has no elements.
+    """
 
     feeds: Feeds
     expected: Mapping[str, Array]
     recorded: Mapping[str, Array] = field(default_factory=dict)
+    is_hollow: bool = False
 
 
 @frozen
@@ -92,21 +88,19 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     """
     if request.data is not None:
         runs = load_data(request.data, request.before)
-        _check_cost(request, {name: array.shape for name, array in runs[0].feeds.items()}, len(runs))
+        shapes = {name: array.shape for name, array in runs[0].feeds.items()}
+        _check_cost(request, sized(request.before, shapes), sum(map(math.prod, shapes.values())), len(runs))
         chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
         return Samples(chosen, None, _overridden(request, pair, chosen[0]))
+    try:
+        known = known_shapes(request.before, request.inputs)
+    except CannotFeed as error:
+        raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
-    candidates = _candidates(request)
-    for shapes in candidates:
+    for choice in choices(request.before, known):
         try:
-            _check_cost(request, shapes, request.samples)
-            first, *others = (_drawn(request, pair, shapes, number) for number in range(request.samples))
-            others += (_drawn(request, pair, shapes, number) for number in _further(request, shapes, first))
-            return Samples(
-                [first, *others],
-                lambda index, shapes=shapes: _drawn(request, pair, shapes, index),  # type: ignore[misc]
-                [*islice(_elsewhere(request, pair, candidates), _MOST_SIZES), *_overridden(request, pair, first)],
-            )
+            _check_cost(request, choice.model, choice.elements, request.samples)
+            return _drawn_samples(request, pair, known, choice)
         except reference.Misfit as error:
             misfit = error
         except reference.Random as error:
@@ -116,20 +110,18 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     raise Impossible(_hint(request, misfit)) from misfit
 
 
-def _candidates(request: Request) -> Iterator[Shapes]:
-    """Different choices of input shapes; a model that leaves nothing open has one."""
-    tried: list[Shapes] = []
-    try:
-        known = known_shapes(request.before, request.inputs)
-    except CannotFeed as error:
-        raise Impossible(str(error)) from error
-    first, *others = [(sizing, _LARGEST_GUESS) for sizing in sizings()]
-    for sizing, largest in (first, *((sizing, _SMALL_GUESS) for sizing in further_sizings()), *others):
-        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
-        if shapes in tried or (tried and _elements(shapes) > largest):
-            continue
-        tried.append(shapes)
-        yield shapes
+def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:
+    """Samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
+    first = _drawn(request, pair, choice, 0)
+    elsewhere = [*_elsewhere(request, pair, known, choice)]
+    sizes = [choice, *(other for other, _ in elsewhere)]
+    asked = [_drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.samples)]
+    further = [_drawn(request, pair, choice, number) for number in _further(request, choice, first)]
+    return Samples(
+        [first, *asked, *further],
+        lambda number: _drawn(request, pair, choice, number),
+        [*(sample for _, sample in elsewhere), *_overridden(request, pair, first)],
+    )
 
 
 def _hint(request: Request, misfit: Unsupported | None) -> str:
@@ -145,12 +137,12 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
     return f"no input shape tried fits the original ({misfit}); give one with {hints}"
 
 
-def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
-    if _elements(shapes) * _FLOAT64 > memory_there_is():
-        raise Impossible(f"the inputs alone would take about {_elements(shapes) * _FLOAT64 >> 30} GiB of memory")
+def _check_cost(request: Request, model: ir.Model, elements: int, samples: int) -> None:
+    if elements * _FLOAT64 > memory_there_is():
+        raise Impossible(f"the inputs alone would take about {elements * _FLOAT64 >> 30} GiB of memory")
     if request.depth == "full":
         return
-    cost = estimate(request.before, shapes)
+    cost = estimate(model)
     seconds = cost.seconds * _EVALUATIONS * samples
     if seconds > request.clock.left:
         raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
@@ -158,42 +150,51 @@ def _check_cost(request: Request, shapes: Mapping[str, tuple[int, ...]], samples
         raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
 
 
-def _further(request: Request, shapes: Shapes, first: Sample) -> Iterator[int]:
+def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     """More samples than asked for, where an input or an output is very few numbers.
 
     They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
     variance of those is nothing but roundoff, on either side another one.
     """
     made = (np.size(first.expected[value.name]) for value in request.before.graph.outputs)
-    smallest = min([*map(math.prod, shapes.values()), *made], default=_FEW)
+    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
     wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
     if wanted <= request.samples:
         return iter(())
-    affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(request.before, shapes).seconds, 1e-6)))
+    affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
     others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in _FLAT)
     return islice(others, max(0, min(wanted, affordable) - request.samples))
 
 
-def _elsewhere(request: Request, pair: Pair, candidates: Iterable[Shapes]) -> Iterator[Sample]:
-    """A sample of each of the sizes that are left and that the original takes, as long as trying takes no time."""
-    seconds = 0.0
-    for shapes in candidates:
-        if _elements(shapes) > _LARGEST_ELSEWHERE:
-            continue
-        seconds += _EVALUATIONS * estimate(request.before, shapes).seconds
-        if seconds > _NO_TIME:
-            return
-        try:
-            yield _drawn(request, pair, shapes, 0)
-        except (Unsupported, BadInput):
-            continue
+def _elsewhere(
+    request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
+) -> Iterator[tuple[Choice, Sample]]:
+    """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
+    if all(isinstance(dim, int) for shape in known.values() for dim in shape):
+        return
+    changed = size_changes(request.before, request.after)
+    share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
+    most, seconds, asked = max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds), 0.0, request.samples - 1
+    for alike in other_choices(request.before, known, main, changed):
+        for choice in alike:
+            cost = estimate(choice.model).seconds
+            if seconds + cost > most and asked <= 0:
+                continue
+            try:
+                yield choice, _drawn(request, pair, choice, 0)
+            except (Unsupported, BadInput):
+                seconds += cost / _EVALUATIONS
+            else:
+                seconds += cost
+                asked -= 1
+                break
 
 
 def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
     """The first sample with other values for the inputs that have a default: all of them, or else those of floats."""
     both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
-    cost = estimate(request.before, {name: np.shape(array) for name, array in first.feeds.items()})
+    cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
     if _EVALUATIONS * cost.seconds > _NO_TIME:  # old exporters list all weights: only what is read in other places
         free = [value for value in free if _readers(value) != _readers(both[value.name])]
     floats = [value for value in free if is_float(value.dtype)]
@@ -213,15 +214,12 @@ def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
     }
 
 
-def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    return sum(math.prod(shape) for shape in shapes.values())
-
-
-def _drawn(request: Request, pair: Pair, shapes: Shapes, index: int) -> Sample:
-    feeds = random_feeds(request.before, shapes, request.seed, index)
+def _drawn(request: Request, pair: Pair, choice: Choice, index: int) -> Sample:
+    feeds = random_feeds(request.before, choice.shapes, request.seed, index)
     return _expected(request, pair, Recorded(feeds), index, request.samples)
 
 
 def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
     request.progress("original", index, max(index, total))
-    return Sample(run.feeds, pair.expect(run.feeds), run.outputs)
+    expected = pair.expect(run.feeds)
+    return Sample(run.feeds, expected, run.outputs, pair.has_empty)

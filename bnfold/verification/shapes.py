@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from itertools import product
+
+import numpy as np
 
 from bnfold.classes import mutable
 from bnfold.verification.dims import Known
+
+_MOST_COMBINED = 1000
 
 
 @mutable
@@ -66,3 +72,40 @@ def further_sizings() -> tuple[Sizing, ...]:
     batches = (Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
     sides = (Sizing(2, (32,), (side,)) for side in (2, 3, 4, 5, 6, 8))
     return (*batches, *sides)
+
+
+def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[Sizing]:
+    """Choices to look through where none of the above runs: what the model's ``numbers`` suggest, and alike ones."""
+    rng = np.random.default_rng(0)
+    pool = [1, *numbers, *range(2, 11)]
+    if len(pool) ** len(names) <= _MOST_COMBINED:
+        combined: Iterable[Sequence[int]] = product(pool, repeat=len(names))
+    else:
+        combined = rng.choice(pool, (_MOST_COMBINED, len(names))).tolist()
+    for sizes in combined:
+        yield Sizing(1, (1,), (1,), dict(zip(names, sizes, strict=True)))
+    for size in range(1, 129):
+        yield Sizing(1, (size,), (size,))
+        yield Sizing(size, (64, 96, 32), (7, 5, 11, 9, 13))
+        yield Sizing(1, (32,), (size,))
+        yield Sizing(2, (size,), (7, 5, 11, 9, 13))
+
+
+def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
+    """Choices at which operators differ that agree at the first ones; of each row one is enough, the first that fits.
+
+    One row and odd sides; an odd batch; all that is open is 1; sizes beyond a ``bound`` at which operators may end.
+    """
+    evens, usual, batch = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), 3 if bound > 8 else max(3, bound + 1)
+    beyond = tuple(bound + more for more in (1, 3, 2, 5, 4))
+    large = (
+        (Sizing(batch, beyond, beyond), Sizing(1, (bound + 1, 35, 21), beyond)),
+        (Sizing(1, (35, bound + 1, bound + 2), evens), Sizing(1, (32,), beyond)),
+        (Sizing(bound + 1, (35, 51, 21), evens),),
+    )
+    return (
+        (Sizing(1, (35, 51, 21), evens), Sizing(1, (32, 64, 96), evens), Sizing(1, (64, 96, 32), usual)),
+        *(large if bound > 8 else ()),
+        (Sizing(batch, (49, 81, 25), (8, 3, 14, 10, 2)), Sizing(batch, (96, 32, 64), (9, 3, 8))),
+        (Sizing(2, (1,), (1,)), Sizing(1, (32,), (1,)), Sizing(2, (32,), (1,))),
+    )

@@ -133,7 +133,7 @@ def _blank(pair: Pair, drawn: Samples) -> str:
     first, *others = drawn.chosen
     if drawn.another is None or not first.feeds:
         return ""
-    if not others and pair.has_empty:
+    if not others and first.is_hollow:
         others = [drawn.another(len(drawn.chosen))]
     if others and all(_same_outputs(pair, first, other) for other in others):
         return "no output depends on the inputs at the sizes that were tried"

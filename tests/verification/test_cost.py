@@ -5,6 +5,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.cost import NODE_SECONDS, PRODUCTS_A_SECOND, estimate
+from bnfold.verification.sized import sized
 from tests.verification.graphs import model
 
 CONV = "(float[N,8,H,W] x) => (float[N,16,P,Q] y) { y = Conv <group = 2> (x, W) }"
@@ -12,7 +13,7 @@ WEIGHT = {"W": np.ones((16, 4, 3, 3))}
 
 
 def test_products_of_a_convolution_are_counted() -> None:
-    cost = estimate(ir.load(model(CONV, WEIGHT)), {"x": (2, 8, 34, 50)})
+    cost = estimate(sized(ir.load(model(CONV, WEIGHT)), {"x": (2, 8, 34, 50)}))
     products = 2 * 16 * 32 * 48 * 4 * 9
     assert products / PRODUCTS_A_SECOND < cost.seconds < 3 * products / PRODUCTS_A_SECOND + NODE_SECONDS
     assert cost.memory >= 8 * 2 * 16 * 32 * 48
@@ -20,15 +21,15 @@ def test_products_of_a_convolution_are_counted() -> None:
 
 def test_products_of_other_operators_are_counted() -> None:
     matmul = ir.load(model("(float[N,K] x) => (float[N,M] y) { y = MatMul (x, W) }", {"W": np.ones((300, 400))}))
-    assert estimate(matmul, {"x": (500, 300)}).seconds > 500 * 300 * 400 / PRODUCTS_A_SECOND
+    assert estimate(sized(matmul, {"x": (500, 300)})).seconds > 500 * 300 * 400 / PRODUCTS_A_SECOND
     turned = "(float[N,8,H,W] x) => (float[N,4,P,Q] y) { y = ConvTranspose <strides = [2,2]> (x, W) }"
     transposed = ir.load(model(turned, {"W": np.ones((8, 4, 2, 2))}))
-    assert estimate(transposed, {"x": (1, 8, 20, 20)}).seconds > 8 * 20 * 20 * 4 * 4 / PRODUCTS_A_SECOND
+    assert estimate(sized(transposed, {"x": (1, 8, 20, 20)})).seconds > 8 * 20 * 20 * 4 * 4 / PRODUCTS_A_SECOND
 
 
 def test_the_model_is_left_alone() -> None:
     loaded = ir.load(model(CONV, WEIGHT))
-    estimate(loaded, {"x": (2, 8, 34, 50)})
+    estimate(sized(loaded, {"x": (2, 8, 34, 50)}))
     assert loaded.graph.inputs[0].shape == ("N", 8, "H", "W")
 
 

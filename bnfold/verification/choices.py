@@ -1,0 +1,173 @@
+"""Which sizes of its inputs to try a model at: those that fit together first, then others at which faults may show."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.classes import frozen
+from bnfold.errors import Unsupported
+from bnfold.ir.shapes import READS_VALUES, SMALL
+from bnfold.verification.dims import Known
+from bnfold.verification.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
+from bnfold.verification.sized import MANY_NODES, sized
+
+Shapes = dict[str, tuple[int, ...]]
+Kinds = Counter[tuple[str, tuple[bytes, ...]]]
+
+_LARGEST_GUESS = 1 << 25
+"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_SMALL_GUESS = 1 << 14
+"""Likewise for the further guesses: fewer than any image has."""
+
+_LARGEST_SEARCHED = 1 << 20
+_MOST_INFERRED = 60_000
+"""Nodes that the search for sizes may infer shapes of altogether; that takes about ten seconds."""
+
+_MOST_NUMBERS = 24
+_MOST_SEARCHED = 100
+"""Sizes from the search that are worth an evaluation: what inference does not see may be against all of them."""
+
+_INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_MOST_BOUND = 4096
+"""Larger constants are ends that mean "all"."""
+
+_ANY_SIZE = frozenset(
+    [
+        *("Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Constant", "Cast", "Dropout", "Relu", "LeakyRelu"),
+        *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul"),
+    ]
+)
+"""Operators that do the same whatever the sizes are."""
+
+
+@frozen
+class Choice:
+    """Shapes of the inputs, and the model with what follows from them."""
+
+    shapes: Shapes
+    model: ir.Model
+
+    @property
+    def elements(self) -> int:
+        return sum(map(math.prod, self.shapes.values()))
+
+
+def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
+    """The sizes worth trying until the model runs: those that inference has nothing against come first.
+
+    A model that leaves nothing open has one choice.
+    """
+    tried: list[Shapes] = []
+    doubtful: list[Shapes] = []
+    knows = _is_sound(model, known)
+    for shapes in _distinct(known, _usual(), tried):
+        choice = _choice(model, shapes) if knows else None
+        if choice is not None:
+            yield choice
+        else:
+            doubtful.append(shapes)
+    names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
+    if knows and names:
+        searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
+        most = _MOST_INFERRED // (len(model.graph.nodes) + 1)
+        found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
+        yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
+    for shapes in doubtful:
+        yield Choice(shapes, sized(model, shapes))
+
+
+def _numbers_in(model: ir.Model) -> list[int]:
+    """What sizes may have to do with: the numbers that operators are told, what they come to, and their divisors."""
+    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model) for held in told if len(held) % 8 == 0]
+    sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
+    sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
+    found = {size for size in sizes if 1 < size <= _MOST_BOUND}
+    found |= {size for number in found for size in range(2, number) if number % size == 0}
+    return sorted(found)[:_MOST_NUMBERS]
+
+
+def other_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first."""
+    tried = [main.shapes]
+    for goal in other_sizings(max([0, *_bounds(changed)])):
+        shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in goal), tried)
+        yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
+
+
+def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
+    """The operators whose results depend on sizes and that only one of two models has."""
+    old, new = _kinds(before), _kinds(after)
+    return (old - new) + (new - old)
+
+
+def _bounds(kinds: Kinds) -> Iterator[int]:
+    """The sizes and places that operators are told."""
+    for _, told in kinds:
+        for held in told:
+            numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
+            yield from numbers[numbers <= _MOST_BOUND].tolist()
+
+
+def _kinds(model: ir.Model) -> Kinds:
+    """Operators with the numbers they are told, and how many there are of each."""
+    return Counter(
+        (node.op_type, tuple(sorted(_numbers(node))))
+        for node in model.nodes()
+        if node.domain or node.op_type not in _ANY_SIZE
+    )
+
+
+def _numbers(node: ir.Node) -> Iterator[bytes]:
+    """Attributes and small constants, as int64 where they are integers: later versions read what earlier ones state."""
+    for attribute in node.proto.attribute:
+        if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
+            yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
+        elif attribute.name not in node.subgraphs:
+            yield attribute.SerializeToString(deterministic=True)
+    for value in node.inputs[1:]:
+        held = ir.constant(value)
+        if held is not None and held.size <= SMALL and (held.dtype in _INTEGERS or node.op_type in READS_VALUES):
+            yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
+
+
+def _usual() -> Iterator[tuple[Sizing, int]]:
+    first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings())
+    return chain([first], ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
+
+
+def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
+    """Shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
+    for sizing, most in found:
+        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
+        if shapes not in tried and not (tried and sum(map(math.prod, shapes.values())) > most):
+            tried.append(shapes)
+            yield shapes
+
+
+def _is_sound(model: ir.Model, known: Mapping[str, Known]) -> bool:
+    """Whether inference can follow the model at all; else what it has against some sizes means nothing."""
+    if len(model.graph.nodes) > MANY_NODES:
+        return False
+    try:
+        sized(model, known, strict=True)
+    except Unsupported:
+        return False
+    return True
+
+
+def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
+    """None for sizes that inference has something against."""
+    try:
+        return Choice(shapes, sized(model, shapes, strict=True))
+    except Unsupported:
+        return None
