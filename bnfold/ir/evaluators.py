@@ -158,7 +158,10 @@ def _dequantize(node: Node, operands: Operands) -> Tensor | None:
     source, scale = _need(operands, 0), _need(operands, 1)
     if node.attr("block_size", 0) or node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
         return None
-    zero = _need(operands, 2).float64() if len(operands) > 2 and operands[2] is not None else np.zeros(())
+    third = operands[2] if len(operands) > 2 else None
+    if third is not None and third.dtype != source.dtype:
+        return None  # no runtime takes it
+    zero = third.float64() if third is not None else np.zeros(())
     factor = scale.float64()
     shape = [1] * len(source.dims)
     if factor.size > 1:

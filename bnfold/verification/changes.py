@@ -38,11 +38,11 @@ def uncovered(request: Request, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
 
 
 def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
-    """Names of inputs that callers may leave at another number than before."""
+    """Names of inputs with a default that is another one in the other model, or that callers cannot override there."""
     old, new = (
         {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
     )
-    return {name for name, value in new.items() if name in old and not _same_value(old[name], value)}
+    return {name for name in {*old, *new} if not (name in old and name in new and _same_value(old[name], new[name]))}
 
 
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:

@@ -32,7 +32,12 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, "failed", str(finding), "float64")
     local = _local(request, draws, whole)
     verdict = _decide(request, whole, obstacle, local)
-    if verdict.status != "failed" and (fault := narrowed(request.before, request.after)):
+    return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict)
+
+
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict) -> Verdict:
+    """The verdict, unless callers may feed less than before, or to no effect."""
+    if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
     ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
     if verdict.verified and ignored:

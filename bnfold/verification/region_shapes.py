@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from onnx import TensorProto
+
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.verification.dims import Dims, Known
@@ -30,7 +32,8 @@ _GUESSED_RANKS = (4, 3, 2, 1, 5)
 class Trial:
     """Shapes to try, and whether equality at them can acquit.
 
-    ``odd`` are the same with free axes one larger: where strides skip elements, padding may show at those alone.
+    ``odd`` are the same with free axes one larger: where strides skip elements, padding may show at those alone; and
+    stored places, as indices and bounds, may mean the same at one size.
     """
 
     shapes: Shapes
@@ -57,12 +60,12 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
 def _trials(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
 ) -> Iterator[Trial]:
-    reach, strided = _reach(nodes), _has_strides(nodes)
+    reach, is_odd = _reach(nodes), _has_strides(nodes) or _reads_places(nodes)
     small = {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         told = _told(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
-            odd = _sizes(told, reach, step=step, more=1) if strided else None
+            odd = _sizes(told, reach, step=step, more=1) if is_odd else None
             yield Trial(_sizes(told, reach, step=step), is_guess, odd)
     told = _told(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -157,6 +160,11 @@ def _reach(nodes: Sequence[ir.Node]) -> int:
 
 def _has_strides(nodes: Sequence[ir.Node]) -> bool:
     return any(_window(node) and max(node.attr("strides") or [1]) > 1 for node in nodes)
+
+
+def _reads_places(nodes: Sequence[ir.Node]) -> bool:
+    stored = (value for node in nodes for value in node.inputs if value is not None and ir.constant(value) is not None)
+    return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
 
 
 def _window(node: ir.Node) -> list[int]:

@@ -154,6 +154,7 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)), {"axis": 1, "block_size": 1}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2)), {"axis": 1}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), of(np.int8, 1, 2, 3, 4, 5, 6)), {"axis": 0}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), np.array(3, np.uint8)), {}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1)), {"output_dtype": TensorProto.FLOAT16, "opset": 23}),
     # What float64 would carry on with, and the model's own type does not:
     ("Mul", (of(np.float32, 1e30), of(np.float32, 1e30)), {}),

@@ -155,3 +155,10 @@ def test_what_no_runtime_can_compute_is_never_verified(body: str, words: str) ->
         assert (verdict.status, words in verdict.reason) == ("failed", True), verdict.reason
         verdict = verify(broken, broken, depth=depth, witness="none")
         assert (verdict.status, words in verdict.reason) == ("unverified", True), verdict.reason
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_default_that_is_gone_and_something_else_wrong(depth: Depth) -> None:
+    before = model(LISTED, {"k": DEFAULT["k"]})
+    after = model("(float[N,3] x) => (float[N,3] y) { y = Add (x, q) }", {"q": DEFAULT["q"]})
+    assert verify(ir.load(before), ir.load(after), depth=depth, witness="none").status == "failed"

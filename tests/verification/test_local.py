@@ -375,3 +375,20 @@ def test_a_default_that_changes_is_compared_as_it_is(cuts: list[ir.Cut]) -> None
     before, *others = sides
     found = [verify(ir.load(before), ir.load(side), cuts=cuts, depth="local", witness="none") for side in others]
     assert [verdict.status for verdict in found] == ["verified", "failed"]
+
+
+def test_constants_that_a_later_ir_version_lets_callers_override_are_the_same() -> None:
+    body = "(float[2,3] x, float[3] b) => (float[2,3] y) { y = Add (x, b) }"
+    before, after = (model(body, {"b": np.ones(3, np.float32)}) for _ in range(2))
+    before.ir_version = 3
+    after.graph.node[0].op_type = "Sum"
+    assert verify(ir.load(before), ir.load(after), depth="local", witness="none").status == "verified"
+
+
+def test_places_that_mean_the_same_at_one_size_are_tried_at_another() -> None:
+    """The last but one of four is the third."""
+    before, after = (
+        model("(float[N,3,H,W] x) => (float[A,B,C,D] y) { y = Gather <axis = 3> (x, i) }", {"i": np.array([place])})
+        for place in (-2, 2)
+    )
+    assert verify(ir.load(before), ir.load(after), depth="local", witness="none").status == "failed"

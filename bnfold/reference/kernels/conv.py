@@ -28,12 +28,17 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
 
 def conv_window(call: Call, x: Array, w: Array) -> Window:
     """The window of a convolution whose input and weight fit together."""
-    groups, shape = call.attr("group", 1), call.attr("kernel_shape")
+    groups = call.attr("group", 1)
     if x.ndim != w.ndim or x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
         raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    _check_kernel(call, w)
+    return window(call, x.shape[2:], w.shape[2:])
+
+
+def _check_kernel(call: Call, w: Array) -> None:
+    shape = call.attr("kernel_shape")
     if shape and tuple(shape) != w.shape[2:]:
         raise Mismatch(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
-    return window(call, x.shape[2:], w.shape[2:])
 
 
 def biased(y: Array, b: Array | None) -> Array:
@@ -103,6 +108,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     groups, channels = call.attr("group", 1), w.shape[0]
     if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
         raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    _check_kernel(call, w)
     win = _transposed_window(call, x.shape[2:], w.shape[2:])
     full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
     y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))

@@ -42,6 +42,8 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
 def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """(x − zero) · scale."""
     centred = x.astype(np.float64)
+    if zero is not None and zero.dtype != x.dtype:
+        raise Mismatch(f"a zero point of type {zero.dtype} for an input of type {x.dtype}")
     if zero is not None:
         centred = centred - _along_axis(call, x, zero.astype(np.float64))
     y = centred * _along_axis(call, x, scale)

@@ -116,3 +116,9 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         compute("Conv", 11, [floats(1, 1, 4, 5), floats(2, 2, 4, 3)], group=2)
     with pytest.raises(reference.Unsupported, match="kernel_shape"):
         compute("Conv", 11, [floats(1, 1, 4, 5), floats(2, 2, 4, 3)], kernel_shape=[2])
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_a_kernel_shape_that_is_not_the_weights_is_refused(op: str) -> None:
+    with pytest.raises(reference.Unsupported, match="contradicts the weight"):
+        compute(op, 11, [floats(0, 1, 2, 5, 5), floats(1, 2, 2, 2, 3)], kernel_shape=[3, 2])

@@ -50,3 +50,8 @@ def test_dynamic_quantisation_of_a_range_without_negatives_keeps_zero() -> None:
     assert zero == 0
     assert scale == pytest.approx(float(x[2]) / 255)
     assert y.tolist() == [50, 150, 255]
+
+
+def test_a_zero_point_is_of_the_type_of_what_is_quantised() -> None:
+    with pytest.raises(reference.Unsupported, match="zero point of type uint8"):
+        compute("DequantizeLinear", 13, [np.ones(3, np.int8), SCALE[:1], np.zeros(1, np.uint8)])
