@@ -86,7 +86,7 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
 
 def _numbers_in(model: ir.Model) -> list[int]:
     """What sizes may have to do with: the numbers that operators are told, what they come to, and their divisors."""
-    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model) for held in told if len(held) % 8 == 0]
+    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model.nodes()) for held in told if len(held) % 8 == 0]
     sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
     sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
     found = {size for size in sizes if 1 < size <= _MOST_BOUND}
@@ -106,8 +106,18 @@ def other_choices(
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
     """The operators whose results depend on sizes and that only one of two models has."""
-    old, new = _kinds(before), _kinds(after)
+    old, new = _kinds(before.nodes()), _kinds(after.nodes())
     return (old - new) + (new - old)
+
+
+def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
+    """Whether an operator among the nodes may do something else at other sizes than a stride apart."""
+    return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
+
+
+def largest_bound(nodes: Iterable[ir.Node]) -> int:
+    """The largest size or place that an operator among the nodes is told; 0 where there is none."""
+    return max([0, *_bounds(_kinds(nodes))])
 
 
 def _bounds(kinds: Kinds) -> Iterator[int]:
@@ -118,12 +128,10 @@ def _bounds(kinds: Kinds) -> Iterator[int]:
             yield from numbers[numbers <= _MOST_BOUND].tolist()
 
 
-def _kinds(model: ir.Model) -> Kinds:
+def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
     """Operators with the numbers they are told, and how many there are of each."""
     return Counter(
-        (node.op_type, tuple(sorted(_numbers(node))))
-        for node in model.nodes()
-        if node.domain or node.op_type not in _ANY_SIZE
+        (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
     )
 
 

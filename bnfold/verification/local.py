@@ -82,20 +82,21 @@ class Bench:
             if not attempts.need(guessed=guessed, acquits=trial.acquits):
                 continue
             latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
-            if trial.odd is not None and isinstance(latest, Difference) and not _fails(latest):
-                latest = self._at_odd_sizes(regions, fed, trial.odd, latest, guessed=guessed)
+            for other in trial.others:
+                if isinstance(latest, Difference) and not _fails(latest):
+                    latest = self._at_other_sizes(regions, fed, other, latest, guessed=guessed)
             if attempts.decide(latest, guessed=guessed, rank=max(map(len, trial.shapes.values()), default=0)):
                 return latest
         return attempts.outcome()
 
-    def _at_odd_sizes(
-        self, regions: Regions, fed: Mapping[str, ir.Value], odd: Shapes, even: Difference, *, guessed: bool
+    def _at_other_sizes(
+        self, regions: Regions, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
-        """What is found there, if it is worse than what was ``even``, and not because these sizes are not declared."""
-        if has_guesses(fed, odd) and not guessed:
-            return even
-        found = self._sampled(regions, fed, odd, guessed=guessed)
-        return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else even
+        """What is found there, if it is worse than at ``first``, and not because these sizes are not declared."""
+        if has_guesses(fed, others) and not guessed:
+            return first
+        found = self._sampled(regions, fed, others, guessed=guessed)
+        return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
 
     def _sampled(self, regions: Regions, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool) -> Found:
         """The largest difference over a few samples; where none could be compared, why the first one could not."""

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.classes import frozen
+from bnfold.verification.choices import depend_on_sizes, largest_bound
 from bnfold.verification.dims import Dims, Known
 from bnfold.verification.terms import Dim
 
@@ -32,13 +33,14 @@ _GUESSED_RANKS = (4, 3, 2, 1, 5)
 class Trial:
     """Shapes to try, and whether equality at them can acquit.
 
-    ``odd`` are the same with free axes one larger: where strides skip elements, padding may show at those alone; and
-    stored places, as indices and bounds, may mean the same at one size.
+    ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
+    may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
+    depend on sizes, one row, and axes longer than all they end at.
     """
 
     shapes: Shapes
     acquits: bool
-    odd: Shapes | None = None
+    others: tuple[Shapes, ...] = ()
 
 
 def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
@@ -52,25 +54,35 @@ def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> I
     tried: list[Shapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
-            if trial.shapes not in tried and sum(map(math.prod, trial.shapes.values())) <= LARGEST_FEED:
+            if trial.shapes not in tried and _elements(trial.shapes) <= LARGEST_FEED:
                 tried.append(trial.shapes)
-                yield Trial(trial.shapes, trial.acquits) if trial.odd == trial.shapes else trial
+                yield trial
 
 
 def _trials(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
 ) -> Iterator[Trial]:
-    reach, is_odd = _reach(nodes), _has_strides(nodes) or _reads_places(nodes)
+    reach = _reach(nodes)
+    further: list[dict[str, int]] = [{"more": 1}] if _has_strides(nodes) or _reads_places(nodes) else []
+    if depend_on_sizes(nodes):
+        beyond = largest_bound(nodes) + 1
+        further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
     small = {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         told = _told(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
-            odd = _sizes(told, reach, step=step, more=1) if is_odd else None
-            yield Trial(_sizes(told, reach, step=step), is_guess, odd)
+            shapes = _sizes(told, 3 + reach, step=step)
+            others = [_sizes(told, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
+            others = [other for other in others if other != shapes and _elements(other) <= LARGEST_FEED]
+            yield Trial(shapes, is_guess, tuple(others))
     told = _told(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):
-        yield Trial(_sizes(told, reach, step=_EVEN, batch=batch), is_guess or is_static)
+        yield Trial(_sizes(told, 3 + reach, step=_EVEN, batch=batch), is_guess or is_static)
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(map(math.prod, shapes.values()))
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
@@ -135,12 +147,12 @@ def _told(
 
 
 def _sizes(
-    told: Mapping[str, Sequence[Dim]], reach: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
+    told: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
 ) -> Shapes:
-    """Small sizes for open axes, other ones at other places: multiples of ``step``, and ``more``."""
+    """Sizes for open axes, other ones at other places: at least so large, multiples of ``step``, and ``more``."""
     names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
     free = (name for name in names if name != _FREE_BATCH)
-    least = -(-(3 + reach) // step)
+    least = -(-least // step)
     sizes = {name: step * (least + place) + more for place, name in enumerate(free)}
     sizes[_FREE_BATCH] = batch
     return {name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in told.items()}

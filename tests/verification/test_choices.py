@@ -49,8 +49,9 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
     weights = {"zero": [0], "one": [1], "two": [2], "big": [2**31 - 1], **more}
     held = {name: np.array(numbers) for name, numbers in weights.items()}
     for one, other in ((before, after), (after, before)):
-        assert compared(head, one, other, held).status == "failed"
-        assert compared(head, one, one, held).verified
+        for depth in ("auto", "local"):
+            assert compared(head, one, other, held, depth=depth).status == "failed"
+            assert compared(head, one, one, held, depth=depth).verified
 
 
 def test_samples_are_of_several_sizes() -> None:

@@ -60,7 +60,17 @@ def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
         loaded = ir.load(model(body, {"W": np.ones((3, 3, 2, 2))}))
         trial = next(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
         larger = {"x": (*trial.shapes["x"][:2], *(side + 1 for side in trial.shapes["x"][2:]))}
-        assert trial.odd == (larger if other else None)
+        assert trial.others == ((larger,) if other else ())
+
+
+def test_operators_that_depend_on_sizes_are_tried_on_one_row_and_beyond_their_ends() -> None:
+    body = "(float[N,3,H,W] x) => (float[a,b,c,d] y) { y = Slice (x, s, e, s) }"
+    loaded = ir.load(model(body, {"s": np.array([2]), "e": np.array([50])}))
+    trial = next(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    _odd, row, long, rows = trial.others
+    assert row["x"] == (1, *trial.shapes["x"][1:])
+    assert rows["x"] == (51, *trial.shapes["x"][1:])
+    assert min(long["x"][2:]) > 50
 
 
 def test_values_declared_alike_get_the_same_sizes() -> None:
