@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnfold.errors import MistypedAttribute
+from bnfold.errors import ExternalDataError, MistypedAttribute
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 
@@ -45,7 +45,7 @@ MAX_DEPTH = 64
 
 _ILL_FORMED = (
     *(ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, MemoryError),
-    MistypedAttribute,
+    *(ExternalDataError, MistypedAttribute),
 )
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 

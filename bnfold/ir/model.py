@@ -24,6 +24,7 @@ class Model:
         self.payloads = payloads
         self.path = path
         self.has_external_data = False
+        self.is_detached = False
         self.freeze_overridable = False
         self.indexed: list[Graph] = []
         self.evaluated: dict[Value, Tensor | None] | None = None
@@ -104,7 +105,9 @@ class Model:
 
     def tensor(self, proto: onnx.TensorProto) -> Tensor:
         """The tensor that a TensorProto of the skeleton stands for."""
-        if proto.data_location == onnx.TensorProto.EXTERNAL:
+        if proto.data_location == onnx.TensorProto.EXTERNAL and not any(
+            e.key == "location" for e in proto.external_data
+        ):
             raise ExternalDataError(f"tensor {proto.name!r} has external data, but does not say where")
         if proto.HasField("raw_data"):
             held = self.payloads.get(proto.raw_data)
@@ -129,6 +132,11 @@ class Model:
         """Bytes of all initializers."""
         values = (value for graph in self.graphs() for value in graph.values.values() if value.is_initializer)
         return sum(value.tensor.nbytes for value in values if value.tensor is not None)
+
+    def require_weights(self) -> None:
+        """Raise ExternalDataError for a ModelProto with external data: nobody said where its files are."""
+        if self.is_detached:
+            raise ExternalDataError("the model has external data, but was not read from a file; load it by its path")
 
     def external_files(self) -> list[Path]:
         """The external data files that payloads lie in."""
@@ -201,7 +209,7 @@ class Model:
         proto = onnx.ModelProto()
         proto.CopyFrom(self.proto)
         copy = Model(proto, self.payloads, self.path)
-        copy.has_external_data = self.has_external_data
+        copy.has_external_data, copy.is_detached = self.has_external_data, self.is_detached
         copy.freeze_overridable = self.freeze_overridable
         return copy
 

@@ -86,7 +86,9 @@ def _fill_from(pairs: list[tuple[onnx.TensorProto, Tensor]], raw: bytes) -> None
 
 def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
     _set_form(message, tensor)
-    if tensor.nbytes >= THRESHOLD:
+    if isinstance(tensor, Inline) and tensor.is_reference:
+        _fill_rare(message, tensor)
+    elif tensor.nbytes >= THRESHOLD:
         message.raw_data = model.payloads.add(tensor)
     elif tensor.dtype in RAW_TYPES:
         message.raw_data = bytes(to_raw(tensor.numpy(), tensor.dtype))
@@ -105,7 +107,7 @@ def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
 
 
 def _fill_rare(message: onnx.TensorProto, tensor: Tensor) -> None:
-    """Strings and sub-byte elements, in onnx's own form."""
+    """Strings, sub-byte elements and references to external data, in onnx's own form."""
     source = tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy())
     content = onnx.TensorProto()
     content.CopyFrom(source)

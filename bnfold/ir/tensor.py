@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import onnx
 
-from bnfold.errors import BnfoldError, MalformedModel
+from bnfold.errors import BnfoldError, ExternalDataError, MalformedModel
 from bnfold.ir.elements import (
     FLOATS,
     MAX_RANK,
@@ -119,6 +119,11 @@ class Inline(Tensor):
         self.proto = proto
 
     @property
+    def is_reference(self) -> bool:
+        """Whether the message only says where the payload lies."""
+        return self.proto.data_location == TP.EXTERNAL
+
+    @property
     def _misfit(self) -> str:
         return f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
 
@@ -130,6 +135,9 @@ class Inline(Tensor):
 
     def numpy(self) -> Array:
         check_rank(self.proto.name, self.dims)
+        if self.is_reference:
+            what = f"tensor {self.proto.name!r} has external data"
+            raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
         raw = self.proto.raw_data
         if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
             return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours

@@ -139,6 +139,9 @@ def verify_result(outcome: Outcome, result: ir.Model | Path, progress: Progress)
         return _verify_ir(lifted, outcome, result, progress)
     from bnfold import verification
 
+    if outcome.model.is_detached:
+        reason = "the weights lie in external data, and the model was not read from a file"
+        return verification.Verdict("unverified", reason, "nothing")
     return verification.verify(
         source if isinstance(source, Path) else load(source),
         result,

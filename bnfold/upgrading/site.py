@@ -268,7 +268,8 @@ def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
     if isinstance(tensor, ir.Exact):
         return ir.Exact(tensor.dtype, tensor.values.reshape(tuple(dims)))
     if isinstance(tensor, ir.Inline):
-        tensor.numpy()  # which raises where a damaged file's dims claim more than there is
+        if not tensor.is_reference:
+            tensor.numpy()  # which raises where a damaged file's dims claim more than there is
         proto = onnx.TensorProto()
         proto.CopyFrom(tensor.proto)
         del proto.dims[:]

@@ -187,7 +187,7 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
     found: dict[str, onnx.TensorProto] = {}
     for value in inputs:
         tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
-        if tensor is not None and tensor.size <= SMALL:
+        if tensor is not None and tensor.size <= SMALL and not value.graph.model.is_detached:
             found[value.name] = tensor_message(tensor.numpy(), value.name)
     return found
 

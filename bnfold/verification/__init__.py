@@ -79,6 +79,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
 
 def _opened(source: Source, *, frozen: bool) -> ir.Model:
     model = source if isinstance(source, ir.Model) else ir.load(source)
+    model.require_weights()
     model.freeze_overridable = frozen
     model.sync()
     return model

@@ -11,8 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import bnfold
 from bnfold import ir, reference
-from bnfold.errors import BadInput, Unsupported
+from bnfold.errors import BadInput, ExternalDataError, Unsupported
 from bnfold.upgrading import run as upgrade
 
 Upgraded = Callable[..., Any]
@@ -152,3 +153,34 @@ def test_weights_beyond_two_gigabytes_are_no_concern(tmp_path: Path) -> None:
     model = ir.load(tmp_path / "m.onnx")
     assert [change.op_type for change in upgrade(model).changes] == ["Clip"]
     assert model.proto.ByteSize() < 10_000
+
+
+@pytest.fixture
+def referring(tmp_path: Path) -> onnx.ModelProto:
+    """A ModelProto whose weights lie in a file that nobody named."""
+    weight, vector = np.arange(24, dtype=np.float32).reshape(4, 3, 2, 1), np.arange(1, 5, dtype=np.float32)
+    text = """<ir_version: 4, opset_import: ["" : 6]> g (float[2, 3, 5, 7] x) => (float[2, 4, 4, 7] y)
+              { c = Conv (x, w) b = BatchNormalization <is_test = 1> (c, v, v, v, v)
+                y = Add <broadcast = 1, axis = 1> (b, v) }"""
+    proto = onnx.parser.parse_model(text)
+    arrays = (("w", weight), ("v", vector))
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return onnx.load(path, load_external_data=False)
+
+
+def test_references_to_external_data_are_carried_along(referring: onnx.ModelProto, tmp_path: Path) -> None:
+    outcome = bnfold.upgrade(referring)
+    assert outcome.verdict is not None
+    assert outcome.verdict.status == "unverified"
+    assert "external data" in outcome.verdict.reason
+    onnx.save(outcome.to_proto(), tmp_path / "upgraded.onnx")
+    verdict = bnfold.verify(tmp_path / "model.onnx", tmp_path / "upgraded.onnx")
+    assert verdict.status == "verified"
+
+
+@pytest.mark.parametrize("call", [bnfold.optimize, lambda proto: bnfold.upgrade(proto, "out.onnx")])
+def test_a_weight_that_is_needed_is_asked_for(referring: onnx.ModelProto, call: Callable[..., Any]) -> None:
+    with pytest.raises(ExternalDataError, match="load it by its path"):
+        call(referring)

@@ -26,13 +26,14 @@ def load(
 ) -> Model:
     """A model from a path, encoded bytes or a ModelProto.
 
-    External data is looked for beside the file, or in ``base_dir``, and nowhere else. A file is held open as long as
+    External data is looked for beside the file, or in ``base_dir``, and nowhere else; a ModelProto without ``base_dir``
+    keeps its references, and only who wants such a weight meets an error. A file is held open as long as
     the model lives, and must not be changed meanwhile (`Model.check_sources`).
     Raises BadInput (unreadable), MalformedModel (not ONNX), ExternalDataError.
     """
-    if isinstance(model, onnx.ModelProto):
-        model = _encoded(model)
     base = None if base_dir is None else Path(base_dir)
+    if isinstance(model, onnx.ModelProto):
+        return _load(BufferSource(_encoded(model)), None, ExternalFiles([base]) if base else None)
     if isinstance(model, bytes):
         return _load(BufferSource(model), None, ExternalFiles([base] if base else []))
     path = Path(model)
@@ -52,7 +53,7 @@ def _encoded(proto: onnx.ModelProto) -> bytes:
         ) from error
 
 
-def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
+def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> Model:
     label = path or "the data"
     if source.size == 0:
         raise MalformedModel(f"{label}: is empty")
@@ -75,7 +76,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles) -> Model:
         raise MalformedModel(_not_a_model(label, source, str(error))) from error
     except ExternalDataError as error:
         raise ExternalDataError(f"{label}: {error}") from error
-    model.has_external_data = has_external
+    model.has_external_data, model.is_detached = has_external, has_external and external is None
     return model
 
 
@@ -140,16 +141,18 @@ def _lift(source: Source, payloads: Payloads) -> bytes:
     return lift(source, THRESHOLD, token)
 
 
-def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles) -> bool:
-    """Let tokens stand for all tensors with external data; whether there are any."""
+def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles | None) -> bool:
+    """Let tokens stand for all tensors with external data, where there is a place to look; whether there are any."""
     found = False
     for tensor in tensor_messages(proto):
         if tensor.data_location == TP.EXTERNAL:
+            found = True
+            if external is None:
+                continue
             token = payloads.add(external.stored(tensor))
             for field in ("data_location", "external_data", *_TYPED):
                 tensor.ClearField(field)
             tensor.raw_data = token
-            found = True
     return found
 
 

@@ -140,8 +140,9 @@ def stage(
     Raises:
         OutputError: It cannot be written; nothing is left behind, and what stood there is untouched.
         RangeViolation: A folded weight overflows; likewise.
-        BadInput: A file that weights lie in was changed meanwhile; likewise.
+        BadInput: A file that weights lie in was changed meanwhile, or is not known; likewise.
     """
+    model.require_weights()
     target = _target(path)
     name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
     datafile.check_name(name, target)
