@@ -69,6 +69,22 @@ def wide_model() -> onnx_ir.Model:
     return onnx_ir.Model(graph, ir_version=8)
 
 
+def test_values_of_one_name_are_told_apart() -> None:
+    model = wide_model()
+    feed = np.random.default_rng(2).normal(size=(2, 24, 5, 6)).astype(np.float32)
+    expected = values(model, feed)
+    nodes = list(model.graph)
+    for node in nodes[:2]:
+        node.outputs[0].name = "same"
+    result = passes.FoldBatchNormPass()(model)
+    assert operators(result.model) == ["Conv", "Relu", "Conv"]
+    assert [node.name for node in result.model.graph] == [nodes[0].name, nodes[2].name, nodes[3].name]
+    assert [value.name for value in result.model.graph.outputs] == ["y"]
+    np.testing.assert_allclose(
+        values(result.model, feed)[0], expected[0], rtol=0, atol=1e-5 * np.abs(expected[0]).max()
+    )
+
+
 def test_untouched_weights_are_the_same_objects_and_folded_ones_are_lazy() -> None:
     model = wide_model()
     result = passes.FoldBatchNormPass()(model)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir
+from onnx_ir.passes.common import NameFixPass
 
 from bnfold import ir
 from bnfold.errors import BadInput
@@ -42,6 +43,7 @@ def borrow(model: onnx_ir.Model) -> ir.Model:
     Raises BadInput for a model that onnx_ir cannot write, as those are whose weights hold no values yet.
     """
     copy, payloads = model.clone(), Payloads()
+    _tell_values_apart(copy)
 
     def token(tensor: onnx_ir.TensorProtocol) -> onnx_ir.TensorProtocol:
         content = np.frombuffer(payloads.add(_Borrowed(tensor)), dtype=np.uint8)
@@ -64,6 +66,14 @@ def borrow(model: onnx_ir.Model) -> ir.Model:
             message.data_type = held.dtype
             message.dims[:] = held.dims
     return ir.Model(proto, payloads)
+
+
+def _tell_values_apart(model: onnx_ir.Model) -> None:
+    """Give each value a name of its own: onnx_ir tells them apart without, files do not. Nodes keep their names."""
+    names = [(holder, holder.name) for holder in _holders(model) if isinstance(holder, onnx_ir.Node)]
+    NameFixPass()(model)
+    for node, name in names:
+        node.name = name
 
 
 def _written(model: onnx_ir.Model) -> onnx.ModelProto:

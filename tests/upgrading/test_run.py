@@ -61,7 +61,7 @@ def test_sparse_initializers_and_sequences_pass(text: Text) -> None:
 @pytest.mark.parametrize("target", [0, -1, 1000])
 def test_an_opset_that_does_not_exist(text: Text, target: int) -> None:
     with pytest.raises(BadInput, match="does not exist"):
-        upgrade(ir.load(onnx.parser.parse_model(text(9, "float[2] x", "y = Relu (x)"))), target)
+        bnfold.upgrade(onnx.parser.parse_model(text(9, "float[2] x", "y = Relu (x)")), target_opset=target)
 
 
 def test_an_opset_newer_than_the_installed_onnx(text: Text) -> None:
