@@ -34,6 +34,9 @@ READS_VALUES = frozenset(
 _ELSEWHERE = "bnfold.unsure"
 _SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_HIDDEN_SLICE = "Slice of what is not known yet"
+SLICE_ROUNDS = 8
+"""Inferences for a chain of Slices, each of which makes the next one's input known; what is left then stays unknown."""
 _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
@@ -64,6 +67,52 @@ def infer(model: Model, *, strict: bool = False) -> None:
 
 
 def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    """What onnx infers. Its Slice ends the process at a negative size, so each is shown once its input is known."""
+    if not any(_is_slice(node) for node in nested_nodes(proto.graph.node)):
+        return _infer(proto, strict=strict)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
+    for node in hidden:
+        node.op_type = _HIDDEN_SLICE
+    inferred = copy
+    for _ in range(SLICE_ROUNDS):
+        sized = _sized(inferred)
+        shown = [node for node in hidden if node.input and node.input[0] in sized]
+        for node in shown:
+            node.op_type = "Slice"
+        if not shown and inferred is not copy:
+            break
+        hidden = [node for node in hidden if node.op_type == _HIDDEN_SLICE]
+        inferred = _infer(copy, strict=strict)
+        if not hidden:
+            break
+    return inferred
+
+
+def _is_slice(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Slice" and node.domain in ("", "ai.onnx")
+
+
+def _sized(proto: onnx.ModelProto) -> set[str]:
+    """Names of values with a rank and no negative size; what Shape makes has neither in any scope."""
+    found = {tensor.name for tensor in proto.graph.initializer}
+    negative: set[str] = set()
+    graphs = [proto.graph]
+    for node in nested_nodes(proto.graph.node):
+        if node.op_type in ("Shape", "Constant"):
+            found.update(node.output)
+        graphs += (graph for held in graphs_of(node).values() for graph in held)
+    for info in (info for graph in graphs for info in (*graph.input, *graph.value_info, *graph.output)):
+        shape = info.type.tensor_type.shape
+        if info.type.tensor_type.HasField("shape"):
+            found.add(info.name)
+        if any(dim.dim_value < 0 for dim in shape.dim):
+            negative.add(info.name)
+    return found - negative
+
+
+def _infer(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=True)
 
 

@@ -160,3 +160,22 @@ def test_a_size_that_runtimes_compute_differently_is_unknown(
         shape = loaded.graph.values[name].shape
         assert shape is not None
         assert (shape[2] if isinstance(shape[2], int) else None) == size
+
+
+@pytest.mark.parametrize("image", [30, 3, -3])
+def test_a_slice_of_a_negative_size_does_not_end_the_process(image: int) -> None:
+    """Onnx 1.23 aborts in C++ where a Slice reads a Conv whose kernel is larger than its image (issue 19)."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], kernel_shape=[7, 7]),
+        helper.make_node("Slice", ["a", "start", "end", "axis"], ["b"]),
+        helper.make_node("Slice", ["b", "start", "end", "axis"], ["y"]),
+    ]
+    numbers = {"start": 1, "end": 3, "axis": 2}
+    weights = [onnx.numpy_helper.from_array(np.array([number]), name) for name, number in numbers.items()]
+    proto = model(nodes, [*weights, weight("w", 2, 2, 7, 7)])
+    proto.graph.input[0].CopyFrom(info("x", 1, 2, image, image))
+    del proto.graph.output[0].type.tensor_type.shape.dim[:]
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    assert loaded.graph.values["y"].shape == ((1, 2, 1, 24) if image == 30 else None)
