@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from bnfold.upgrading.types import Types
 
 
+VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
+    "Pad": ("mode", {b"wrap": 19}),
+    "Resize": ("coordinate_transformation_mode", {b"half_pixel_symmetric": 19}),
+    "ScatterElements": ("reduction", {b"max": 18, b"min": 18}),
+    "ScatterND": ("reduction", {b"max": 18, b"min": 18}),
+}
+"""Values that a text attribute got later than the attribute came, and the opset that they came with."""
+
+
+def value_objection(node: ir.Node, target: int) -> str | None:
+    """Which value of an attribute ``target`` does not know, whatever opset the model says."""
+    name, since = VALUES_SINCE.get(node.op_type, ("", {}))
+    attribute = node.find(name) if name else None
+    if attribute is None or target >= since.get(attribute.s, 0):
+        return None
+    return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
+
+
 def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | None:
     """Why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
     version, older = version_at(node.op_type, opset), version_at(node.op_type, target)
@@ -46,7 +64,7 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
 
 
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
-    """Which input is of a type that the version in force at ``target`` does not take, or has to share with another."""
+    """Which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
     version = version_at(node.op_type, target)
     if version is None:
         return f"does not exist at opset {target}"
@@ -62,6 +80,11 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
             return f"version {version} does not take {name}"
         if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
             return f"version {version} takes one type where the node has two"
+    for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
+        dtype = types.dtype(value)
+        parameter = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if dtype is not None and f"tensor({type_name(dtype)})" not in parameter.types:
+            return f"version {version} does not make tensor({type_name(dtype)})"
     return None
 
 

@@ -85,6 +85,8 @@ class Walk:
             self._unknown(node, successor, opset)
         elif by_meaning is not None:
             self._read(node, successor, opset, by_meaning)
+        elif (reason := lower.value_objection(node, self.shared.target)) is not None:
+            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
         elif (meant := self._meant(node, version)) != version:
             self._adapt(node, successor, meant, None)
         elif opset > self.shared.target:

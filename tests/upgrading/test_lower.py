@@ -1,11 +1,14 @@
 """A lower opset is accepted where every node is also one of the older version."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from onnx import defs
 
 from bnfold.errors import UpgradeBlocked
+from bnfold.upgrading import lower
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]
@@ -36,6 +39,26 @@ def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: in
         (17, 15, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)", "does not exist before opset 17"),
         (14, 13, "uint8[2, 3] x", "y = Add (x, x)", r"does not take tensor\(uint8\)"),
         (13, 11, "bfloat16[2, 3] x", "y = Neg (x)", r"does not take tensor\(bfloat16\)"),
+        (
+            18,
+            15,
+            "float[3] x, int64[3] i",
+            'y = ScatterElements <reduction = "max"> (x, i, x)',
+            "reduction=max does not",
+        ),
+        (28, 16, "float[3] x, int64[3, 1] i", 'y = ScatterND <reduction = "min"> (x, i, x)', "min .* before opset 18"),
+        (
+            18,
+            13,
+            "float[3] x, int64[2] i",
+            'y = Pad <mode = "wrap"> (x, i)',
+            "mode=wrap does not exist",
+        ),
+        (
+            *(18, 18, "float[3] x, float[1] s"),
+            'y = Resize <coordinate_transformation_mode = "half_pixel_symmetric"> (x, , s)',
+            "half_pixel_symmetric does not exist before opset 19",
+        ),
         (19, 11, "float[1, 1, 9] x", "y = AveragePool <kernel_shape = [2], dilations = [2]> (x)", "dilations is newer"),
     ],
 )
@@ -45,6 +68,25 @@ def test_what_the_older_version_lacks_is_named(
     kind = inputs.split("[", maxsplit=1)[0]
     with pytest.raises(UpgradeBlocked, match=reason):
         upgraded(text(opset, inputs, body, outputs=f"{kind}[] y"), target)
+
+
+def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Upgraded, text: Text) -> None:
+    source = text(19, "float[3] x", "y = Cast <to = 17> (x)", outputs="float8e4m3fn[] y")
+    with pytest.raises(UpgradeBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
+        upgraded(source, 13)
+
+
+def test_every_later_value_is_listed() -> None:
+    """A value that only the newer of two versions' texts speaks of, where the attribute is the same."""
+    for op_type, (name, since) in lower.VALUES_SINCE.items():
+        for value, opset in since.items():
+            older, newer = (defs.get_schema(op_type, at, "").attributes[name].description for at in (opset - 1, opset))
+            assert value.decode() in newer
+            assert not re.search(rf"\b{value.decode()}\b", older)
+
+
+def test_values_of_a_newer_opset_reach_it(upgraded: Upgraded, text: Text) -> None:
+    upgraded(text(18, "float[3] x, int64[3] i", 'y = ScatterElements <reduction = "max"> (x, i, x)'), 19)
 
 
 def test_an_unknown_type_blocks(upgraded: Upgraded, text: Text) -> None:
