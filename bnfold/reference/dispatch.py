@@ -13,6 +13,7 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
+from bnfold.reference.legal import Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registry import (
     NO_SCHEMA,
@@ -40,6 +41,8 @@ class Definition:
     most: int
     input_types: tuple[str, ...]
     output_types: tuple[str, ...]
+    allowed: Types
+    needed: frozenset[str]
 
 
 @cache
@@ -50,16 +53,19 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
-        return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), ())
+        return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())
     defaults = {
         name: _python(attribute.default_value)
         for name, attribute in schema.attributes.items()
         if attribute.default_value.name
     }
-    types = [tuple(parameter.type_str for parameter in group) for group in (schema.inputs, schema.outputs)]
+    names = [tuple(parameter.type_str for parameter in group) for group in (schema.inputs, schema.outputs)]
     single = onnx.defs.OpSchema.FormalParameterOption.Single
     required = tuple(parameter.option == single for parameter in schema.inputs)
-    return Definition(schema.since_version, defaults, required, schema.max_input, types[0], types[1])
+    needed = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
+    return Definition(
+        schema.since_version, defaults, required, schema.max_input, names[0], names[1], types(schema), needed
+    )
 
 
 def _python(attribute: onnx.AttributeProto) -> Attribute:
@@ -91,8 +97,8 @@ def apply(
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
     call = Call(node.op_type, known.version, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
     if precision == "float64":
-        return [widen(value) for value in _compute(function, call, node, inputs)]
-    results = _compute(function, call, node, [workable(value) for value in inputs])
+        return [widen(value) for value in _compute(function, call, known, node, inputs)]
+    results = _compute(function, call, known, node, [workable(value) for value in inputs])
     return [rounded(value, _model_of(known, inputs, index)) for index, value in enumerate(results)]
 
 
@@ -113,13 +119,15 @@ def _check_inputs(node: ir.Node, known: Definition, inputs: Sequence[Datum]) -> 
         raise refused(node, known.version, "a required input is missing")
 
 
-def _compute(function: Kernel, call: Call, node: ir.Node, inputs: Sequence[Datum]) -> list[Datum]:
-    """Run the kernel.
+def _compute(function: Kernel, call: Call, known: Definition, node: ir.Node, inputs: Sequence[Datum]) -> list[Datum]:
+    """Run the kernel on what is legal.
 
     Errors that it does not raise on purpose come of inputs and attributes that do not fit together: the model's fault,
     said in numpy's words.
     """
     try:
+        check_attributes(call, known.needed)
+        check_types(known.allowed, known.input_types, inputs)
         answer = function(call, *inputs)
     except Randomness as reason:
         raise refused(node, call.version, str(reason), Random) from reason

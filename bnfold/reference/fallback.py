@@ -4,9 +4,11 @@ A row is added only after its versions were checked against the operator text an
 or against onnxruntime; `tests/reference/test_fallback.py` repeats the comparison.
 """
 
+# ruff: noqa: ARG005 - every condition takes the call and all inputs, whether it asks about them or not
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Call, Declined, Kernel, Result
+from bnfold.reference.registry import Attribute, Call, Declined, Kernel, Result, require
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "BlackmanWindow"): (17,),
@@ -26,7 +28,6 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "HannWindow"): (17,),
     ("", "MelWeightMatrix"): (17,),
     ("", "MaxUnpool"): (9, 11, 22),
-    ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
     ("", "NonMaxSuppression"): (10, 11),
     ("", "ReverseSequence"): (10, 28),
     ("", "RoiAlign"): (10, 16, 22),
@@ -36,7 +37,6 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "StringSplit"): (20,),
     ("", "TensorScatter"): (24,),
     ("", "TfIdfVectorizer"): (9,),
-    ("", "SoftmaxCrossEntropyLoss"): (12, 13),
     ("ai.onnx.ml", "ArrayFeatureExtractor"): (1,),
     ("ai.onnx.ml", "LinearClassifier"): (1,),
     ("ai.onnx.ml", "LinearRegressor"): (1,),
@@ -51,12 +51,35 @@ LATER: dict[tuple[str, int], tuple[int, dict[str, Attribute]]] = {
 
 
 FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
+    ("", "AffineGrid"): (20,),
     ("", "Attention"): (23, 24, 25),
     ("", "CausalConvWithState"): (27,),
     ("", "LinearAttention"): (27,),
+    ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
+    ("", "SoftmaxCrossEntropyLoss"): (12, 13),
     ("", "SwiGLU"): (28,),
 }
 """Operators whose schema holds a function of other operators, which the referee runs by its own kernels."""
+
+
+LEGAL: dict[str, Callable[..., bool]] = {
+    "AffineGrid": lambda call, theta, size: theta.shape == (size[0], len(size) - 2, len(size) - 1),
+    "ArrayFeatureExtractor": lambda call, x, places: places.min() >= 0,
+    "Attention": lambda call, q, k, v, *rest: (
+        len(q) == len(k) == len(v) and k.shape[1:-1] == v.shape[1:-1] and (q.ndim == 3 or q.shape[3] == k.shape[3])
+    ),
+    "MaxUnpool": lambda call, x, places, *rest: places.min(initial=0) >= 0,
+    "NegativeLogLikelihoodLoss": lambda call, x, classes, *rest: (
+        ((classes >= 0) | (classes == call.attr("ignore_index"))).all() and classes.shape == x.shape[:1] + x.shape[2:]
+    ),
+    "ReverseSequence": lambda call, x, lengths: lengths.min() >= 0 and lengths.max() <= x.shape[call.attr("time_axis")],
+    "RoiAlign": lambda call, x, rois, images: images.min(initial=0) >= 0,
+    "TensorScatter": lambda call, cache, update, starts=None: (
+        starts is None or call.attr("mode") == "circular" or starts.min() >= 0
+    ),
+}
+LEGAL["SoftmaxCrossEntropyLoss"] = LEGAL["NegativeLogLikelihoodLoss"]
+"""What the text asks of the inputs, and neither of the two looks at."""
 
 
 def find(domain: str, op: str, version: int) -> Kernel | None:
@@ -91,6 +114,7 @@ def run_function(call: Call, *inputs: Datum) -> Result:
     else:
         types = [_type(value).SerializeToString() for value in inputs]
         text = schema.get_context_dependent_function(node.SerializeToString(), types)
+        require(text, "onnx has no function for its types", Declined)
         model.functions.append(onnx.FunctionProto.FromString(text))
     results = evaluate(ir.load(model), feeds, precision=call.precision, policy=call.policy)
     return tuple(results.get(name) for name in node.output)
@@ -106,6 +130,7 @@ def _one_node(
     call: Call, inputs: Sequence[Datum], opset: int, fixed: dict[str, Attribute]
 ) -> tuple[onnx.ModelProto, dict[str, Datum]]:
     """A model of the call's node alone, and what to feed it; ``fixed`` are attributes besides its own."""
+    require(call.op not in LEGAL or LEGAL[call.op](call, *inputs), "inputs that its text does not allow")
     names = ["" if value is None else f"x{index}" for index, value in enumerate(inputs)]
     outputs = [f"y{index}" if named else "" for index, named in enumerate(call.named)]
     node = onnx.helper.make_node(call.op, names, outputs, domain=call.domain, **_attributes(call), **fixed)

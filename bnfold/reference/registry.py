@@ -124,15 +124,21 @@ def registered() -> frozenset[tuple[str, str, int]]:
     return frozenset(_KERNELS)
 
 
+def require(condition: object, reason: str, error: type[Declined] = Mismatch) -> None:
+    """Refuse the node unless the condition holds."""
+    if not condition:
+        raise error(reason)
+
+
 def normal_axis(axis: int, rank: int) -> int:
     """An axis counted from the front; negative ones count from the end."""
-    if not -rank <= axis < max(rank, 1):
-        raise Mismatch(f"axis {axis} is outside rank {rank}")
+    require(-rank <= axis < max(rank, 1), f"axis {axis} is outside rank {rank}")
     return axis + rank if axis < 0 else axis
 
 
 def int_list(value: Array | list[int]) -> list[int]:
-    """A tensor or list of integers as plain ints."""
+    """A list or tensor of one axis, as plain ints."""
+    require(np.ndim(value) == 1, f"a list of integers in {np.ndim(value)} axes")
     return [int(item) for item in np.asarray(value).reshape(-1)]
 
 
@@ -143,10 +149,7 @@ LARGEST = 1 << 28
 def dims_to_make(dims: Iterable[int]) -> tuple[int, ...]:
     """The dims of a result whose size some input says, as they are; too many elements are declined before the work."""
     shape = tuple(dims)
-    if any(dim < 0 for dim in shape):
-        raise Mismatch(f"a result of dims {list(shape)}")
-    if len(shape) > MAX_RANK:
-        raise Declined(f"{len(shape)} axes are too many to evaluate")
-    if math.prod(shape) > LARGEST:
-        raise Declined(f"{math.prod(shape):,} elements are too many to evaluate")
+    require(min(shape, default=0) >= 0, f"a result of dims {list(shape)}")
+    require(len(shape) <= MAX_RANK, f"{len(shape)} axes are too many to evaluate", Declined)
+    require(math.prod(shape) <= LARGEST, f"{math.prod(shape):,} elements are too many to evaluate", Declined)
     return shape

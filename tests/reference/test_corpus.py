@@ -20,9 +20,11 @@ KINDS = {"net", "net-noweights", "exporter-op", "fixture"}
 REFUSALS = {
     "Azure-Samples+": "com.microsoft:LegacyPadding",  # an operator of a private converter, never described
     "three_layer_bn_keras.504ea6f1": "parameters of shape (64,)",  # a transposed matrix: its channels are the batch
-    "three_layer_bn_keras.4e055300": "axes don't match",  # four axes to permute of a matrix
+    "three_layer_bn_keras.4e055300": "perm [0, 3, 1, 2] for rank 2",  # four axes to permute of a matrix
     "resnet18_dynamo": "its data does not fit",  # the weights are not in the file
-    "instance_norm_nonbroadcastable": "could not be broadcast",  # made to be invalid
+    "batch_norm_invalid_bias_rank": "differ in shape",  # made to be invalid, as are the next two
+    "instance_norm_invalid_type": "of type int32",
+    "instance_norm_nonbroadcastable": "4 scales",
 }
 
 

@@ -36,6 +36,7 @@ CLASSES = RNG.integers(0, 5, (3, 2))
 
 Row = tuple[str, tuple[int, ...], list[Array | None], dict[str, Any]]
 CONTINUOUS: list[Row] = [
+    ("AffineGrid", (20,), [floats(1, 2, 2, 3), np.array([2, 3, 4, 5])], {"align_corners": 1}),
     ("Attention", (23, 24), [floats(1, 2, 3, 4, 8), floats(2, 2, 3, 6, 8), floats(3, 2, 3, 6, 8)], {"is_causal": 1}),
     ("CenterCropPad", (18,), [floats(1, 4, 6, 5), np.array([7, 3])], {"axes": [1, -1]}),
     (

@@ -61,7 +61,9 @@ def test_axes_count_from_both_ends() -> None:
 
 
 def test_integers_out_of_tensors_and_lists() -> None:
-    assert int_list(np.array([[1], [2]])) == int_list([1, 2]) == [1, 2]
+    assert int_list(np.array([1, 2])) == int_list([1, 2]) == [1, 2]
+    with pytest.raises(Declined, match="in 2 axes"):
+        int_list(np.array([[1], [2]]))
 
 
 def test_the_error_names_operator_version_node_and_reason() -> None:

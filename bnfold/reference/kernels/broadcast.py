@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel
+from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 Binary = Callable[[Array, Array], Result]
 
@@ -25,15 +25,14 @@ def legacy_operand(call: Call, a: Array, b: Array) -> Array:
     """
     if a.shape == b.shape:
         return b
-    if not call.attr("broadcast", 0):
-        raise Mismatch(f"shapes {a.shape} and {b.shape} differ and broadcast is not set")
+    require(call.attr("broadcast", 0), f"shapes {a.shape} and {b.shape} differ and broadcast is not set")
     if b.size == 1:
         return b.reshape((1,) * a.ndim)
     axis = call.attr("axis") if call.has("axis") else a.ndim - b.ndim
     start = axis + a.ndim if axis < 0 else axis
     run = a.shape[start : start + b.ndim]
-    if start < 0 or len(run) != b.ndim or any(m not in (1, n) for m, n in zip(b.shape, run, strict=True)):
-        raise Mismatch(f"shape {b.shape} is no run of {a.shape} from axis {start}")
+    fits = start >= 0 and len(run) == b.ndim and all(m in (1, n) for m, n in zip(b.shape, run, strict=True))
+    require(fits, f"shape {b.shape} is no run of {a.shape} from axis {start}")
     return b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
 
 
@@ -51,6 +50,13 @@ def _binary(op: str, legacy: tuple[int, ...], modern: tuple[int, ...], function:
 
     kernel(op, *legacy)(limited)
     kernel(op, *modern)(free)
+
+
+def spread_onto(x: Array, parameter: Array) -> Array:
+    """The parameter, which must broadcast onto ``x`` without stretching it."""
+    fits = np.broadcast_shapes(parameter.shape, x.shape) == x.shape
+    require(fits, f"a parameter of shape {parameter.shape} would stretch the value of shape {x.shape}")
+    return parameter
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -95,8 +101,7 @@ def modulo(call: Call, a: Array, b: Array) -> Result:
     """Remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
         return np.fmod(a, b)
-    if call.version < 28 and np.issubdtype(a.dtype, np.inexact):
-        raise Declined("floats need fmod = 1")
+    require(call.version >= 28 or not np.issubdtype(a.dtype, np.inexact), "floats need fmod = 1")
     return np.mod(a, b)
 
 
@@ -121,8 +126,8 @@ def _variadic(op: str, function: Binary) -> None:
     """Register Sum and its like: equal shapes at versions 1 and 6, numpy broadcasting from 8 on."""
 
     def fold(call: Call, *operands: Array) -> Result:
-        if call.version < 8 and len({operand.shape for operand in operands}) != 1:
-            raise Mismatch(f"operands differ in shape: {[operand.shape for operand in operands]}")
+        shapes = {operand.shape for operand in operands}
+        require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
         total = reduce(function, operands)
         return total / len(operands) if op == "Mean" else total
 
@@ -139,11 +144,8 @@ _variadic("Min", np.minimum)
 def prelu(call: Call, x: Array, slope: Array) -> Result:
     """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:
-        if slope.size != x.shape[1]:
-            raise Mismatch(f"{slope.size} slopes for {x.shape[1]} channels")
+        require(slope.size == x.shape[1], f"{slope.size} slopes for {x.shape[1]} channels")
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     elif call.version <= 6:
         slope = slope.reshape((1,) * x.ndim)
-    elif np.broadcast_shapes(slope.shape, x.shape) != x.shape:
-        raise Mismatch(f"a slope of shape {slope.shape} would stretch the value of shape {x.shape}")
-    return np.where(x < 0, slope * x, x)
+    return np.where(x < 0, spread_onto(x, slope) * x, x)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
@@ -29,33 +29,28 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
 def conv_window(call: Call, x: Array, w: Array) -> Window:
     """The window of a convolution whose input and weight fit together."""
     groups = call.attr("group", 1)
-    if x.ndim != w.ndim or x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
-        raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    fits = x.ndim == w.ndim and x.shape[1] == groups * w.shape[1] and w.shape[0] % groups == 0
+    require(fits, f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
     _check_kernel(call, w)
     return window(call, x.shape[2:], w.shape[2:])
 
 
 def _check_kernel(call: Call, w: Array) -> None:
     shape = call.attr("kernel_shape")
-    if shape and tuple(shape) != w.shape[2:]:
-        raise Mismatch(f"kernel_shape {list(shape)} contradicts the weight {w.shape}")
+    require(not shape or tuple(shape) == w.shape[2:], f"kernel_shape {shape} contradicts the weight {w.shape}")
 
 
 def biased(y: Array, b: Array | None) -> Array:
     """``y`` (N, M, spatial…) with one bias a channel."""
-    if b is not None and b.shape != y.shape[1:2]:
-        raise Mismatch(f"a bias of shape {b.shape} for {y.shape[1]} channels")
-    return y if b is None else y + b.reshape(-1, *(1,) * (y.ndim - 2))
+    if b is None:
+        return y
+    require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")
+    return np.asarray(y + b.reshape(-1, *(1,) * (y.ndim - 2)))
 
 
 def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
-    """Zeros around the spatial axes; negative padding crops."""
-    crop = tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape[2:], begin, end, strict=True))
-    x = x[last_axes(*crop)]
-    if not any(p > 0 for p in (*begin, *end)):
-        return x
-    widths = [(0, 0), (0, 0), *((max(b, 0), max(e, 0)) for b, e in zip(begin, end, strict=True))]
-    return np.pad(x, widths)
+    """Zeros around the spatial axes."""
+    return np.pad(x, [(0, 0), (0, 0), *zip(begin, end, strict=True)]) if any((*begin, *end)) else x
 
 
 def depthwise(padded: Array, w: Array, win: Window) -> Array:
@@ -106,8 +101,8 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     Every input element stamps the kernel onto the output.
     """
     groups, channels = call.attr("group", 1), w.shape[0]
-    if x.ndim != w.ndim or x.shape[1] != channels or channels % groups:
-        raise Mismatch(f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    fits = x.ndim == w.ndim and x.shape[1] == channels and channels % groups == 0
+    require(fits, f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
     _check_kernel(call, w)
     win = _transposed_window(call, x.shape[2:], w.shape[2:])
     full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
@@ -148,8 +143,8 @@ def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence
     begins, ends = [], []
     for r, o, n in zip(full, extra, wanted, strict=True):
         total = r + o - n
-        if total < 0 and not shape:
-            raise Declined(f"an output size of {n}, where the kernels reach {r + o}: texts and runtimes disagree")
+        reason = f"an output size of {n}, where the kernels reach {r + o}: texts and runtimes disagree"
+        require(total >= 0 or shape, reason, Declined)
         total = max(total, 0)
         begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         ends.append(r - n - begins[-1])

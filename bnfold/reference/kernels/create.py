@@ -11,17 +11,7 @@ import onnx
 from bnfold.ir.elements import type_name
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, Datum, computed_type, is_float
-from bnfold.reference.registry import (
-    Array,
-    Call,
-    Declined,
-    Mismatch,
-    Randomness,
-    Result,
-    dims_to_make,
-    int_list,
-    kernel,
-)
+from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, dims_to_make, int_list, kernel, require
 
 TP = onnx.TensorProto
 
@@ -87,8 +77,8 @@ def _cast(call: Call, x: Array, code: int) -> Array:
     """Between floats, integers and booleans; to integers it truncates. Strings are declined."""
     if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
         return saturated(call, x, code)
-    if (code not in ORDINARY and code not in WIDENED) or x.dtype.kind in "OSUc":
-        raise Declined(f"cast from {x.dtype} to {type_name(code)}")
+    known = code in ORDINARY | WIDENED and x.dtype.kind not in "OSUc"
+    require(known, f"cast from {x.dtype} to {type_name(code)}", Declined)
     return x.astype(call.dtype(code), copy=False)
 
 
@@ -101,11 +91,10 @@ def saturated(call: Call, x: Array, code: int) -> Array:
 @kernel("BitCast", 26)
 def bit_cast(call: Call, x: Array) -> Result:
     """The same bits read as another type of the same width; widened floats do not have theirs any more."""
-    if call.precision == "float64" and is_float(x):
-        raise Declined("the bits of a float, which is held in another precision")
+    bits = call.precision == "stored" or not is_float(x)
+    require(bits, "the bits of a float, which is held in another precision", Declined)
     stored = computed_type(call.attr("to"), "stored")
-    if stored.itemsize != x.dtype.itemsize:
-        raise Mismatch(f"{x.dtype} and {stored} differ in width")
+    require(stored.itemsize == x.dtype.itemsize, f"{x.dtype} and {stored} differ in width")
     return x.view(stored)
 
 

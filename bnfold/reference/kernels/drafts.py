@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, int_list, kernel
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, int_list, kernel, require
 
 
 @kernel("ImageScaler", NO_SCHEMA)
@@ -39,8 +39,8 @@ def crop(call: Call, x: Array) -> Result:
     left, top, right, bottom = call.attr("border")
     if call.has("scale"):
         height, width = call.attr("scale")
-        if top + height > x.shape[2] or left + width > x.shape[3]:
-            raise Declined(f"{height} x {width} elements from ({top}, {left}) of an input of shape {x.shape}")
+        fits = top + height <= x.shape[2] and left + width <= x.shape[3]
+        require(fits, f"{height} x {width} elements from ({top}, {left}) of an input of shape {x.shape}")
         return x[:, :, top : top + height, left : left + width]
     return x[:, :, top : x.shape[2] - bottom, left : x.shape[3] - right]
 
@@ -59,16 +59,14 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 @kernel("ParametricSoftplus", NO_SCHEMA)
 def parametric_softplus(call: Call, x: Array) -> Result:
     """Alpha · ln(1 + e^(beta · X))."""
-    if not (call.has("alpha") and call.has("beta")):
-        raise Declined("alpha or beta is missing, and texts disagree on their defaults")
+    require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", Declined)
     return call.attr("alpha") * np.logaddexp(0, call.attr("beta") * x)
 
 
 @kernel("ScaledTanh", NO_SCHEMA)
 def scaled_tanh(call: Call, x: Array) -> Result:
     """Alpha · tanh(beta · X)."""
-    if not (call.has("alpha") and call.has("beta")):
-        raise Declined("alpha or beta is missing, and texts disagree on their defaults")
+    require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", Declined)
     return call.attr("alpha") * np.tanh(call.attr("beta") * x)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, dims_to_make, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Result, dims_to_make, kernel, normal_axis, require
 
 
 @kernel("Gather", 1, 11, 13)
@@ -25,6 +25,7 @@ def gather_elements(call: Call, x: Array, indices: Array) -> Result:
 
 
 def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    require(indices.ndim == x.ndim, f"indices of rank {indices.ndim} for rank {x.ndim}")
     grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = indices
     return tuple(grid)
@@ -34,6 +35,7 @@ def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
 def gather_nd(call: Call, x: Array, indices: Array) -> Result:
     """The last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
     batch = call.attr("batch_dims", 0)
+    require(x.shape[:batch] == indices.shape[:batch] and 0 <= batch < indices.ndim, f"batch_dims {batch}")
     heads = tuple(np.arange(x.shape[axis]).reshape((-1, *(1,) * (indices.ndim - 2 - axis))) for axis in range(batch))
     return x[(*heads, *np.moveaxis(indices, -1, 0))]
 
@@ -47,14 +49,14 @@ _REDUCERS: dict[str, Callable[..., Datum]] = {
 
 
 def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Array:
+    shape = np.broadcast_shapes(*(part.shape for part in index)) + x.shape[len(index) :]
+    require(updates.shape == shape, f"updates of shape {updates.shape}, where {shape} is to be")
     y = x.copy()
     reducer = call.attr("reduction", "none")
     if reducer == "none":
         y[index] = updates
-    elif reducer in _REDUCERS:
-        _REDUCERS[reducer](y, index, updates)
     else:
-        raise Declined(f"reduction {reducer!r} is not in the operator text")
+        _REDUCERS[reducer](y, index, updates)
     return y
 
 
@@ -102,6 +104,7 @@ def compress(call: Call, x: Array, condition: Array) -> Result:
 def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
     """``values[1]`` at the index on a new axis, ``values[0]`` elsewhere; indices outside ±depth mark nothing."""
     size = int(depth.item())
+    require(size > 0 and values.shape == (2,), f"depth {size} and values of shape {values.shape}")
     axis = normal_axis(call.attr("axis"), indices.ndim + 1)
     dims_to_make((*indices.shape, size))
     places = np.where(indices < 0, indices + size, indices)
@@ -124,6 +127,7 @@ def top_k(call: Call, x: Array, k: Array) -> tuple[Array, ...]:
 def _top_k(call: Call, x: Array, k: int) -> tuple[Array, ...]:
     """The k largest (or smallest) in order, the lower index first among equals. Unsorted results come sorted, too."""
     axis = normal_axis(call.attr("axis"), x.ndim)
+    require(k >= 0, f"k = {k}")
     if x.dtype == bool or np.issubdtype(x.dtype, np.unsignedinteger):
         x_key = x.astype(np.int64) if x.dtype.itemsize < 8 else x.astype(np.float64)
     else:

@@ -13,12 +13,12 @@ from bnfold.reference.registry import (
     Array,
     Call,
     Declined,
-    Mismatch,
     Result,
     dims_to_make,
     int_list,
     kernel,
     normal_axis,
+    require,
 )
 
 ALL_21 = (21, 23, 24, 25)
@@ -45,12 +45,10 @@ def reshape(call: Call, x: Array, shape: Array) -> Result:
 
 def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
     """0 copies the input's dim unless zeros are kept; one −1 takes what is left."""
+    require(min(target, default=0) >= -1, f"target {target} has a dim below -1")
     if not keep_zero:
-        if any(dim == 0 and axis >= x.ndim for axis, dim in enumerate(target)):
-            raise Mismatch(f"target {target} copies a dim that shape {x.shape} has not")
+        require(0 not in target[x.ndim :], f"target {target} copies a dim that shape {x.shape} has not")
         target = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
-    if any(dim < -1 for dim in target):
-        raise Mismatch(f"target {target} has a dim below -1")
     return x.reshape(target)
 
 
@@ -58,6 +56,7 @@ def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
 def flatten(call: Call, x: Array) -> Result:
     """Two dims: those before ``axis``, and the rest."""
     axis = call.attr("axis")
+    require(-x.ndim <= axis <= x.ndim, f"axis {axis} is outside rank {x.ndim}")
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
@@ -75,6 +74,7 @@ def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
 
 
 def _squeeze(x: Array, axes: list[int] | None) -> Array:
+    require(axes != [], "an empty list of axes: texts and runtimes disagree", Declined)
     return np.squeeze(x, None if axes is None else tuple(normal_axis(axis, x.ndim) for axis in axes))
 
 
@@ -86,8 +86,8 @@ def unsqueeze_attribute(call: Call, x: Array) -> Result:
 
 @kernel("Unsqueeze", 13, *ALL_21)
 def unsqueeze(call: Call, x: Array, axes: Array) -> Result:
-    """New axes at the input's places in the result."""
-    return _unsqueeze(x, int_list(axes))
+    """New axes at the input's places in the result; runtimes take a scalar for a list of one."""
+    return _unsqueeze(x, int_list(np.atleast_1d(axes)))
 
 
 def _unsqueeze(x: Array, axes: list[int]) -> Array:
@@ -98,15 +98,15 @@ def _unsqueeze(x: Array, axes: list[int]) -> Array:
 @kernel("Transpose", 1, 13, *ALL_21)
 def transpose(call: Call, x: Array) -> Result:
     """Axes in the order of ``perm``, by default reversed."""
-    return np.transpose(x, call.attr("perm"))
+    order = call.attr("perm")
+    require(order is None or sorted(order) == list(range(x.ndim)), f"perm {order} for rank {x.ndim}")
+    return np.transpose(x, order)
 
 
 @kernel("Concat", 1, 4, 11, 13)
 def concat(call: Call, *parts: Array) -> Result:
     """Parts one behind the other on ``axis``; version 1 has a default, axis 1."""
     axis = call.attr("axis", 1 if call.version == 1 else None)
-    if axis is None:
-        raise Declined("the required attribute axis is missing")
     return np.concatenate(parts, normal_axis(axis, parts[0].ndim))
 
 
@@ -131,8 +131,7 @@ def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Result:
 
 
 def _tile(x: Array, repeats: list[int]) -> Array:
-    if len(repeats) != x.ndim:
-        raise Mismatch(f"{len(repeats)} repeats for rank {x.ndim}")
+    require(len(repeats) == x.ndim and min(repeats, default=0) >= 0, f"repeats {repeats} for rank {x.ndim}")
     dims_to_make(size * times for size, times in zip(x.shape, repeats, strict=True))
     return np.tile(x, repeats)
 
@@ -174,5 +173,6 @@ def space_to_depth(call: Call, x: Array) -> Result:
 @kernel("Trilu", 14)
 def trilu(call: Call, x: Array, k: Array | None = None) -> Result:
     """The upper or lower triangle of the last two axes, from diagonal ``k``."""
+    require(x.ndim > 1, f"rank {x.ndim}")
     offset = 0 if k is None else int(k.item())
     return np.triu(x, offset) if call.attr("upper") else np.tril(x, offset)

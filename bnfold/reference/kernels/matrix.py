@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.reference.kernels.broadcast import legacy_operand
-from bnfold.reference.registry import Array, Call, Mismatch, Result, kernel
+from bnfold.reference.kernels.broadcast import legacy_operand, spread_onto
+from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
 @kernel("Gemm", 1, 6, 7, 9, 11, 13)
 def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
     """Alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
-    if a.ndim != 2 or b.ndim != 2:
-        raise Mismatch(f"operands of shapes {a.shape} and {b.shape}")
+    require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")
     product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
     if product.dtype != a.dtype:
         product = product.astype(a.dtype)
@@ -22,9 +21,7 @@ def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
         return product
     if call.version <= 6:
         c = legacy_operand(call, product, c)
-    if np.broadcast_shapes(product.shape, c.shape) != product.shape:
-        raise Mismatch(f"C of shape {c.shape} does not broadcast to {product.shape}")
-    return (product + call.attr("beta") * c).astype(a.dtype, copy=False)
+    return (product + call.attr("beta") * spread_onto(product, c)).astype(a.dtype, copy=False)
 
 
 @kernel("MatMul", 1, 9, 13)

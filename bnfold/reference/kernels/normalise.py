@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from bnfold.reference.kernels.broadcast import spread_onto
 from bnfold.reference.kernels.reduction import average
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis, require
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
@@ -21,8 +22,7 @@ LAST_SLOTTED = 9
 def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> tuple[Array, ...]:
     """X (N, C, D1…), parameters (C), or (C, D1…) where ``spatial`` is 0 -> Y and, in training, the statistics."""
     training = is_training(call)
-    if not scale.size == b.size == mean.size == var.size:
-        raise Mismatch("its parameters have different lengths")
+    require(scale.shape == b.shape == mean.shape == var.shape, "its parameters differ in shape")
     per_activation = _is_per_activation(call, x, scale)
     shape = x.shape[1:] if per_activation else (-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else ()
     scale, b = scale.reshape(shape), b.reshape(shape)
@@ -42,17 +42,14 @@ def is_training(call: Call) -> bool:
     ``is_test`` and ``training_mode`` are honoured at versions that do not have them: exporters wrote them there and
     meant them. Where inference has no statistics to return, they stay undefined, which only matters if they are read.
     """
-    if call.version <= LAST_SLOTTED and len(call.named) not in (1, 5):
-        raise Declined(f"{len(call.named)} outputs, where 1 or 5 are legal")
-    if call.version > LAST_SLOTTED and any(call.named[3:]):
-        raise Declined(f"{len(call.named)} outputs, where 1 or 3 are legal")
+    slotted = call.version <= LAST_SLOTTED
+    legal = len(call.named) in (1, 5) if slotted else not any(call.named[3:])
+    require(legal, f"{len(call.named)} outputs, where 1 or {5 if slotted else 3} are legal", Declined)
     if call.policy.force_inference:
         return False
     is_test, training = call.attrs.get("is_test"), call.attrs.get("training_mode")
-    if training not in (None, 0, 1):
-        raise Declined("training_mode is neither 0 nor 1")
-    if is_test is not None and training is not None and bool(is_test) == bool(training):
-        raise Declined("is_test and training_mode contradict each other")
+    agree = is_test is None or training is None or bool(is_test) != bool(training)
+    require(agree, "is_test and training_mode contradict each other", Declined)
     if is_test is not None:
         return not is_test
     return bool(training) if training is not None else _implies_training(call)
@@ -72,8 +69,8 @@ def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
     channels = x.shape[1] if x.ndim > 1 else 1
     if call.attr("spatial", 1) == 0 and scale.size == math.prod(x.shape[1:]):
         return True
-    if scale.size != channels or scale.size != max(scale.shape, default=1):
-        raise Mismatch(f"parameters of shape {scale.shape} for an input of shape {x.shape}")
+    fits = scale.size == channels == max(scale.shape, default=1)
+    require(fits, f"parameters of shape {scale.shape} for an input of shape {x.shape}")
     return False
 
 
@@ -90,6 +87,7 @@ def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Arr
 @kernel("InstanceNormalization", 1, 6, 22)
 def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B."""
+    require(scale.shape == b.shape == x.shape[1:2], f"{scale.size} scales and {b.size} shifts for a {x.shape} input")
     shape = (-1, *(1,) * (x.ndim - 2))
     return standardise(x, tuple(range(2, x.ndim)), call.attr("epsilon")) * scale.reshape(shape) + b.reshape(shape)
 
@@ -104,10 +102,9 @@ def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
 def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")
-    if x.shape[1] % groups:
-        raise Mismatch(f"{x.shape[1]} channels in {groups} groups")
-    if scale.size != (groups if call.version == 18 else x.shape[1]):
-        raise Mismatch(f"{scale.size} scales at this version for {x.shape[1]} channels in {groups} groups")
+    require(x.shape[1] % groups == 0, f"{x.shape[1]} channels in {groups} groups")
+    fits = scale.shape == b.shape == (groups if call.version == 18 else x.shape[1],)
+    require(fits, f"{scale.size} scales at this version for {x.shape[1]} channels in {groups} groups")
     split = x.reshape(x.shape[0], groups, -1)
     y = standardise(split, (2,), call.attr("epsilon")).reshape(x.shape)
     repeat = x.shape[1] // scale.size
@@ -121,15 +118,15 @@ def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = No
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
     current = average(x, axes)
     inverse = 1 / np.sqrt(average(np.square(x - current), axes) + call.attr("epsilon"))
-    y = (x - current) * inverse * scale
-    return y if b is None else y + b, current, inverse
+    y = (x - current) * inverse * spread_onto(x, scale)
+    return y if b is None else y + spread_onto(x, b), current, inverse
 
 
 @kernel("RMSNormalization", 23)
 def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
     """X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
-    return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * scale
+    return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * spread_onto(x, scale)
 
 
 @kernel("MeanVarianceNormalization", 9, 13)
@@ -145,8 +142,6 @@ def mean_variance_normalization(call: Call, x: Array) -> Result:
 def lp_normalization(call: Call, x: Array) -> Result:
     """X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
     p, axis = call.attr("p"), normal_axis(call.attr("axis"), x.ndim)
-    if p not in (1, 2):
-        raise Declined(f"p = {p}")
     norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(x).sum(axis, keepdims=True))
     return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
 

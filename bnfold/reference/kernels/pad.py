@@ -11,12 +11,12 @@ from bnfold.reference.registry import (
     Array,
     Call,
     Declined,
-    Mismatch,
     Result,
     dims_to_make,
     int_list,
     kernel,
     normal_axis,
+    require,
 )
 
 
@@ -42,6 +42,7 @@ def pad_input(call: Call, x: Array, pads: Array, value: Array | None = None, axe
 
 
 def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:
+    require(len(amounts) == 2 * len(axes) == 2 * len(set(axes)), f"{len(amounts)} amounts for the axes {list(axes)}")
     full = [0] * (2 * rank)
     for place, axis in enumerate(axes):
         full[axis], full[axis + rank] = amounts[place], amounts[place + len(axes)]
@@ -50,15 +51,17 @@ def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]
 
 def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
     """Negative amounts crop, before anything is added."""
-    if len(amounts) != 2 * x.ndim:
-        raise Mismatch(f"{len(amounts)} amounts for rank {x.ndim}")
+    require(len(amounts) == 2 * x.ndim, f"{len(amounts)} amounts for rank {x.ndim}")
     begins, ends = amounts[: x.ndim], amounts[x.ndim :]
+    left = [n + min(b, 0) + min(e, 0) for n, b, e in zip(x.shape, begins, ends, strict=True)]
+    require(min(left, default=0) >= 0, f"amounts {list(amounts)} take away more than the shape {x.shape} holds")
     x = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape, begins, ends, strict=True))]
     widths = [(max(b, 0), max(e, 0)) for b, e in zip(begins, ends, strict=True)]
     dims_to_make(size + sum(width) for size, width in zip(x.shape, widths, strict=True))
     mode = call.attr("mode")
     if mode == "constant":
         return np.pad(x, widths, constant_values=value)
-    if mode not in ("reflect", "edge", "wrap"):
-        raise Declined(f"mode {mode!r} is not in the operator text")
+    if mode == "reflect":
+        fits = all(max(width) < max(size, 1) for size, width in zip(x.shape, widths, strict=True))
+        require(fits, "reflection of more than there is: texts and runtimes disagree", Declined)
     return np.pad(x, widths, mode)

@@ -14,7 +14,7 @@ import numpy as np
 
 from bnfold.reference.kernels.reduction import average
 from bnfold.reference.kernels.window import Window, window
-from bnfold.reference.registry import Array, Call, Mismatch, Result, kernel
+from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
 def pooling_window(call: Call, x: Array) -> Window:
@@ -107,8 +107,7 @@ def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
     corners = rois[:, 1:] * call.attr("spatial_scale")
     corners = np.trunc(corners + np.copysign(0.5, corners)).astype(np.int64)
     for place, (number, (left, top, right, bottom)) in enumerate(zip(rois[:, 0], corners, strict=True)):
-        if not 0 <= number < len(x):
-            raise Mismatch(f"a region of image {number} of {len(x)}")
+        require(0 <= number < len(x), f"a region of image {number} of {len(x)}")
         rows, columns = _bins(top, bottom, height, x.shape[2]), _bins(left, right, width, x.shape[3])
         for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):
             part = x[int(number), :, row, column]

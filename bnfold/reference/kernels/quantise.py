@@ -9,7 +9,7 @@ import onnx
 
 from bnfold.reference.kernels.conv import conv
 from bnfold.reference.kernels.create import SMALL_FLOATS, saturated
-from bnfold.reference.registry import Array, Call, Declined, Mismatch, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis, require
 
 TP = onnx.TensorProto
 _LIMITS = {
@@ -31,10 +31,12 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
         return parameter.reshape(())
     axis = normal_axis(call.attr("axis", 1), x.ndim)
     if parameter.ndim == 1:
+        require(len(parameter) == x.shape[axis], f"{len(parameter)} scales or zero points for {x.shape[axis]} slices")
         return parameter.reshape(-1, *(1,) * (x.ndim - axis - 1))
     block = call.attr("block_size", 0)
-    if not block or parameter.ndim != x.ndim:
-        raise Mismatch(f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")
+    blocks = [-(-n // block) if block and place == axis else n for place, n in enumerate(x.shape)]
+    fits = block > 0 and parameter.shape == tuple(blocks)
+    require(fits, f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")
     return np.take(np.repeat(parameter, block, axis), np.arange(x.shape[axis]), axis)
 
 
@@ -42,8 +44,6 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
 def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """(x − zero) · scale."""
     centred = x.astype(np.float64)
-    if zero is not None and zero.dtype != x.dtype:
-        raise Mismatch(f"a zero point of type {zero.dtype} for an input of type {x.dtype}")
     if zero is not None:
         centred = centred - _along_axis(call, x, zero.astype(np.float64))
     y = centred * _along_axis(call, x, scale)
@@ -58,8 +58,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
-    if code not in _RANGES and code not in SMALL_FLOATS:
-        raise Declined(f"values of type {target}")
+    require(code in _RANGES or code in SMALL_FLOATS, f"values of type {target}", Declined)
     y = x / _along_axis(call, x, scale)
     y = np.rint(y) if code in _RANGES else y
     if zero is not None:
@@ -121,8 +120,7 @@ def qlinear_conv(call: Call, *tensors: Array) -> Result:
 def qlinear_matmul(call: Call, *tensors: Array) -> Result:
     """A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
-    if max(y_scale.size, y_zero.size) > 1:
-        raise Declined("a scale or zero point of the result for every row")
+    require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", Declined)
     scales = [
         scale.reshape(() if scale.size == 1 else shape) for scale, shape in ((a_scale, (-1, 1)), (b_scale, (1, -1)))
     ]

@@ -12,7 +12,8 @@ import numpy as np
 
 from bnfold.classes import frozen
 from bnfold.reference.kernels.activation import sigmoid, softplus
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel
+from bnfold.reference.precision import Datum
+from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
 
 Function = Callable[[Array], Array]
 Tensors = Sequence[Array | None]
@@ -61,11 +62,8 @@ def _directions(
 ) -> Iterator[tuple[Direction, bool]]:
     """What belongs to each direction, and whether it runs backwards."""
     wanted = call.attr("direction")
-    backwards = {"forward": (False,), "foward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
-        wanted
-    )
-    if backwards is None or len(backwards) != r.shape[0]:
-        raise Declined(f"direction {wanted!r} with weights for {r.shape[0]} directions")
+    backwards = {"reverse": (True,), "bidirectional": (False, True)}.get(wanted, (False,))
+    require(len(backwards) == r.shape[0], f"direction {wanted!r} with weights for {r.shape[0]} directions")
     names = call.attr("activations") or defaults * len(backwards)
     alphas, betas = iter(call.attr("activation_alpha") or ()), iter(call.attr("activation_beta") or ())
     functions = [_activation(name, alphas, betas) for name in names]
@@ -85,16 +83,19 @@ def _run(
     step: Callable[[Direction], Step],
 ) -> tuple[Array, Array, Array]:
     """Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
-    slots: list[Array | None] = [*tensors, *[None] * (8 - len(tensors))]
+    slots: list[Datum] = [*tensors, *[None] * (8 - len(tensors))]
     x, w, r, b, lengths, hidden, cell, peepholes = slots
-    if x is None or w is None or r is None:
-        raise Declined("X, W or R is missing")
     swapped = bool(call.attr("layout", 0))
     x = x.swapaxes(0, 1) if swapped else x
-    size, count = r.shape[2], r.shape[0]
+    size, count = call.attr("hidden_size", r.shape[2]), r.shape[0]
+    rows, state = (count, gates * size), (x.shape[1], count, size) if swapped else (count, x.shape[1], size)
+    ends = ((count, 2 * gates * size), x.shape[1:2], state, state, (count, 3 * size))
+    for slot, shape in zip(slots[1:], ((*rows, x.shape[2]), (*rows, size), *ends), strict=True):
+        require(slot is None or slot.shape == shape, f"an input of shape {np.shape(slot)}, where {shape} is to be")
+    steps = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
+    require(((steps >= 0) & (steps <= x.shape[0])).all(), f"sequence lengths {steps} of {x.shape[0]}")
     bias = np.zeros((count, 2 * gates * size), x.dtype) if b is None else b
     peeps = np.zeros((count, 3 * size), x.dtype) if peepholes is None else peepholes
-    steps = np.full(x.shape[1], x.shape[0]) if lengths is None else lengths
     y = np.zeros((x.shape[0], count, x.shape[1], size), x.dtype)
     states = [_initial(value, (count, x.shape[1], size), x, swapped) for value in (hidden, cell)]
     for place, (direction, back) in enumerate(_directions(call, r, bias, peeps, defaults)):

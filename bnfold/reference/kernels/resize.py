@@ -16,12 +16,12 @@ from bnfold.reference.registry import (
     Array,
     Call,
     Declined,
-    Mismatch,
     Result,
     dims_to_make,
     int_list,
     kernel,
     normal_axis,
+    require,
 )
 
 
@@ -52,38 +52,32 @@ class Method:
 def upsample_first(call: Call, x: Array) -> Result:
     """X (N, C, H, W) by ``height_scale`` and ``width_scale``."""
     scales = (1.0, 1.0, call.attr("height_scale"), call.attr("width_scale"))
-    return _by_scales(x, scales, _early_method(call))
+    return _by_scales(call, x, scales)
 
 
 @kernel("Upsample", 7)
 def upsample_attribute(call: Call, x: Array) -> Result:
     """Scales as an attribute."""
-    return _by_scales(x, call.attr("scales"), _early_method(call))
+    return _by_scales(call, x, call.attr("scales"))
 
 
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
 def upsample_input(call: Call, x: Array, scales: Array) -> Result:
     """Scales as an input."""
-    return _by_scales(x, [float(scale) for scale in scales.reshape(-1)], _early_method(call))
+    return _by_scales(call, x, [float(scale) for scale in scales.reshape(-1)])
 
 
-def _early_method(call: Call) -> Method:
+def _by_scales(call: Call, x: Array, scales: Sequence[float]) -> Array:
     """Before Resize-11 no text named coordinates or rounding.
 
     ``strict`` refuses where roundings would differ, which only happens when an axis shrinks.
     """
-    mode = {"bilinear": "linear", "trilinear": "linear"}.get(call.attr("mode"), call.attr("mode"))
-    if mode not in ("nearest", "linear"):
-        raise Declined(f"mode {mode!r} is not in the operator text")
-    return Method(mode, rounding="strict")
-
-
-def _by_scales(x: Array, scales: Sequence[float], method: Method) -> Array:
-    if len(scales) != x.ndim:
-        raise Mismatch(f"{len(scales)} scales for rank {x.ndim}")
+    mode = "linear" if call.attr("mode") in ("bilinear", "trilinear") else call.attr("mode")
+    fits = len(scales) == x.ndim and all(scale >= 1 or (scale > 0 and call.op == "Resize") for scale in scales)
+    require(fits, f"scales {list(scales)} for rank {x.ndim}")
     axes = [Axis(old, _scaled(old, scale), scale) for old, scale in zip(x.shape, scales, strict=True)]
-    return _resize(x, axes, method)
+    return _resize(x, axes, Method(mode, rounding="strict"))
 
 
 def _scaled(length: int, scale: float, part: float = 1.0) -> int:
@@ -91,12 +85,9 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 
 
 @kernel("Resize", 11, 13, 18, 19)
-def resize(
-    call: Call, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
-) -> Result:
+def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> Result:
     """Scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
-    if call.attr("antialias", 0):
-        raise Declined("antialias is set")
+    require(not call.attr("antialias", 0), "antialias is set", Declined)
     method = Method(
         call.attr("mode"),
         call.attr("coordinate_transformation_mode"),
@@ -108,13 +99,15 @@ def resize(
     chosen = [normal_axis(axis, x.ndim) for axis in call.attr("axes") or range(x.ndim)]
     regions = _regions(roi, len(chosen)) if method.coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(chosen)
     lengths = [x.shape[axis] for axis in chosen]
-    if scales is not None and scales.size:
+    require(len(set(chosen)) == len(chosen), f"axes {chosen}")
+    by_scale, by_size = (tensor is not None and tensor.size > 0 for tensor in (scales, sizes))
+    require(by_scale != by_size, "one of scales and sizes is to be given")
+    if by_scale:
         given = [float(scale) for scale in scales.reshape(-1)]
+        require(min(given) > 0, f"scales {given}")
         news = [_scaled(n, s, e - b) for n, s, (b, e) in zip(lengths, given, regions, strict=True)]
-    elif sizes is not None:
-        news, given = _fit(call.attr("keep_aspect_ratio_policy", "stretch"), int_list(sizes), lengths)
     else:
-        raise Declined("neither scales nor sizes are given")
+        news, given = _fit(call.attr("keep_aspect_ratio_policy", "stretch"), int_list(sizes), lengths)
     axes = [Axis(length, length, 1.0) for length in x.shape]
     for axis, new, scale, (begin, end) in zip(chosen, news, given, regions, strict=True):
         axes[axis] = Axis(x.shape[axis], new, scale, begin, end)
@@ -122,9 +115,8 @@ def resize(
 
 
 def _regions(roi: Array | None, count: int) -> list[tuple[float, float]]:
-    if roi is None or roi.size != 2 * count:
-        raise Declined("tf_crop_and_resize without a region for every axis")
-    bounds = [float(bound) for bound in roi.reshape(-1)]
+    bounds = [] if roi is None else [float(bound) for bound in roi.reshape(-1)]
+    require(len(bounds) == 2 * count, "tf_crop_and_resize without a region for every axis")
     return list(zip(bounds[:count], bounds[count:], strict=True))
 
 
@@ -133,8 +125,6 @@ def _fit(policy: str, sizes: Sequence[int], lengths: Sequence[int]) -> tuple[lis
     scales = [size / length for size, length in zip(sizes, lengths, strict=True)]
     if policy == "stretch":
         return list(sizes), scales
-    if policy not in ("not_larger", "not_smaller"):
-        raise Declined(f"keep_aspect_ratio_policy {policy!r} is not in the operator text")
     scale = min(scales) if policy == "not_larger" else max(scales)
     return [math.floor(scale * length + 0.5) for length in lengths], [scale] * len(lengths)
 
@@ -161,8 +151,6 @@ def _resize(x: Array, axes: Sequence[Axis], method: Method) -> Array:
 
 def _positions(axis: Axis, coordinates: str) -> Array:
     """Where each new element lies on the old axis."""
-    if coordinates not in _COORDINATES:
-        raise Declined(f"coordinate_transformation_mode {coordinates!r} is not in the operator text")
     return _COORDINATES[coordinates](axis, np.arange(axis.new, dtype=np.float64))
 
 
@@ -176,8 +164,8 @@ def _symmetric(axis: Axis, i: Array) -> Array:
 
 
 def _align_corners(axis: Axis, i: Array) -> Array:
-    if abs(axis.scale * axis.old - axis.new) > 1e-3:
-        raise Declined("align_corners with a scale whose product with the size is no integer: texts disagree")
+    whole = abs(axis.scale * axis.old - axis.new) <= 1e-3
+    require(whole, "align_corners with a scale whose product with the size is no integer: texts disagree", Declined)
     return i * (axis.old - 1) / (axis.new - 1) if axis.new > 1 else i * 0.0
 
 
@@ -213,10 +201,8 @@ def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | 
     fraction = positions - base
     if method.mode == "linear":
         index, weights = np.stack([base, base + 1], 1), np.stack([1 - fraction, fraction], 1)
-    elif method.mode == "cubic":
-        index, weights = base[:, None] + np.arange(-1, 3), cubic_weights(fraction, method.cubic)
     else:
-        raise Declined(f"mode {method.mode!r} is not in the operator text")
+        index, weights = base[:, None] + np.arange(-1, 3), cubic_weights(fraction, method.cubic)
     if method.exclude_outside:
         weights = np.where((index < 0) | (index >= axis.old), 0, weights)
         weights = weights / weights.sum(1, keepdims=True)
@@ -225,11 +211,9 @@ def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | 
 
 def _round(positions: Array, axis: Axis, rounding: str) -> Array:
     if rounding == "strict":
-        if axis.scale < 1 and (np.floor(positions) != np.ceil(positions)).any():
-            raise Declined("nearest elements of a shrinking axis, whose rounding this version leaves open")
+        certain = axis.scale >= 1 or (positions == np.floor(positions)).all()
+        require(certain, "nearest elements of a shrinking axis, whose rounding this version leaves open", Declined)
         return np.floor(positions)
-    if rounding not in _ROUNDINGS:
-        raise Declined(f"nearest_mode {rounding!r} is not in the operator text")
     return np.asarray(_ROUNDINGS[rounding](positions))
 
 

@@ -1,4 +1,4 @@
-"""GridSample, AffineGrid and DeformConv: reading an image at computed positions."""
+"""GridSample and DeformConv: reading an image at computed positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold.reference.kernels.conv import biased, conv_window
 from bnfold.reference.kernels.resize import cubic_weights
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel
+from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
 
@@ -17,10 +17,10 @@ _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicub
 @kernel("GridSample", 16, 20, 22)
 def grid_sample(call: Call, x: Array, grid: Array) -> Result:
     """X (N, C, D1…Dr) at grid (N, O1…Or, r) -> (N, C, O1…Or). Grid coordinates run over −1…1, the last axis first."""
-    mode, corners = _MODES.get(call.attr("mode")), bool(call.attr("align_corners"))
+    mode, corners = _MODES[call.attr("mode")], bool(call.attr("align_corners"))
     padding = call.attr("padding_mode")
-    if mode is None or x.shape[0] != grid.shape[0] or grid.shape[-1] != x.ndim - 2:
-        raise Declined(f"mode {call.attr('mode')!r}, X of shape {x.shape}, grid of shape {grid.shape}")
+    fits = x.shape[0] == grid.shape[0] and grid.ndim == x.ndim and grid.shape[-1] == x.ndim - 2
+    require(fits, f"X of shape {x.shape}, grid of shape {grid.shape}")
     sizes = x.shape[2:]
     coordinates = np.moveaxis(grid[..., ::-1], -1, 0)
     places = [_denormal(c, n, corners) for c, n in zip(coordinates, sizes, strict=True)]
@@ -57,8 +57,6 @@ def _inside(padding: str, place: Array, size: int, corners: bool) -> Array:
     """Positions outside moved in: to the border, or mirrored at the outer elements or their edges."""
     if padding == "border":
         return np.clip(place, 0, size - 1)
-    if padding != "reflection":
-        raise Declined(f"padding_mode {padding!r} is not in the operator text")
     low, span = (0.0, size - 1) if corners else (-0.5, size)
     if span == 0:
         return np.zeros_like(place)
@@ -78,15 +76,6 @@ def _fetch(x: Array, spots: list[Array], padding: str, corners: bool) -> Array:
     batch = np.arange(x.shape[0]).reshape(-1, *(1,) * (index[0].ndim - 1))
     picked = np.moveaxis(np.moveaxis(x, 1, -1)[(batch, *index)], -1, 1)
     return np.where(outside[:, None], 0, picked)
-
-
-@kernel("AffineGrid", 20)
-def affine_grid(call: Call, theta: Array, size: Array) -> Result:
-    """The grid (N, D1…Dr, r) of positions theta (N, r, r + 1) · (coordinates, 1), the last axis first."""
-    dims = int_list(size)[2:]
-    lines = [np.linspace(-1, 1, n) if call.attr("align_corners") else (2 * np.arange(n) + 1) / n - 1 for n in dims]
-    grid = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(dims)], -1)
-    return np.einsum("...k,nrk->n...r", grid, theta)
 
 
 @kernel("DeformConv", 19, 22)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bnfold.reference.kernels.slicing import cut
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis, require
 
 
 @kernel("SequenceConstruct", 11)
@@ -24,8 +25,7 @@ def empty(call: Call) -> Result:
 
 def _place(position: Array | None, length: int) -> int:
     place = length if position is None else int(position.item())
-    if not -length <= place <= length:
-        raise Declined(f"position {place} in a sequence of {length}")
+    require(-length <= place <= length, f"position {place} in a sequence of {length}")
     return place
 
 
@@ -59,6 +59,7 @@ def length(call: Call, sequence: list[Datum]) -> Result:
 def concat(call: Call, sequence: list[Array]) -> Result:
     """The elements one behind the other on ``axis``, or stacked on a new one."""
     axis = call.attr("axis")
+    require(sequence, "a sequence of nothing")
     return np.stack(sequence, axis) if call.attr("new_axis") else np.concatenate(sequence, axis)
 
 
@@ -71,8 +72,9 @@ def split(call: Call, x: Array, lengths: Array | None = None) -> Result:
         pieces = np.split(x, size, axis)
         return pieces if call.attr("keepdims") else [np.squeeze(piece, axis) for piece in pieces]
     if lengths.ndim == 0:
+        require(lengths > 0, f"parts of {lengths} elements")
         return np.split(x, range(int(lengths), size, int(lengths)), axis)
-    return np.split(x, np.cumsum(int_list(lengths))[:-1], axis)
+    return cut(x, axis, int_list(lengths))
 
 
 @kernel("Optional", 15, 28)
@@ -84,8 +86,7 @@ def optional(call: Call, item: Datum = None) -> Result:
 @kernel("OptionalGetElement", 15, 18, 28)
 def get_element(call: Call, item: Datum) -> Result:
     """The element of an optional that is not empty."""
-    if item is None:
-        raise Declined("the optional is empty")
+    require(item is not None, "the optional is empty", Declined)
     return item
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Mismatch, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Result, int_list, kernel, normal_axis, require
 
 
 @kernel("Slice", 1)
@@ -33,6 +33,7 @@ def _slice(x: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[
     index = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = normal_axis(axis, x.ndim)
+        require(step and index[place] == slice(None), f"steps {steps} along the axes {list(axes)}")
         index[place] = _bounds(start, end, step, x.shape[place])
     return x[tuple(index)]
 
@@ -70,20 +71,24 @@ def split_input(call: Call, x: Array, lengths: Array | None = None) -> tuple[Arr
 @kernel("Split", 18)
 def split_uneven(call: Call, x: Array, lengths: Array | None = None) -> tuple[Array, ...]:
     """As version 13; ``num_outputs`` parts may leave a smaller last one."""
+    count = call.attr("num_outputs")
+    require((count is None) != (lengths is None), "one of lengths and a number of parts is to be given")
     if lengths is not None:
         return _split(call, x, call.attr("axis"), int_list(lengths))
     length = x.shape[normal_axis(call.attr("axis"), x.ndim)]
-    count = call.attr("num_outputs") or len(call.named)
     part = -(-length // count)
     return _split(call, x, call.attr("axis"), [max(min(part, length - i * part), 0) for i in range(count)])
 
 
 def _split(call: Call, x: Array, axis: int, lengths: Sequence[int] | None) -> tuple[Array, ...]:
     place, count = normal_axis(axis, x.ndim), len(call.named)
-    if not lengths:
-        if x.shape[place] % count:
-            raise Mismatch(f"{x.shape[place]} elements do not split into {count} equal parts")
-        lengths = [x.shape[place] // count] * count
-    if sum(lengths) != x.shape[place]:
-        raise Mismatch(f"parts {list(lengths)} do not add up to {x.shape[place]}")
-    return tuple(np.split(x, np.cumsum(lengths)[:-1], place))
+    lengths = lengths or [x.shape[place] // count] * count
+    require(len(lengths) == count, f"{len(lengths)} parts for {count} outputs")
+    return tuple(cut(x, place, lengths))
+
+
+def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
+    """Parts of these lengths, which make up the whole axis."""
+    fits = min(lengths, default=0) >= 0 and sum(lengths) == x.shape[axis]
+    require(fits, f"parts {list(lengths)} of {x.shape[axis]}")
+    return np.split(x, np.cumsum(lengths)[:-1], axis)

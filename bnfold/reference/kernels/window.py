@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from bnfold.classes import frozen
-from bnfold.reference.registry import Array, Call, Declined, Mismatch
+from bnfold.reference.registry import Array, Call, require
 
 Index = Any
 
@@ -60,8 +60,8 @@ class Window:
 def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
     """The window of a Conv or pooling node over an input with these spatial dims."""
     rank = len(spatial)
-    if len(kernel) != rank:
-        raise Mismatch(f"a kernel of {len(kernel)} dims over {rank} spatial axes")
+    require(len(kernel) == rank and min(kernel, default=1) > 0, f"a kernel {list(kernel)} over {rank} spatial axes")
+    require(0 not in spatial, f"nothing in a spatial axis of {list(spatial)}")
     strides = per_axis(call, "strides", rank, 1)
     dilations = per_axis(call, "dilations", rank, 1)
     extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
@@ -74,10 +74,9 @@ def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
 
 
 def per_axis(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
-    """An attribute of one integer a spatial axis."""
+    """An attribute of one integer a spatial axis, not less than its default."""
     values = tuple(call.attr(name) or (default,) * rank)
-    if len(values) != rank:
-        raise Mismatch(f"{name} has {len(values)} entries for {rank} spatial axes")
+    require(len(values) == rank and min(values, default=default) >= default, f"{name} {list(values)} for {rank} axes")
     return values
 
 
@@ -93,13 +92,10 @@ def paddings(
         total = [max((-(-n // s) - 1) * s + x - n, 0) for n, x, s in zip(spatial, extent, strides, strict=True)]
         small, large = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
         return (small, large) if mode == "SAME_UPPER" else (large, small)
-    if mode != "NOTSET":
-        raise Declined(f"auto_pad {mode!r} is not in the operator text")
     pads = tuple(call.attr("pads") or (0,) * (2 * rank))
     if call.version == 1 and len(pads) == rank:
         return pads, pads  # before onnx 1.0 the attribute had one entry an axis, for both ends
-    if len(pads) != 2 * rank:
-        raise Mismatch(f"pads has {len(pads)} entries for {rank} spatial axes")
+    require(len(pads) == 2 * rank and min(pads, default=0) >= 0, f"pads {list(pads)} for {rank} spatial axes")
     return pads[:rank], pads[rank:]
 
 
@@ -109,8 +105,7 @@ def output_size(call: Call, room: int, stride: int, begin: int, length: int) -> 
     ceil_mode admits one that sticks out at the end, but not one that starts in the end padding. It does not act with
     auto_pad, whose own formulas are the same for both modes.
     """
-    if room < 0:
-        return 0
+    require(room >= 0, "a window larger than the padded input")
     size = room // stride + 1
     if not call.attr("ceil_mode", 0) or (call.attr("auto_pad") or "NOTSET") != "NOTSET":
         return size

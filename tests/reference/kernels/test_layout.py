@@ -39,7 +39,7 @@ def test_concat_1_has_a_default_axis_and_concat_4_has_none() -> None:
     a, b = floats(1, 2, 3), floats(2, 2, 4)
     np.testing.assert_array_equal(compute("Concat", 1, [a, b]), np.concatenate([a, b], 1))
     np.testing.assert_array_equal(compute("Concat", 13, [a, b], axis=-1), np.concatenate([a, b], 1))
-    with pytest.raises(reference.Unsupported, match="axis is missing"):
+    with pytest.raises(reference.Unsupported, match="is missing: axis"):
         compute("Concat", 4, [a, b])
 
 
@@ -84,5 +84,5 @@ def test_an_axis_outside_the_rank_is_refused() -> None:
 
 
 def test_tile_needs_a_number_for_each_axis() -> None:
-    with pytest.raises(reference.Misfit, match="3 repeats for rank 2"):
+    with pytest.raises(reference.Misfit, match=r"repeats \[1, 2, 1\] for rank 2"):
         compute("Tile", 6, [np.ones((2, 3)), np.array([1, 2, 1])])

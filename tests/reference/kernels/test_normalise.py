@@ -278,5 +278,5 @@ def test_as_many_activations_as_channels_are_not_channels() -> None:
 
 def test_parameters_of_different_lengths_are_refused() -> None:
     scale, b, mean, _ = parameters(1, 8)
-    with pytest.raises(reference.Misfit, match="different lengths"):
+    with pytest.raises(reference.Misfit, match="differ in shape"):
         compute("BatchNormalization", 15, [floats(0, 3, 8, 4), scale, b, mean, np.ones(1, np.float32)])

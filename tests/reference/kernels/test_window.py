@@ -39,7 +39,14 @@ def test_ceil_mode_never_starts_in_the_end_padding() -> None:
 
 @pytest.mark.parametrize(
     ("attrs", "reason"),
-    [({"pads": [1, 1]}, "pads has 2"), ({"strides": [1]}, "strides has 1"), ({"auto_pad": "SAME"}, "auto_pad 'SAME'")],
+    [
+        ({"pads": [1, 1]}, r"pads \[1, 1\] for 2"),
+        ({"pads": [1, 1, -1, 1]}, "pads"),
+        ({"strides": [1]}, r"strides \[1\] for 2"),
+        ({"strides": [1, 0]}, "strides"),
+        ({"dilations": [-1, 1]}, "dilations"),
+        ({"dilations": [4, 1]}, "larger than the padded input"),
+    ],
 )
 def test_what_does_not_fit(attrs: dict[str, Any], reason: str) -> None:
     with pytest.raises(Declined, match=reason):

@@ -1,0 +1,97 @@
+"""What operator texts allow of every node: the element types of its inputs and the values of its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold.reference.precision import Datum, computed_type, is_float
+from bnfold.reference.registry import Call, require
+
+Types = Mapping[str, frozenset[np.dtype[Any]]]
+"""What a type variable may stand for, or a parameter of one type may be; float64 stands for every float."""
+
+_RESIZE_COORDINATES = "half_pixel pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn tf_crop_and_resize"
+VALUES: dict[tuple[str, str], dict[int, str]] = {
+    ("", "align_corners"): {1: "0 1"},
+    ("", "auto_pad"): {1: "NOTSET SAME_UPPER SAME_LOWER VALID"},
+    ("", "ceil_mode"): {1: "0 1"},
+    ("", "count_include_pad"): {1: "0 1"},
+    ("", "exclusive"): {1: "0 1"},
+    ("", "keepdims"): {1: "0 1"},
+    ("", "reverse"): {1: "0 1"},
+    ("", "select_last_index"): {1: "0 1"},
+    ("", "training_mode"): {1: "0 1"},
+    ("BitShift", "direction"): {1: "LEFT RIGHT"},
+    ("DepthToSpace", "mode"): {1: "DCR CRD"},
+    ("GRU", "direction"): {1: "foward forward reverse bidirectional", 3: "forward reverse bidirectional"},
+    ("Gelu", "approximate"): {1: "none tanh"},
+    ("GridSample", "mode"): {1: "bilinear nearest bicubic", 20: "linear nearest cubic"},
+    ("GridSample", "padding_mode"): {1: "zeros border reflection"},
+    ("LSTM", "direction"): {1: "forward reverse bidirectional"},
+    ("LpNormalization", "p"): {1: "1 2"},
+    ("NegativeLogLikelihoodLoss", "reduction"): {1: "none mean sum"},
+    ("Pad", "mode"): {1: "constant reflect edge", 19: "constant reflect edge wrap"},
+    ("RNN", "direction"): {1: "forward reverse bidirectional"},
+    ("Resize", "coordinate_transformation_mode"): {
+        11: _RESIZE_COORDINATES,
+        19: f"{_RESIZE_COORDINATES} half_pixel_symmetric",
+    },
+    ("Resize", "keep_aspect_ratio_policy"): {18: "stretch not_larger not_smaller"},
+    ("Resize", "mode"): {10: "nearest linear", 11: "nearest linear cubic"},
+    ("Resize", "nearest_mode"): {11: "round_prefer_floor round_prefer_ceil floor ceil"},
+    ("RoiAlign", "coordinate_transformation_mode"): {16: "half_pixel output_half_pixel"},
+    ("RoiAlign", "mode"): {1: "avg max"},
+    ("ScatterElements", "reduction"): {16: "none add mul", 18: "none add mul max min"},
+    ("ScatterND", "reduction"): {16: "none add mul", 18: "none add mul max min"},
+    ("SoftmaxCrossEntropyLoss", "reduction"): {1: "none mean sum"},
+    ("SpaceToDepth", "mode"): {28: "DCR CRD"},
+    ("TensorScatter", "mode"): {1: "linear circular"},
+    ("Upsample", "mode"): {1: "nearest linear bilinear trilinear"},
+}
+"""By operator (empty: all that have it) and attribute: the legal values from a version on, until the next one named.
+
+Exporters wrote bilinear and trilinear for what Upsample calls linear, and runtimes take tf_half_pixel_for_nn at later
+versions of Resize, too.
+"""
+
+
+def check_attributes(call: Call, needed: frozenset[str]) -> None:
+    """Refuse a node without an attribute that it needs, or with a value that the text of its version does not know.
+
+    Version 1 asks for ``consumed_inputs``, which mean nothing, and which real files leave out.
+    """
+    missing = needed - call.attrs.keys() - {"consumed_inputs"}
+    require(not missing, f"a required attribute is missing: {', '.join(missing)}")
+    for name, value in call.attrs.items():
+        known = VALUES.get((call.op, name)) or VALUES.get(("", name))
+        if known is not None:
+            text = next((text for first, text in reversed(known.items()) if call.version >= first), "")
+            require(str(value) in text.split(), f"{name} {value!r} is not in the operator text")
+
+
+def types(schema: onnx.defs.OpSchema) -> Types:
+    """The tensor types of every type variable of a schema, and of every parameter of a single type."""
+    named = {constraint.type_param_str: list(constraint.allowed_type_strs) for constraint in schema.type_constraints}
+    named |= {parameter.type_str: [parameter.type_str] for parameter in schema.inputs if "(" in parameter.type_str}
+    return {
+        name: frozenset(_dtype(text) for text in texts if text.startswith("tensor(")) for name, texts in named.items()
+    }
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    return computed_type(onnx.TensorProto.DataType.Value(text[7:-1].upper()), "float64")
+
+
+def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -> None:
+    """Refuse arrays of types that the schema does not allow, and different ones where it asks for the same."""
+    bound: dict[str, np.dtype[Any]] = {}
+    for index, value in enumerate(inputs if names else ()):
+        if isinstance(value, np.ndarray):
+            name = names[min(index, len(names) - 1)]
+            dtype = np.dtype(np.float64) if is_float(value) else value.dtype
+            require(dtype.kind == "U" or dtype in allowed[name], f"input {index} of type {dtype}")
+            require(bound.setdefault(name, dtype) == dtype, f"input {index} of type {dtype} beside {bound[name]}")
