@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,9 @@ versions of Resize, too.
 """
 
 
+_TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)+")
+
+
 def check_attributes(call: Call, needed: frozenset[str]) -> None:
     """Refuse a node without an attribute that it needs, or with a value that the text of its version does not know.
 
@@ -74,16 +78,21 @@ def check_attributes(call: Call, needed: frozenset[str]) -> None:
 
 
 def types(schema: onnx.defs.OpSchema) -> Types:
-    """The tensor types of every type variable of a schema, and of every parameter of a single type."""
-    named = {constraint.type_param_str: list(constraint.allowed_type_strs) for constraint in schema.type_constraints}
+    """The tensor types of every type variable of a schema, and of every parameter of a single type.
+
+    Types that only a later version admits mean the same there, and exporters wrote them early (Equal of floats).
+    """
+    newest = onnx.defs.get_schema(schema.name, schema.domain)
+    named: dict[str, list[str]] = {}
+    for constraint in (*newest.type_constraints, *schema.type_constraints):
+        named[constraint.type_param_str] = [*named.get(constraint.type_param_str, ()), *constraint.allowed_type_strs]
     named |= {parameter.type_str: [parameter.type_str] for parameter in schema.inputs if "(" in parameter.type_str}
-    return {
-        name: frozenset(_dtype(text) for text in texts if text.startswith("tensor(")) for name, texts in named.items()
-    }
+    found = {name: [_TENSOR.fullmatch(text) for text in texts] for name, texts in named.items()}
+    return {name: frozenset(_dtype(match[1]) for match in matches if match) for name, matches in found.items()}
 
 
-def _dtype(text: str) -> np.dtype[Any]:
-    return computed_type(onnx.TensorProto.DataType.Value(text[7:-1].upper()), "float64")
+def _dtype(name: str) -> np.dtype[Any]:
+    return computed_type(onnx.TensorProto.DataType.Value(name.upper()), "float64")
 
 
 def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -> None:
