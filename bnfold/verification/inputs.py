@@ -14,7 +14,8 @@ from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.verification.dims import Known
 from bnfold.verification.floats import float_type, is_float
-from bnfold.verification.roles import integers, role
+from bnfold.verification.legal import ShapeOf, declared_shape, legal, small_integers
+from bnfold.verification.roles import role
 from bnfold.verification.shapes import Sizing
 from bnfold.verification.sized import told_shapes
 
@@ -81,29 +82,41 @@ def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: i
     return {value.name: random_value(value, shapes[value.name], seed, sample) for value in required(model)}
 
 
-def random_value(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int) -> Array:
-    """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine."""
+def random_value(
+    value: ir.Value, shape: tuple[int, ...], seed: int, sample: int, shape_of: ShapeOf = declared_shape
+) -> Array:
+    """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine.
+
+    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values.
+    """
     dtype = value.dtype or _T.FLOAT
     mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
     drawn = sample - len(SAMPLE_KINDS) if mirrored else sample
     rng = np.random.default_rng([seed, drawn, zlib.crc32(value.name.encode())])
     if dtype == _T.STRING:
         return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
+    found = legal(value, shape, rng, shape_of)
     if dtype == _T.BOOL:
-        return rng.integers(0, 2, size=shape).astype(bool)
+        return (rng.integers(0, 2, size=shape) if found is None else found).astype(bool)
     try:
         target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
     except KeyError as error:
         raise CannotFeed(f"input {value.name!r} is of an element type that nobody knows: {dtype}") from error
+    if found is not None and dtype not in (_T.COMPLEX64, _T.COMPLEX128):
+        return found.astype(target)
     if is_float(dtype):
         largest = float_type(dtype).largest
         return np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest).astype(target)
     if dtype in (_T.COMPLEX64, _T.COMPLEX128):
         pair = rng.standard_normal((2, *shape))
         return np.asarray(pair[0] + 1j * pair[1]).astype(target)
-    if dtype in (_T.UINT8, _T.INT8) and role(value) == "data":
-        return rng.integers(np.iinfo(target).min, np.iinfo(target).max, size=shape).astype(target)
-    return integers(value, shape, rng).astype(target)
+    is_data = dtype in (_T.UINT8, _T.INT8) and role(value) == "data"
+    return (_all_of(target, shape, rng) if is_data else small_integers(value, shape, rng)).astype(target)
+
+
+def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Any integers of a type, its last one too."""
+    return rng.integers(np.iinfo(target).min, np.iinfo(target).max, size=shape, endpoint=True)
 
 
 def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
@@ -122,7 +135,15 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
     scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
-    return {"bias": normal * 0.1, "scale": scale, "positive": 0.5 + uniform, "unit": uniform}[purpose]
+    return {
+        "bias": normal * 0.1,
+        "scale": scale,
+        "positive": 0.5 + uniform,
+        "negative": -0.5 - uniform,
+        "wide": 200.0 + 400.0 * uniform,
+        "unit": uniform,
+        "inner": 1.98 * uniform - 0.99,
+    }[purpose]
 
 
 def _large(normal: Array) -> Array:

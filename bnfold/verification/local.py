@@ -19,6 +19,7 @@ from bnfold.verification.compare import Difference
 from bnfold.verification.dims import learn_shapes
 from bnfold.verification.extract import Region, extract
 from bnfold.verification.inputs import CannotFeed, random_value
+from bnfold.verification.legal import ShapeOf
 from bnfold.verification.region_shapes import Shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.regions import Means, Regions
 from bnfold.verification.rounding import Draws
@@ -104,7 +105,10 @@ class Bench:
         wanted = 1
         while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
             sample = len(found)
-            feeds = {name: random_value(value, shapes[name], self._seed, sample) for name, value in inputs.items()}
+            feeds = {
+                name: random_value(value, shapes[name], self._seed, sample, _fed_or_declared(shapes))
+                for name, value in inputs.items()
+            }
             found.append(regions.attempt(feeds, guessed=guessed))
             wanted = _samples(shapes, found[0])
         differences = [latest for latest in found if isinstance(latest, Difference)]
@@ -120,6 +124,18 @@ class Bench:
         found = [_visible(graph, name) for name in inputs if name not in self._defaults]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
         return extract([graph.values[name] for name in cut.outputs], stops, self._defaults)
+
+
+def _fed_or_declared(shapes: Shapes) -> ShapeOf:
+    """The shapes that a region is fed; those of other values are not known at these sizes, but for weights."""
+
+    def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
+        if value is None or value.name in shapes:
+            return None if value is None else shapes[value.name]
+        held = ir.constant(value)
+        return held.dims if held is not None else None
+
+    return shape_of
 
 
 def _has(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:

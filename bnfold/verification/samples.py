@@ -215,7 +215,7 @@ def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
 
 
 def _drawn(request: Request, pair: Pair, choice: Choice, index: int) -> Sample:
-    feeds = random_feeds(request.before, choice.shapes, request.seed, index)
+    feeds = random_feeds(choice.model, choice.shapes, request.seed, index)
     return _expected(request, pair, Recorded(feeds), index, request.samples)
 
 

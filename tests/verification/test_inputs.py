@@ -148,9 +148,9 @@ def test_indices_stay_inside(indices: str) -> None:
     [
         ("(float[N,6] x, int64[3] s) => (float[a,b,c] y) { y = Reshape (x, s) }", "s", [1, 1, -1]),
         ("(float[2,6] x, int64[2] s) => (float[3,4] y) { y = Reshape (x, s) }", "s", [3, 4]),
-        ("(float[N,6] x, int64[2] s) => (float[a,b] y) { y = Expand (x, s) }", "s", [1, 1]),
-        ("(float[N,6] x, int64[1] k) => (float[N,b] y, int64[N,b] z) { y, z = TopK (x, k) }", "k", [1]),
-        ("(float[N,6] x, int64[2] a, int64[2] b) => (float[p,q] y) { y = Slice (x, a, b) }", "a", [0, 0]),
+        ("(float[N,6] x, int64[2] s) => (float[a,b] y) { y = Expand (x, s) }", "s", [1, 6]),
+        ("(float[N,6] x, int64[1] k) => (float[N,b] y, int64[N,b] z) { y, z = TopK (x, k) }", "k", [3]),
+        ("(float[N,6] x, int64[2] a, int64[2] b) => (float[p,q] y) { y = Slice (x, a, b) }", "a", [0, 1]),
     ],
 )
 def test_integers_that_their_reader_takes(body: str, name: str, wanted: list[int]) -> None:
