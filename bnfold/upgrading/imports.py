@@ -8,7 +8,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel, Unsupported
-from bnfold.upgrading.versions import newest_opset, schema_of, versions_of
+from bnfold.upgrading.versions import newest_opset, schema_of, version_at, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,26 @@ def check_known(model: ir.Model, goal: int) -> None:
             raise Unsupported(f"opset {graph.opset('')} is newer than the installed onnx {onnx.__version__} knows")
     if model.proto.training_info and model.opset("") != goal:
         raise Unsupported("the model holds training graphs (training_info), which share its opset: not supported")
+
+
+def check_complete(model: ir.Model) -> None:
+    """Raise MalformedModel for a value that nothing makes, or an operator without inputs: no runtime computes it."""
+    for graph in model.graphs():
+        sparse = {tensor.values.name for tensor in getattr(graph.proto, "sparse_initializer", ())}
+        for node in graph.nodes:
+            for value in node.inputs:
+                if value is not None and _is_unmade(value) and value.name not in sparse:
+                    raise MalformedModel(f"{node.op_type} {node.label!r} reads {value.name!r}, which nothing makes")
+            version = None if node.domain or any(node.inputs) else version_at(node.op_type, graph.opset(""))
+            if version is not None and schema_of(node.op_type, version).min_input > 0:
+                raise MalformedModel(f"{node.op_type} {node.label!r} has no inputs")
+        for value in graph.outputs:
+            if _is_unmade(value) and value.name not in sparse:
+                raise MalformedModel(f"nothing makes the output {value.name!r}")
+
+
+def _is_unmade(value: ir.Value) -> bool:
+    return value.producer is None and not value.is_input and value.tensor_proto is None
 
 
 def unite(model: ir.Model) -> bool:

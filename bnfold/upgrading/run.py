@@ -65,6 +65,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     After an error the model is half way and has to be discarded.
 
     Raises:
+        MalformedModel: A value is read that nothing makes, or an operator has no inputs.
         Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
         UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
             them are listed.
@@ -72,6 +73,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     before, ir_before = model.opset(""), model.proto.ir_version
     goal = imports.resolve_target(before, target)
     imports.check_known(model, goal)
+    imports.check_complete(model)
     imports.strip_initializer_inputs(model)
     if ir_before < 2:
         imports.state_attribute_types(model)

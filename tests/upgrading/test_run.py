@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
 from bnfold import ir, reference
-from bnfold.errors import BadInput, ExternalDataError, Unsupported
+from bnfold.errors import BadInput, ExternalDataError, MalformedModel, Unsupported
 from bnfold.upgrading import run as upgrade
 
 Upgraded = Callable[..., Any]
@@ -153,6 +153,26 @@ def test_weights_beyond_two_gigabytes_are_no_concern(tmp_path: Path) -> None:
     model = ir.load(tmp_path / "m.onnx")
     assert [change.op_type for change in upgrade(model).changes] == ["Clip"]
     assert model.proto.ByteSize() < 10_000
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("p = Add (x, ghost) y = Relu (p)", "Add 'p' reads 'ghost', which nothing makes"),
+        ("p = Relu (x)", "nothing makes the output 'y'"),
+        ("y = Relu (x) p = Upsample ()", "Upsample 'p' has no inputs"),
+        ("p = my.Op (ghost) y = Relu (x)", "Op 'p' reads 'ghost'"),
+        (
+            """c = Cast <to = 9> (x) y = If (c) <then_branch = t () => (a) { a = Relu (ghost) },
+                                                else_branch = e () => (b) { b = Relu (x) }>""",
+            "Relu 'a' reads 'ghost'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("target", [9, 15])
+def test_what_nothing_makes_is_named(text: Text, body: str, reason: str, target: int) -> None:
+    with pytest.raises(MalformedModel, match=reason):
+        upgrade(ir.load(onnx.parser.parse_model(text(9, "float[2] x", body))), target)
 
 
 @pytest.fixture
