@@ -94,7 +94,8 @@ def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[S
 def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
     """Choices at which operators differ that agree at the first ones; of each row one is enough, the first that fits.
 
-    One row and odd sides; an odd batch; all that is open is 1; sizes beyond a ``bound`` at which operators may end.
+    One row, and sides that stay odd however often they are halved, rounded down or up; an odd batch; all that is open
+    is 1; sizes beyond a ``bound`` at which operators may end.
     """
     evens, usual, batch = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), 3 if bound > 8 else max(3, bound + 1)
     beyond = tuple(bound + more for more in (1, 3, 2, 5, 4))
@@ -104,8 +105,17 @@ def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
         (Sizing(bound + 1, (35, 51, 21), evens),),
     )
     return (
-        (Sizing(1, (35, 51, 21), evens), Sizing(1, (32, 64, 96), evens), Sizing(1, (64, 96, 32), usual)),
+        (
+            Sizing(1, (63, 47, 31), evens),
+            Sizing(1, (35, 51, 21), evens),
+            Sizing(1, (32, 64, 96), evens),
+            Sizing(1, (64, 96, 32), usual),
+        ),
         *(large if bound > 8 else ()),
-        (Sizing(batch, (49, 81, 25), (8, 3, 14, 10, 2)), Sizing(batch, (96, 32, 64), (9, 3, 8))),
+        (
+            Sizing(batch, (65, 97, 33), (8, 3, 14, 10, 2)),
+            Sizing(batch, (49, 81, 25), (8, 3, 14, 10, 2)),
+            Sizing(batch, (96, 32, 64), (9, 3, 8)),
+        ),
         (Sizing(2, (1,), (1,)), Sizing(1, (32,), (1,)), Sizing(2, (32,), (1,))),
     )

@@ -54,6 +54,13 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
             assert compared(head, one, one, held, depth=depth).verified
 
 
+def test_sides_stay_odd_behind_several_poolings() -> None:
+    before = f"a = AveragePool <{POOL}> (x)  b = MaxPool <{POOL}> (a)  y = AveragePool <{POOL}> (b)"
+    after = before.replace(f"y = AveragePool <{POOL}", f"y = AveragePool <{POOL}, ceil_mode = 1")
+    assert compared(IMAGE, before, after, {}).status == "failed"
+    assert compared(IMAGE, before, before, {}).verified
+
+
 def test_samples_are_of_several_sizes() -> None:
     shapes = set()
     nodes = "y = Relu (x)"
