@@ -54,10 +54,15 @@ FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "AffineGrid"): (20,),
     ("", "Attention"): (23, 24, 25),
     ("", "CausalConvWithState"): (27,),
+    ("", "Celu"): (12, 28),
+    ("", "DynamicQuantizeLinear"): (11,),
     ("", "LinearAttention"): (27,),
     ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
     ("", "SoftmaxCrossEntropyLoss"): (12, 13),
+    ("", "Shrink"): (9,),
     ("", "SwiGLU"): (28,),
+    ("", "Swish"): (24,),
+    ("", "ThresholdedRelu"): (10, 22),
 }
 """Operators whose schema holds a function of other operators, which the referee runs by its own kernels."""
 
@@ -106,7 +111,8 @@ def run_function(call: Call, *inputs: Datum) -> Result:
     """Evaluate the function in the operator's schema."""
     from bnfold.reference.evaluate import evaluate
 
-    model, feeds = _one_node(call, inputs, call.opset, {})
+    defaults = {name: value for name, value in call.defaults.items() if not call.has(name)}  # functions have none
+    model, feeds = _one_node(call, inputs, call.opset, defaults)
     node = model.graph.node[0]
     schema: Any = onnx.defs.get_schema(call.op, call.opset, call.domain)  # onnx's stubs lack two of its members
     if schema.has_function:

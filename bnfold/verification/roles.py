@@ -35,6 +35,7 @@ _ROLES: dict[tuple[str, int], str] = {
     ("Log", 0): "positive",
     ("QuantizeLinear", 1): "positive",
     ("DequantizeLinear", 1): "positive",
+    ("Resize", 1): "factor",  # before version 11; a region from then on
     ("Resize", 2): "factor",
     ("Upsample", 1): "factor",
     ("Dropout", 1): "unit",

@@ -38,6 +38,7 @@ Row = tuple[str, tuple[int, ...], list[Array | None], dict[str, Any]]
 CONTINUOUS: list[Row] = [
     ("AffineGrid", (20,), [floats(1, 2, 2, 3), np.array([2, 3, 4, 5])], {"align_corners": 1}),
     ("Attention", (23, 24), [floats(1, 2, 3, 4, 8), floats(2, 2, 3, 6, 8), floats(3, 2, 3, 6, 8)], {"is_causal": 1}),
+    ("Celu", (12,), [floats(1, 3, 4)], {"alpha": 0.5}),
     ("CenterCropPad", (18,), [floats(1, 4, 6, 5), np.array([7, 3])], {"axes": [1, -1]}),
     (
         "Col2Im",
@@ -66,6 +67,8 @@ CONTINUOUS: list[Row] = [
         {"interleaved": 1},
     ),
     ("TensorScatter", (24,), [floats(1, 2, 5, 3), floats(2, 2, 2, 3), np.array([1, 4])], {"mode": "circular"}),
+    ("Shrink", (9,), [floats(1, 3, 4)], {"bias": 0.25}),
+    ("ThresholdedRelu", (10,), [floats(1, 3, 4)], {"alpha": 0.25}),
     ("STFT", (17,), [floats(1, 2, 16, 1), np.array(4), floats(2, 8)], {"onesided": 1}),
     (
         "SoftmaxCrossEntropyLoss",
@@ -86,6 +89,7 @@ DISCRETE: list[Row] = [
     ("BlackmanWindow", (17,), [np.array(9)], {}),
     ("HammingWindow", (17,), [np.array(9)], {"periodic": 0}),
     ("HannWindow", (17,), [np.array(9)], {}),
+    ("DynamicQuantizeLinear", (11,), [floats(1, 3, 4)], {"outputs": ["y", "scale", "zero"]}),
     ("MelWeightMatrix", (17,), [np.array(8), np.array(16), np.array(8192), number(0), number(4096)], {}),
     ("StringConcat", (20,), [np.array(["a", "b"], object), np.array("c", object)], {}),
     ("TfIdfVectorizer", (9,), [np.array([[1, 2, 1], [3, 3, 2]])], GRAMS),
@@ -95,8 +99,11 @@ DISCRETE: list[Row] = [
 UNWITNESSED = {
     ("", "Attention", 25),
     ("", "CausalConvWithState", 27),
+    ("", "Celu", 28),
     ("", "LinearAttention", 27),
     ("", "SwiGLU", 28),
+    ("", "Swish", 24),
+    ("", "ThresholdedRelu", 22),
     ("", "NegativeLogLikelihoodLoss", 22),
     ("", "ReverseSequence", 28),
     ("", "RoiAlign", 22),
@@ -159,6 +166,11 @@ def test_functions_are_computed_in_float64_whatever_precision_they_ask_for() -> 
     q, k, v = (floats(seed, 1, 1, 3, 4) for seed in range(3))
     rough = compute("Attention", 24, [q, k, v], softmax_precision=1)
     assert (rough == compute("Attention", 24, [q, k, v])).all()
+
+
+def test_a_function_sees_the_defaults_of_its_operator() -> None:
+    a, b = floats(1, 2, 3), floats(2, 2, 3)
+    np.testing.assert_allclose(compute("SwiGLU", 28, [a, b]), compute("SwiGLU", 28, [a, b], alpha=1.0), rtol=0)
 
 
 def test_a_function_computes_no_output_that_is_not_named() -> None:

@@ -35,6 +35,11 @@ def test_given_shapes_win() -> None:
     assert feeds(load(IMAGE, {"W": np.ones((6, 3, 3, 3))}), x=(1, 6, 8, 9))["x"].shape == (1, 6, 8, 9)
 
 
+def test_scales_of_the_first_resize_are_positive() -> None:
+    loaded = load("(float[1,2,4,5] x, float[4] s) => (float[A,B,C,D] y) { y = Resize (x, s) }", opset=10)
+    assert (feeds(loaded)["s"] > 0).all()
+
+
 def test_a_shape_for_an_input_that_is_not_there() -> None:
     with pytest.raises(BadInput, match="no inputs"):
         feeds(load(IMAGE, {"W": np.ones((6, 3, 3, 3))}), z=(1,))

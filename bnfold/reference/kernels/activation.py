@@ -113,30 +113,10 @@ def selu(call: Call, x: Array) -> Result:
     return call.attr("gamma") * np.where(x > 0, x, call.attr("alpha") * np.expm1(np.minimum(x, 0)))
 
 
-@kernel("Celu", 12, 28)
-def celu(call: Call, x: Array) -> Result:
-    """max(0, x) + min(0, alpha · (e^(x/alpha) − 1))."""
-    alpha = call.attr("alpha")
-    return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(np.minimum(x, 0) / alpha))
-
-
 @kernel("HardSigmoid", 1, 6, 22)
 def hard_sigmoid(call: Call, x: Array) -> Result:
     """Alpha · x + beta, within 0 and 1."""
     return np.clip(call.attr("alpha") * x + call.attr("beta"), 0, 1)
-
-
-@kernel("ThresholdedRelu", 10, 22)
-def thresholded_relu(call: Call, x: Array) -> Result:
-    """X above alpha, else 0."""
-    return np.where(x > call.attr("alpha"), x, 0).astype(x.dtype)
-
-
-@kernel("Shrink", 9)
-def shrink(call: Call, x: Array) -> Result:
-    """X moved by ``bias`` towards zero outside ±lambd, 0 inside."""
-    bias, lambd = call.attr("bias"), call.attr("lambd")
-    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(x.dtype)
 
 
 @kernel("Gelu", 20)
@@ -146,12 +126,6 @@ def gelu(call: Call, x: Array) -> Result:
         inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
         return 0.5 * x * (1 + np.tanh(inner))
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
-
-
-@kernel("Swish", 24)
-def swish(call: Call, x: Array) -> Result:
-    """X · sigmoid(alpha · x)."""
-    return x * sigmoid(call.attr("alpha") * x)
 
 
 @kernel("IsInf", 10, 20)

@@ -68,16 +68,6 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
     return np.clip(y, *_RANGES[code]).astype(target)
 
 
-@kernel("DynamicQuantizeLinear", 11)
-def dynamic_quantize_linear(call: Call, x: Array) -> tuple[Array, ...]:
-    """uint8 over the range of X widened to hold 0 -> quantised X, scale, zero point."""
-    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
-    scale = (high - low) / 255
-    zero = np.clip(np.rint(-low / scale), 0, 255) if scale else 0.0
-    y = np.clip(np.rint(x / scale) + zero, 0, 255) if scale else np.zeros_like(x)
-    return y.astype(np.uint8), np.asarray(scale, x.dtype), np.asarray(zero, np.uint8)
-
-
 def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
     """Integers less their zero point, exactly, in float64; ``shape`` aligns a zero point of several elements."""
     wide = x.astype(np.float64)
