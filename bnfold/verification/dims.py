@@ -165,5 +165,5 @@ def learn_shapes(model: ir.Model) -> None:
         for value in graph.values.values():
             told = dims.of(value) if value.tensor_proto is None else None
             if told is not None and told != list(value.shape or ()):
-                sizes = [dim if isinstance(dim, int) else None for dim in told]
+                sizes = [dim if isinstance(dim, int) and dim < 1 << 63 else None for dim in told]
                 graph.types[value.name] = filled(value.type, onnx.helper.make_tensor_type_proto(0, sizes))
