@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from bnfold.errors import Unsupported
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import tensor_message, to_raw
 from bnfold.ir.expansion import is_bounded, nested_nodes
@@ -15,7 +15,8 @@ from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 from bnfold.ir.node import Node
 from bnfold.ir.resizing import unsure_axes, without_sizes
-from bnfold.ir.value import shape_of
+from bnfold.ir.tensor import Inline
+from bnfold.ir.value import Value, shape_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
@@ -41,11 +42,22 @@ _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
 
+def is_damaged(value: Value) -> bool:
+    """Whether a small weight's dims do not fit its bytes; those of large ones are checked when they are loaded."""
+    if not isinstance(value.tensor, Inline):
+        return False
+    try:
+        value.tensor.numpy()
+    except BnfoldError:
+        return True
+    return False
+
+
 def infer(model: Model, *, strict: bool = False) -> None:
     """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
     model.sync()
-    if not is_bounded(model.proto):
-        return  # inference would follow the calls for ever, or until the stack ends
+    if not is_bounded(model.proto) or any(map(is_damaged, model.graph.values.values())):
+        return  # inference would follow the calls for ever, or make room for all that a damaged tensor claims to hold
     try:
         proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
         inferred = _inferred(proto, strict=strict)

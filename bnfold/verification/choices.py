@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.ir.shapes import READS_VALUES, SMALL
-from bnfold.verification.dims import Known
+from bnfold.verification.dims import Known, is_damaged
 from bnfold.verification.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.sized import MANY_NODES, sized
 
@@ -28,8 +28,8 @@ _SMALL_GUESS = 1 << 14
 """Likewise for the further guesses: fewer than any image has."""
 
 _LARGEST_SEARCHED = 1 << 20
-_MOST_INFERRED = 60_000
-"""Nodes that the search for sizes may infer shapes of altogether; that takes about ten seconds."""
+_MOST_INFERRED = 12_000
+"""Nodes that the search for sizes may infer shapes of altogether; that takes about two seconds."""
 
 _MOST_NUMBERS = 24
 _MOST_SEARCHED = 100
@@ -164,7 +164,7 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
 
 def _is_sound(model: ir.Model, known: Mapping[str, Known]) -> bool:
     """Whether inference can follow the model at all; else what it has against some sizes means nothing."""
-    if len(model.graph.nodes) > MANY_NODES:
+    if len(model.graph.nodes) > MANY_NODES or any(map(is_damaged, model.graph.values.values())):
         return False
     try:
         sized(model, known, strict=True)

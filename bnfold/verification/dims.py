@@ -14,7 +14,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes import filled
+from bnfold.ir.shapes import filled, is_damaged
 from bnfold.verification.terms import Dim, Term, terms
 
 Known = Sequence[int | str | None]
@@ -46,6 +46,8 @@ class Dims:
         if value is None:
             return None
         if (value.graph.path, value.name) not in self._shapes:
+            if is_damaged(value):
+                return None
             shape = value.shape if self._declared or value.is_initializer else None
             held = ir.constant(value) if shape is None else None
             dims = held.dims if held is not None else shape
