@@ -66,9 +66,12 @@ _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)+")
 def check_attributes(call: Call, needed: frozenset[str]) -> None:
     """Refuse a node without an attribute that it needs, or with a value that the text of its version does not know.
 
-    Version 1 asks for ``consumed_inputs``, which mean nothing, and which real files leave out.
+    Version 1 asks for ``consumed_inputs``, which mean nothing, and which real files leave out; its Pad takes the later
+    ``pads`` for ``paddings``.
     """
     missing = needed - call.attrs.keys() - {"consumed_inputs"}
+    if "pads" in call.attrs:
+        missing -= {"paddings"}
     require(not missing, f"a required attribute is missing: {', '.join(missing)}")
     for name, value in call.attrs.items():
         known = VALUES.get((call.op, name)) or VALUES.get(("", name))

@@ -36,8 +36,13 @@ def check_known(model: ir.Model, goal: int) -> None:
 
 
 def check_complete(model: ir.Model) -> None:
-    """Raise MalformedModel for a value that nothing makes, or an operator without inputs: no runtime computes it."""
-    for graph in model.graphs():
+    """Raise MalformedModel for a value that nothing makes, or an operator without inputs: no runtime computes it.
+
+    Functions that nobody calls are not computed at all.
+    """
+    calls = {(node.domain, node.op_type) for node in model.nodes()}
+    unused = {graph for graph in model.functions if (graph.proto.domain, graph.proto.name) not in calls}
+    for graph in (graph for graph in model.graphs() if graph not in unused):
         sparse = {tensor.values.name for tensor in getattr(graph.proto, "sparse_initializer", ())}
         for node in graph.nodes:
             for value in node.inputs:

@@ -30,15 +30,23 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 
 def narrowed(before: ir.Model, after: ir.Model) -> str:
     """One sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
-    free, values = overridable(before), after.graph.values
+    free = overridable(before)
+    takes, took = (_declared(model) for model in (after, before))
     gone = _without(free, overridable(after))
     if gone:
         return f"the inputs {gone} have a default that callers could override, and can no longer"
     for old in (*required(before), *free):
-        takes, took = shape_of(values[old.name].type), shape_of(old.type)
-        if not _admits(took, takes):
-            return f"input {old.name!r} took the shape {_written(took)} and takes only {_written(takes)}"
+        if not _admits(took[old.name], takes[old.name]):
+            return (
+                f"input {old.name!r} took the shape {_written(took[old.name])} "
+                f"and takes only {_written(takes[old.name])}"
+            )
     return ""
+
+
+def _declared(model: ir.Model) -> dict[str, Shape]:
+    """Shapes of the inputs as the file declares them, without what was learnt since."""
+    return {info.name: shape_of(info.type) for info in model.graph.proto.input}
 
 
 def flaw(model: ir.Model) -> str:

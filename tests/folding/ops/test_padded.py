@@ -128,8 +128,10 @@ def test_the_limit_holds_for_all_together() -> None:
 
 def test_padding_that_cuts_is_declined() -> None:
     net = Net()
-    net.node("Conv", net.input(2, 4, 6, 5), net.const(3, 4, 2, 2), pads=[-1, 0, 1, 0])
-    node = next(node for node in ir.load(net.model(net.nodes[-1].output[0])).graph.nodes)
+    y = net.node("Conv", net.input(2, 4, 6, 5), net.const(3, 4, 2, 2), pads=[1, 0, 1, 0])
+    proto = net.model(y)
+    next(a for a in proto.graph.node[-1].attribute if a.name == "pads").ints[0] = -1
+    node = next(node for node in ir.load(proto).graph.nodes)
     with pytest.raises(Declined) as refusal:
         padded.behind(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4))
     assert refusal.value.reason is Reason.NOT_STATIC
