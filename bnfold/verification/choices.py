@@ -13,8 +13,8 @@ import onnx
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes import READS_VALUES, SMALL
-from bnfold.verification.dims import Known, is_damaged
+from bnfold.ir.shapes import READS_VALUES, SMALL, is_damaged
+from bnfold.verification.dims import Known
 from bnfold.verification.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.sized import MANY_NODES, sized
 
