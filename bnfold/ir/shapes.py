@@ -56,8 +56,12 @@ def is_damaged(value: Value) -> bool:
 def infer(model: Model, *, strict: bool = False) -> None:
     """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
     model.sync()
-    if not is_bounded(model.proto) or any(map(is_damaged, model.graph.values.values())):
-        return  # inference would follow the calls for ever, or make room for all that a damaged tensor claims to hold
+    if not is_bounded(model.proto):
+        return  # inference would follow the calls for ever, or until the stack ends
+    if any(map(is_damaged, model.graph.values.values())):  # inference would make room for all that it claims to hold
+        if strict:
+            raise Unsupported("shape inference fails: the dims of a tensor do not fit its bytes")
+        return
     try:
         proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
         inferred = _inferred(proto, strict=strict)
