@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bnfold.errors import BnfoldError
+from bnfold.pipeline import formats
 
 if TYPE_CHECKING:
     from bnfold.batch.disk import Place
@@ -20,7 +21,7 @@ def seen(source: Place) -> Seen:
 
     Of an OpenVINO IR nothing is remembered: its .xml may stay the same while the constants beside it change.
     """
-    if source.name.lower().endswith(".xml"):
+    if formats.of(source.name).is_two_files:
         return None
     try:
         return source.signature()

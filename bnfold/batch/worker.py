@@ -127,11 +127,8 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
 
 def nodes_left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
     """The nodes that were not to be there."""
-    if not unwanted:
-        return []
-    from bnfold.pipeline import formats
-
-    return [f"{graph}: {label}" if graph else label for label, graph, _ in formats.left(outcome, unwanted)]
+    left = outcome.left(unwanted) if unwanted else []
+    return [f"{graph}: {label}" if graph else label for label, graph, _ in left]
 
 
 def report(outcome: Outcome, *, full: bool) -> dict[str, Any]:

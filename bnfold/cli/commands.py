@@ -151,7 +151,7 @@ def _check(asked: Asked) -> None:
     from bnfold.pipeline import formats
 
     publish.require(asked.run.report)
-    formats.check_operators(asked.source, asked.options, asked.run.assert_none)
+    formats.of(asked.source).check(asked.options, None, asked.run.assert_none)
 
 
 def _delivery(asked: Asked) -> Delivery | None:
@@ -162,7 +162,7 @@ def _delivery(asked: Asked) -> Delivery | None:
 
     if sys.stdout is None:
         raise click.UsageError("standard output is closed")
-    if formats.is_openvino(asked.source):
+    if formats.of(asked.source).is_two_files:
         raise click.UsageError("an OpenVINO IR is two files, which standard output cannot take; name OUT.xml")
     if asked.run.as_json:
         raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
@@ -195,9 +195,7 @@ def _exit_code(outcome: Outcome, asked: Asked) -> int:
         return 3
     if not asked.run.assert_none:
         return 0
-    from bnfold.pipeline import formats
-
-    left = formats.left(outcome, asked.run.assert_none)
+    left = outcome.left(asked.run.assert_none)
     if left:
         terminal.still_there(outcome, left)
     return 4 if left else 0

@@ -107,7 +107,7 @@ def _outputs(tasks: Sequence[Task], asked: Asked) -> Iterator[path_conflicts.Nam
     """The results on disk, and the files that their weights may go to."""
     for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
         yield f"the output {path}", path
-        beside = formats.data_file(path, asked.delivery.external_data)
+        beside = formats.of(path).data_file(path, asked.delivery.external_data)
         if beside is not None:
             yield f"the data file of {path}", beside
 

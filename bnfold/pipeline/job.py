@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from bnfold import ir, log
 from bnfold.classes import mutable
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
 from bnfold.ir.storage.stream import RangeViolation, check_range
-from bnfold.pipeline import formats, path_conflicts
+from bnfold.pipeline import formats, order, path_conflicts
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, to_json
 
@@ -60,10 +61,13 @@ class Outcome:
 
     def to_proto(self) -> onnx.ModelProto:
         """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
-        formats.require_onnx(self.model)
         proto = onnx.ModelProto()
-        proto.ParseFromString(ir.encode(self.model))
+        proto.ParseFromString(formats.of(self.source).encode(self.model))
         return proto
+
+    def left(self, operators: frozenset[str]) -> list[tuple[str, str, str]]:
+        """The nodes of these operators that are still there, as `decomposing.left` lists them."""
+        return formats.of(self.source).left(self.model, operators, self.options.policy)
 
     def to_json(self) -> dict[str, Any]:
         """The whole report, as ``bnfold/report/report.schema.json`` describes it.
@@ -87,7 +91,7 @@ class Outcome:
         """The parts of the report that come from the original model."""
         from bnfold.pipeline.explain import explain
 
-        before = formats.load(self.source)
+        before = formats.of(self.source).load(self.source)
         before.freeze_overridable = self.options.freeze_overridable
         facts = explain(before, self.model, self.report, self.options.policy)
         return {**facts, "input": _file_facts(self.source)}
@@ -117,15 +121,20 @@ def process(
     """
     if isinstance(source, str | os.PathLike):
         source = Path(source)
-    formats.check_operators(source, options)
+    kind = formats.of(source)
+    kind.check(options, delivery, frozenset())
     if delivery is not None:
         _check_target(source, delivery)
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
+        seconds: dict[str, float] = {}
         try:
-            model, seconds = _load(source)
+            with _timed(seconds, "load"):
+                model = kind.load(source)
             path_conflicts.refuse_for_one(source, model, delivery, checks.data, report)
-            outcome = Outcome(model, _rewrite(model, options, seconds, tell), options, checks, source, seconds=seconds)
+            with _timed(seconds, "rewrite"):
+                done = kind.rewrite(model, options, lambda graph, wanted: order.rewrite(graph, wanted, tell))
+            outcome = Outcome(model, done, options, checks, source, seconds=seconds)
             _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
             banned = violation.tensor.maker
@@ -137,13 +146,22 @@ def process(
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
 
 
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - started
+
+
 def _overwrites(source: Source, delivery: Delivery) -> bool:
     return isinstance(source, Path) and path_conflicts.same(source, delivery.path)
 
 
 def _check_target(source: Source, delivery: Delivery) -> None:
     target = delivery.path
-    formats.check_target(source, delivery)
+    for path in (target, delivery.keep_failed):
+        if path is not None and formats.of(path) is not formats.of(source):
+            raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
     if not delivery.in_place and _overwrites(source, delivery):
         raise SameFile(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
     for path in (target, delivery.keep_failed):
@@ -155,29 +173,14 @@ def _check_target(source: Source, delivery: Delivery) -> None:
             raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
 
 
-def _load(source: Source) -> tuple[ir.Model, dict[str, float]]:
-    started = time.perf_counter()
-    model = formats.load(source)
-    return model, {"load": time.perf_counter() - started}
-
-
-def _rewrite(model: ir.Model, options: Options, seconds: dict[str, float], progress: Progress) -> Report:
-    started = time.perf_counter()
-    report = formats.rewrite(model, options, progress)
-    seconds["rewrite"] = time.perf_counter() - started
-    return report
-
-
 def _deliver(
     outcome: Outcome, delivery: Delivery | None, progress: Progress, second_opinion: Callable[[Outcome], None]
 ) -> None:
     """Write and verify, or only verify what stays in memory."""
-    started = time.perf_counter()
     if delivery is None:
         if outcome.checks.depth != "none":
             check_range(outcome.model)
-            _verify(outcome, outcome.model, progress)
-            _raise_if_failed(outcome, None)
+        _verify(outcome, outcome.model, None, progress)
         second_opinion(outcome)
         return
     written = 0
@@ -187,10 +190,10 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    with formats.stage(outcome.model, delivery, wrote) as staged:
-        outcome.seconds["write"] = time.perf_counter() - started
-        _verify(outcome, staged.path, progress)
-        _raise_if_failed(outcome, delivery)
+    with _timed(outcome.seconds, "write"):
+        written_beside = formats.of(outcome.source).stage(outcome.model, delivery, wrote)
+    with written_beside as staged:
+        _verify(outcome, staged.path, delivery, progress)
         second_opinion(outcome)
         if delivery.explained or _overwrites(outcome.source, delivery):
             outcome.original = outcome.read_original()
@@ -198,24 +201,23 @@ def _deliver(
     outcome.output = delivery.path
 
 
-def _raise_if_failed(outcome: Outcome, delivery: Delivery | None) -> None:
-    if outcome.verdict is None or outcome.verdict.status != "failed":
-        return
-    if delivery is not None and delivery.keep_failed is not None:
-        formats.save(outcome.model, delivery, delivery.keep_failed)
-    label = delivery.path if delivery is not None else "the result"
-    raise VerificationFailed(f"{label}: not written: {outcome.verdict.reason}", outcome)
-
-
-def _verify(outcome: Outcome, result: ir.Model | Path, progress: Progress) -> None:
-    """Compare the result, staged or in memory, with the model as it came."""
+def _verify(outcome: Outcome, result: ir.Model | Path, delivery: Delivery | None, progress: Progress) -> None:
+    """Compare the result, staged or in memory, with the model as it came. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
         return
-    started = time.perf_counter()
-    outcome.verdict = formats.verify_result(outcome, result, progress)
-    outcome.seconds["verify"] = time.perf_counter() - started
-    tell = log.info if outcome.verdict.verified else log.warning
-    tell(__name__, "%s: %s", outcome.verdict.status, outcome.verdict.reason)
+    kind = formats.of(outcome.source)
+    with _timed(outcome.seconds, "verify"):
+        verdict = kind.verify(outcome.source, result, outcome.checks, progress, outcome.options, outcome.report)
+    outcome.verdict = verdict
+    tell = log.info if verdict.verified else log.warning
+    tell(__name__, "%s: %s", verdict.status, verdict.reason)
+    if verdict.status != "failed":
+        return
+    if delivery is not None and delivery.keep_failed is not None:
+        with kind.stage(outcome.model, replace(delivery, path=delivery.keep_failed)) as staged:
+            staged.commit()
+    label = delivery.path if delivery is not None else "the result"
+    raise VerificationFailed(f"{label}: not written: {verdict.reason}", outcome)
 
 
 def _file_facts(path: Source | None) -> dict[str, Any] | None:

@@ -49,8 +49,9 @@ def refuse_for_one(
         written += _results(delivery, kept)
     if isinstance(source, Path) and not in_place:
         kept.append(("the input", source))
-    if not (in_place and formats.is_openvino(source)):  # whose constants are replaced with it
-        kept += [("the input's data", path) for path in formats.data_files(model)]
+    kind = formats.of(source)
+    if not (in_place and kind.is_two_files):  # both are replaced
+        kept += [("the input's data", path) for path in kind.data_files(model)]
     if report is not None:
         written.append(("the report", report))
     refuse(written, kept)
@@ -63,10 +64,11 @@ def _results(delivery: Delivery, kept: list[Named]) -> list[Named]:
         places.append(("a failed result", delivery.keep_failed))
     written: list[Named] = []
     for role, path in places:
-        beside = formats.data_file(_behind_links(path), delivery.external_data)
+        kind = formats.of(path)
+        beside = kind.data_file(_behind_links(path), delivery.external_data)
         written.append((role, path))
         if beside is not None:
-            (written if formats.is_openvino(path) else kept).append((f"the data file of {role}", beside))
+            (written if kind.is_two_files else kept).append((f"the data file of {role}", beside))
     return written
 
 

@@ -9,12 +9,15 @@ process of its own, where it is a judge that shares nothing with the rewrite.
 
 Nothing is folded here. `lift` reads the layers as ONNX operators, where they are the same, into the graph that the rest
 of bnfold works on; folding, decomposing, the report and its reasons are the code that ONNX models go through; `lower`
-takes the edits back into the document, `stage` writes it.
+takes the edits back into the document, `stage` writes it. The names of this module are what a format of the pipeline
+(`bnfold.pipeline.formats.Format`) has to have.
 """
 
-from bnfold.interop.openvino.lift import IrModel, load
-from bnfold.interop.openvino.rewrite import left, rewrite
-from bnfold.interop.openvino.stage import Staged, stage
+from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.rewrite import check, left, rewrite
+from bnfold.interop.openvino.stage import data_file, data_files, encode, stage
 from bnfold.interop.openvino.verify import verify
 
-__all__ = ["IrModel", "Staged", "left", "load", "rewrite", "stage", "verify"]
+__all__ = ["check", "data_file", "data_files", "encode", "is_two_files", "left", "load", "rewrite", "stage", "verify"]
+
+is_two_files = True

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from bnfold import decomposing
+from bnfold import decomposing, ir
 from bnfold.errors import BadInput
 from bnfold.interop.openvino.lift import IrModel
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
 from bnfold.interop.openvino.stage import lowered
-from bnfold.pipeline import order
 from bnfold.report.events import Report
-from bnfold.settings import Options, Policy
+from bnfold.settings import Delivery, Options, Policy
 
 
-def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int], None] | None = None) -> Report:
-    """Fold and decompose ``model`` in place, bring its document in line, and say what was done.
+def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Options], Report]) -> Report:
+    """Fold and decompose ``model`` in place by ``passes``, bring its document in line, and say what was done.
 
     Unless ``target_opset`` is ``keep``, what is left of BatchNormInference-1 (version 0) becomes version 5.
 
     Raises:
-        BadInput: An option that an IR knows nothing of.
         Unsupported: As `lower`.
     """
-    _check(options)
     document = model.document
     versions = {
         (node.graph.path, node.label): 0 if is_v0(origin.layer) else 5
@@ -34,7 +31,7 @@ def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int]
     }
     types, opset = model.types, document.opset
     model.raise_norms = options.target_opset is None
-    report = order.rewrite(model, _in_onnx_names(options), progress)
+    report = passes(model, _in_onnx_names(options))
     lowered(model)
     report.opset_before, report.opset_after = opset, document.opset
     report.ir_before = report.ir_after = document.version
@@ -47,7 +44,10 @@ def rewrite(model: IrModel, options: Options, progress: Callable[[str, int, int]
     return report
 
 
-def _check(options: Options) -> None:
+def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]) -> None:
+    """Raise BadInput for an option that an IR knows nothing of."""
+    if delivery is not None and _split(delivery) != _split(Delivery(delivery.path)):
+        raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
     if options.target_opset not in (None, "keep"):
         raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
     if options.policy != Policy() or options.freeze_overridable:
@@ -55,6 +55,10 @@ def _check(options: Options) -> None:
             "--legacy-mode, --force-inference, --saved-var and --freeze-overridable are about ONNX: an IR leaves none "
             "of it open"
         )
+
+
+def _split(delivery: Delivery) -> tuple[str, int]:
+    return delivery.external_data, delivery.size_threshold
 
 
 def _in_onnx_names(options: Options) -> Options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from bnfold.classes import mutable
-from bnfold.errors import OutputError
+from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.emit import Payload
 from bnfold.interop.openvino.lift import IrModel
@@ -22,6 +21,7 @@ from bnfold.interop.openvino.raising import raise_norms
 from bnfold.interop.openvino.views import as_stored
 from bnfold.ir.elements import to_raw
 from bnfold.ir.storage.stream import BUFFER, copy_range, write_payload
+from bnfold.settings import Delivery
 
 ALIGNMENT = 64
 """Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""
@@ -66,8 +66,8 @@ class Staged:
         self.discard()
 
 
-def stage(model: IrModel, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Staged:
-    """Write the model beside ``path``, for `Staged.commit` to put it there. The model's document is edited by it.
+def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) -> Staged:
+    """Write the model beside its place, for `Staged.commit` to put it there. The model's document is edited by it.
 
     Raises:
         OutputError: It cannot be written; nothing is left behind.
@@ -75,7 +75,7 @@ def stage(model: IrModel, path: str | os.PathLike[str], *, progress: Progress | 
         BadInput: A file that weights lie in was changed meanwhile; likewise.
         Unsupported: As `lower`.
     """
-    target = Path(path).resolve()
+    target = delivery.path.resolve()
     payloads = lowered(model)
     staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"))
     try:
@@ -157,3 +157,18 @@ def _set_span(layer: Layer, offset: int, size: int) -> None:
     assert data is not None, "its element type was read from there"
     data.set("offset", str(offset))
     data.set("size", str(size))
+
+
+def encode(_model: IrModel) -> bytes:
+    """Raise Unsupported: only files can hold it."""
+    raise Unsupported("an OpenVINO IR is no ONNX model: it is written to a file, OUT.xml")
+
+
+def data_file(target: Path, _external_data: str) -> Path:
+    """Where the constants of the model at ``target`` go."""
+    return weights_path(target)
+
+
+def data_files(model: IrModel) -> list[Path]:
+    """The file that the constants of ``model`` are read from, if it has any."""
+    return [model.document.source.path] if model.document.source.path is not None else []

@@ -26,6 +26,8 @@ from bnfold.interop.openvino.document import Document, read
 from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum, rows
 from bnfold.interop.openvino.lift import IrModel, load, tensor_names
 from bnfold.interop.openvino.naming import output_port
+from bnfold.interop.openvino.stage import stage
+from bnfold.settings import Delivery
 from bnfold.verification import BUDGET_SECONDS, Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
@@ -38,7 +40,8 @@ from bnfold.verification.verdict import Status
 from bnfold.verification.witness import Testimony, Witness
 
 if TYPE_CHECKING:
-    from bnfold.settings import Checks
+    from bnfold.report.events import Report
+    from bnfold.settings import Checks, Options
 
 RUNTIME = "openvino"
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
@@ -73,13 +76,13 @@ class _Bench:
 
 def verify(
     before: Path,
-    after: Path,
+    after: Path | IrModel,
     checks: Checks,
-    *,
     progress: Progress | None = None,
-    budget_seconds: float = BUDGET_SECONDS,
+    _options: Options | None = None,
+    _report: Report | None = None,
 ) -> Verdict:
-    """Compare two IRs (.xml, the .bin beside it), whoever made them.
+    """Compare two IRs (.xml, the .bin beside it), whoever made them; one in memory is staged for OpenVINO to read.
 
     ``checks.inputs`` has shapes, and ``checks.data`` recorded arrays, by the tensor names of the inputs. Depth and
     witness do not matter (but ``none``, which leaves nobody to ask): there is one runtime, and it runs whole models.
@@ -88,7 +91,13 @@ def verify(
     Raises:
         BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that is not there.
     """
-    clock = Clock(budget_seconds)
+    if isinstance(after, IrModel):
+        with (
+            tempfile.TemporaryDirectory(prefix="bnfold-") as folder,
+            stage(after, Delivery(Path(folder) / "model.xml")) as staged,
+        ):
+            return verify(before, staged.path, checks, progress)
+    clock = Clock(BUDGET_SECONDS)
     status: Status
     try:
         return _verify(before, after, checks, clock, progress or (lambda *_: None))

@@ -261,7 +261,7 @@ def test_staging_twice_gives_the_same(tmp_path: Path) -> None:
     model = load(convolution_and_norm().save(tmp_path / "m.xml"))
     contents = []
     for _ in range(2):
-        with stage(model, tmp_path / "out.xml") as staged:
+        with stage(model, Delivery(tmp_path / "out.xml")) as staged:
             contents.append((staged.path.read_bytes(), staged.path.with_suffix(".bin").read_bytes()))
     assert contents[0] == contents[1]
     assert not (tmp_path / "out.xml").exists()

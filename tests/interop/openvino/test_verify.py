@@ -60,7 +60,7 @@ def test_a_fold_is_verified_and_a_wrong_weight_is_not(tmp_path: Path, compress: 
 def test_what_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, _ = folded(tmp_path)
     wrong = Verdict("failed", "output 'y' is wrong", "storage precision")
-    monkeypatch.setattr("bnfold.pipeline.formats.verify_files", lambda *_: wrong)
+    monkeypatch.setattr("bnfold.interop.openvino.verify", lambda *_: wrong)
     with pytest.raises(VerificationFailed, match="not written"):
         optimize(before, tmp_path / "wrong.xml")
     assert not list(tmp_path.glob("wrong*"))
