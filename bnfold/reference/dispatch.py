@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -80,10 +81,45 @@ _TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement
 
 
 def apply(
-    node: ir.Node, inputs: Sequence[Datum], attrs: Mapping[str, Attribute], precision: Precision, policy: Policy
+    node: ir.Node,
+    inputs: Sequence[Datum],
+    attrs: Mapping[str, Attribute],
+    precision: Precision,
+    policy: Policy,
+    *,
+    later: bool = False,
 ) -> Sequence[Datum]:
-    """The node's outputs. Raises Unsupported or Random as `evaluate` documents."""
+    """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
+
+    Raises Unsupported or Random as `evaluate` documents.
+    """
     opset = node.graph.opset(node.domain)
+    try:
+        return _apply(node, inputs, attrs, precision, policy, opset)
+    except Misfit:
+        for other in _later_versions(node, opset) if later else ():
+            with suppress(Unsupported):
+                return _apply(node, inputs, attrs, precision, policy, other)
+        raise
+
+
+def _later_versions(node: ir.Node, opset: int) -> Iterator[int]:
+    """Later versions of the operator that know all attributes of the node."""
+    for version in range(opset + 1, onnx.defs.onnx_opset_version() + 1 if node.domain == "" else 0):
+        with suppress(onnx.defs.SchemaError):
+            schema = onnx.defs.get_schema(node.op_type, version)
+            if schema.since_version == version and node.attrs.keys() - {"consumed_inputs"} <= schema.attributes.keys():
+                yield version
+
+
+def _apply(
+    node: ir.Node,
+    inputs: Sequence[Datum],
+    attrs: Mapping[str, Attribute],
+    precision: Precision,
+    policy: Policy,
+    opset: int,
+) -> Sequence[Datum]:
     known = definition(node.domain, node.op_type, opset)
     if known is None:
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")

@@ -37,6 +37,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     limit_seconds: float | None = None,
     policy: Policy | None = None,
     jitter: int | None = None,
+    later: bool = False,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -54,6 +55,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         policy: What to make of nodes whose text leaves a choice.
         jitter: A seed, to move each float that a node makes to a neighbour in float64. How far the results move by
             that is about what they err by in float64 (Monte Carlo arithmetic).
+        later: Read a node that does not fit its own version as the next one that it fits.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -70,6 +72,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     wanted = {name: _named(graph, name) for name in names}
     evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
     evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
+    evaluation.later = later
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -123,6 +126,7 @@ class Evaluation:
         self.policy = policy
         self.observer = observer
         self.jitter: np.random.Generator | None = None
+        self.later = False
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {
             (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
@@ -177,7 +181,8 @@ class Evaluation:
             attrs = resolve(node, bindings, self.precision)
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
-            results = apply(node, inputs, resolve(node, bindings, self.precision), self.precision, self.policy)
+            attrs = resolve(node, bindings, self.precision)
+            results = apply(node, inputs, attrs, self.precision, self.policy, later=self.later)
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):

@@ -28,6 +28,7 @@ class Evaluate(Protocol):
         outputs: Sequence[str],
         observer: reference.Observer | None = None,
         jitter: int | None = None,
+        later: bool = False,
     ) -> dict[str, Array]: ...
 
 
@@ -75,6 +76,9 @@ class Pair:
         self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
         self.holds: list[str] = []
         self.has_empty = False
+        self.misfit = ""
+        """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
+        """
         self._sources = draws
         self._rounds: list[list[ir.Model]] = []
 
@@ -99,7 +103,8 @@ class Pair:
         `holds` then names those watched that are floats, and `has_empty` says whether a value had no elements.
         """
         self.has_empty = False
-        expected = self._evaluate(self.before, feeds, [*self.outputs, *self.watched], self._look)
+        names = [*self.outputs, *self.watched]
+        expected = self._evaluate(self.before, feeds, names, self._look, later=bool(self.misfit))
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected
 
@@ -127,10 +132,13 @@ class Pair:
         names = list(actual)
         return errors_of_both(
             lambda seed: self._evaluate(self._acting, given, names, jitter=seed),
-            lambda seed: self._evaluate(self.before, feeds, names, jitter=seed),
+            lambda seed: self._evaluate(self.before, feeds, names, jitter=seed, later=bool(self.misfit)),
             actual,
             expected,
-            (self._evaluate(model, feeds, names) for model in self._sources.gone.of(self.before, self.groups, 0)),
+            (
+                self._evaluate(model, feeds, names, later=bool(self.misfit))
+                for model in self._sources.gone.of(self.before, self.groups, 0)
+            ),
         )
 
     def _compared(
@@ -235,10 +243,11 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
         outputs: Sequence[str],
         observer: reference.Observer | None = None,
         jitter: int | None = None,
+        later: bool = False,
     ) -> dict[str, Array]:
         limit = seconds_left()
         return reference.evaluate(
-            model, feeds, outputs, observer=observer, limit_seconds=limit, policy=policy, jitter=jitter
+            model, feeds, outputs, observer=observer, limit_seconds=limit, policy=policy, jitter=jitter, later=later
         )
 
     return evaluate

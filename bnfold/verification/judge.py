@@ -128,9 +128,10 @@ def _found(broken: LocalRow) -> Location:
 
 def _praise(whole: Whole) -> str:
     worst = max((row.relative for row in whole.rows), default=0.0)
+    loose = f", on inputs as the operators take them ({whole.pair.misfit})" if whole.pair.misfit else ""
     if worst == 0:
-        return "both models give the same results in float64"
-    return f"both models agree in float64 to {worst:.2g} of the scale, which rounding the new weights explains"
+        return f"both models give the same results in float64{loose}"
+    return f"both models agree in float64 to {worst:.2g} of the scale, which rounding the new weights explains{loose}"
 
 
 def _verdict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from itertools import count, islice
 
@@ -28,6 +29,7 @@ from bnfold.verification.inputs import (
     random_value,
     required,
 )
+from bnfold.verification.loose import loosened
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
 from bnfold.verification.sized import sized
@@ -92,12 +94,26 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         _check_cost(request, sized(request.before, shapes), sum(map(math.prod, shapes.values())), len(runs))
         chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
         return Samples(chosen, None, _overridden(request, pair, chosen[0]))
+    found = _fitting(request, pair, request.before)
+    if isinstance(found, Samples):
+        return found
+    pair.misfit = _hint(request, found)
+    for model in _looser(request):
+        with suppress(Impossible):
+            samples = _fitting(request, pair, model)
+            if isinstance(samples, Samples):
+                return samples
+    raise Impossible(pair.misfit) from found
+
+
+def _fitting(request: Request, pair: Pair, model: ir.Model) -> Samples | Unsupported | None:
+    """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not."""
     try:
-        known = known_shapes(request.before, request.inputs)
+        known = known_shapes(model, request.inputs)
     except CannotFeed as error:
         raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
-    for choice in choices(request.before, known):
+    for choice in choices(model, known):
         try:
             _check_cost(request, choice.model, choice.elements, request.samples)
             return _drawn_samples(request, pair, known, choice)
@@ -107,7 +123,17 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
             raise Impossible(f"the original draws random numbers: {error}") from error
         except (Unsupported, BadInput) as error:
             raise Impossible(str(error)) from error
-    raise Impossible(_hint(request, misfit)) from misfit
+    return misfit
+
+
+def _looser(request: Request) -> Iterator[ir.Model]:
+    """The original with inputs as its operators take them, where it declares them all and trying takes no time.
+
+    Whoever wants whole models compared wants them as they are declared.
+    """
+    has_time = _EVALUATIONS * estimate(request.before).seconds < _NO_TIME
+    if request.depth != "full" and has_time and not _open_inputs(request):
+        yield from loosened(request.before)
 
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:
@@ -125,16 +151,21 @@ def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], cho
 
 
 def _hint(request: Request, misfit: Unsupported | None) -> str:
-    open_inputs = [
-        value.name
-        for value in required(request.before)
-        if value.name not in request.inputs
-        and not all(isinstance(dim, int) and dim > 0 for dim in value.shape or (None,))
-    ]
+    open_inputs = _open_inputs(request)
     if not open_inputs:
         return f"the original does not run on inputs of the shapes it declares: {misfit}"
     hints = " ".join(f"--input {name}=N,…" for name in open_inputs)
     return f"no input shape tried fits the original ({misfit}); give one with {hints}"
+
+
+def _open_inputs(request: Request) -> list[str]:
+    """The inputs whose shapes nobody gave and the original leaves open."""
+    return [
+        value.name
+        for value in required(request.before)
+        if value.name not in request.inputs
+        and (value.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in value.shape))
+    ]
 
 
 def _check_cost(request: Request, model: ir.Model, elements: int, samples: int) -> None:

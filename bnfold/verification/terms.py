@@ -141,14 +141,19 @@ def _matmul(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def _recurrent(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
-    is_batch_first = node.attr("layout", 0)
+    is_batch_first, hidden = node.attr("layout", 0), node.attr("hidden_size")
+    directions = 2 if node.attr("direction", "forward") == "bidirectional" else 1
+    many = {"LSTM": 4, "GRU": 3, "RNN": 1}[node.op_type]
+    h, g, twice, third = ("h", "g", "B", "P") if hidden is None else [hidden * n for n in (1, many, 2 * many, 3)]
     yield node.input(0), "bsi" if is_batch_first else "sbi"
-    yield node.input(1), "dgi"
-    yield node.input(2), "dgh"
+    yield node.input(1), [directions, g, "i"]
+    yield node.input(2), [directions, g, h]
+    yield node.input(3), [directions, twice]
     yield node.input(4), "b"
+    yield node.input(7), [directions, third]
     for value in (*node.inputs[5:7], *node.outputs[1:]):
-        yield value, "bdh" if is_batch_first else "dbh"
-    yield node.output(0), "bsdh" if is_batch_first else "sdbh"
+        yield value, ["b", directions, h] if is_batch_first else [directions, "b", h]
+    yield node.output(0), ["b", "s", directions, h] if is_batch_first else ["s", directions, "b", h]
 
 
 def _parts(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
@@ -199,6 +204,26 @@ def _regions(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
     yield node.output(0), ["regions", "channels", "rows", "columns"]
 
 
+def _elements(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    """Places are of the rank of what they are places in; a GatherElements makes one element of each."""
+    rank = _rank(shape_of, node.input(0), node.input(1))
+    yield node.input(0), _axes(rank)
+    for value in (node.input(1), node.input(2), None if node.input(2) else node.output(0)):
+        yield value, _axes(rank, "place")
+    if node.input(2):
+        yield node.output(0), _axes(rank)
+
+
+def _scattered(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    """An update is what lies behind a place."""
+    rank, places = _rank(shape_of, node.input(0), node.output(0)), shape_of(node.input(1))
+    yield node.input(0), _axes(rank)
+    yield node.output(0), _axes(rank)
+    if rank and places and isinstance(places[-1], int):
+        yield node.input(1), [*_axes(len(places) - 1, "place"), places[-1]]
+        yield node.input(2), [*_axes(len(places) - 1, "place"), *_axes(rank)[places[-1] :]]
+
+
 def _grid(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     if (rank := _rank(shape_of, node.input(0), node.input(1)) - 2) > 0:
         yield node.input(0), ["batch", "channels", *_axes(rank, "read")]
@@ -213,7 +238,7 @@ _RULES: Mapping[str, Callable[[ir.Node, ShapeOf], Iterator[Term]]] = {
             *("Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Mish", "Gelu", "ThresholdedRelu", "Shrink"),
             *("Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos"),
             *("LRN", "Softmax", "LogSoftmax", "Hardmax", "Not", "IsNaN", "IsInf", "CumSum", "Trilu", "LpNormalization"),
-            *("MeanVarianceNormalization", "ScatterElements", "ScatterND", "ReverseSequence"),
+            *("MeanVarianceNormalization", "ReverseSequence"),
         ],
         _alike,
     ),
@@ -235,6 +260,8 @@ _RULES: Mapping[str, Callable[[ir.Node, ShapeOf], Iterator[Term]]] = {
     **dict.fromkeys(["Concat", "Split"], _parts),
     **dict.fromkeys(["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"], _loss),
     **dict.fromkeys(["RoiAlign", "MaxRoiPool"], _regions),
+    **dict.fromkeys(["GatherElements", "ScatterElements", "Scatter"], _elements),
+    "ScatterND": _scattered,
     "Gemm": _gemm,
     "Expand": _expand,
     "Transpose": _transpose,

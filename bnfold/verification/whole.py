@@ -84,6 +84,8 @@ def _examine(request: Request, draws: Draws) -> Whole:
         "interface": _promised(request, pair, seen),
     }
     test = next((test for test, found in faults.items() if found), "float64")
+    if faults[test] and pair.misfit:  # what never ran cannot be broken
+        raise Impossible(pair.misfit)
     return Whole(
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
@@ -107,6 +109,8 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
     except reference.Random as error:
         raise Impossible(f"the rewritten model draws random numbers: {error}") from error
     except reference.Misfit as error:
+        if pair.misfit:
+            raise Impossible(pair.misfit) from error
         raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
     except Unsupported as error:
         raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error

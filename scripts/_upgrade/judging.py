@@ -81,7 +81,7 @@ def outcome(converter: Converter, source: Path, out: Path, target: int, budget: 
     if complaint:
         return Outcome("invalid", short(complaint))
     try:
-        verdict = verify(source, out, depth="full", witness="none", budget_seconds=budget)
+        verdict = verify(source, out, witness="none", budget_seconds=budget)
     except BnfoldError as error:
         return Outcome("invalid", short(str(error)))
     named = {"verified": "equal", "failed": "differs", "unverified": "unverified"}[verdict.status]
@@ -89,7 +89,7 @@ def outcome(converter: Converter, source: Path, out: Path, target: int, budget: 
 
 
 def runs(source: Path, outcomes: Iterable[Outcome], budget: float) -> bool:
-    """Whether the referee can run the original; a comparison that came to a result has shown it."""
+    """Whether the referee can run the original; a comparison that came to a result says as much."""
     if any(result.verdict in ("equal", "differs") for result in outcomes):
         return True
     try:

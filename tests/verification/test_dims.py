@@ -170,3 +170,29 @@ def test_models_run_whose_channels_follow_from_the_first_weight(body: str, tmp_p
     onnx.save(model(body, {"W": np.ones((4, 37, 3, 3)), "S": np.array([1, 37, 1, 23])}), path)
     verdict = bnfold.verify(path, path, checks=bnfold.Checks(witness="none"))
     assert (verdict.status, verdict.decided_by) == ("verified", "float64")
+
+
+def test_a_recurrent_operator_tells_all_its_sizes() -> None:
+    body = (
+        "(float[s,3,4] x, float[a,b,c] W, float[d,e,f] R, float[g,h] B, int32[i] n, float[j,k,l] H, float[m,o,p] C,"
+        ' float[q,r] P) => (float[t,u,v,w] y) { y = LSTM <hidden_size = 5, direction = "bidirectional">'
+        " (x, W, R, B, n, H, C, P) }"
+    )
+    state: Shape = [2, 3, 5]
+    wanted = {"W": [2, 20, 4], "R": [2, 20, 5], "B": [2, 40], "n": [3], "H": state, "C": state, "P": [2, 15]}
+    assert told(body, {}, rank_known=True) == {"x": ["s", 3, 4], **wanted}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        ("y = GatherElements (x, i)", {"i": [None, None, None]}),
+        ("y = ScatterElements (x, i, u)", {"i": [None, None, None], "u": [None, None, None]}),
+        ("k = Constant <value = int64[1,2] {0, 1}> ()  y = ScatterND (x, k, u)", {"u": [1, 4]}),
+    ],
+)
+def test_what_is_placed_has_the_shape_of_its_places(nodes: str, wanted: dict[str, Shape]) -> None:
+    rest = {"i": "int64[A,B,C] i", "u": "float[A] u"}
+    body = f"(float[2,3,4] x, {', '.join(rest[name] for name in wanted)}) => (float[Q] y) {{ {nodes} }}"
+    shapes = told_shapes(ir.load(model(body, {})), {"x": [2, 3, 4], **dict.fromkeys(wanted)})
+    assert {name: known(shapes[name]) for name in wanted} == wanted

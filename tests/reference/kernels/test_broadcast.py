@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from bnfold import reference
-from tests.reference.models import Array, compute, floats
+from bnfold import ir, reference
+from tests.reference.models import Array, compute, floats, one_node
 
 RUNS: list[tuple[tuple[int, ...], int | None, tuple[int, ...]]] = [
     ((5,), None, (1, 1, 1, 5)),
@@ -111,3 +112,19 @@ def test_prelu_slopes(opset: int, shape: tuple[int, ...]) -> None:
 def test_prelu_6_needs_a_slope_a_channel() -> None:
     with pytest.raises(reference.Unsupported, match="5 slopes for 3 channels"):
         compute("PRelu", 6, [floats(1, 2, 3, 5), floats(2, 5)])
+
+
+def test_a_node_of_a_later_form_is_read_so_where_it_is_asked_for() -> None:
+    a, b = floats(1, 2, 3), floats(2, 3)
+    early, feeds = one_node("Add", 6, [a, b])
+    (y,) = reference.evaluate(ir.load(early), feeds, later=True).values()
+    np.testing.assert_array_equal(y, a.astype(float) + b.astype(float))
+    named, feeds = one_node("Add", 6, [a, b], broadcast=0)  # what a later version does not know, it cannot mean
+    with pytest.raises(reference.Misfit, match="broadcast is not set"):
+        reference.evaluate(ir.load(named), feeds, later=True)
+    cast, feeds = one_node("Cast", 5, [a], to=onnx.TensorProto.INT64)
+    (y,) = reference.evaluate(ir.load(cast), feeds, later=True).values()
+    np.testing.assert_array_equal(y, a.astype(np.int64))
+    fits, feeds = one_node("Softmax", 12, [floats(1, 2, 3, 4)], axis=1)
+    plain, later = (reference.evaluate(ir.load(fits), feeds, later=later)["y"] for later in (False, True))
+    np.testing.assert_array_equal(plain, later)
