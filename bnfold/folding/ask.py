@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, ParamSpec, TypeVar
 
 from bnfold import ir
@@ -10,7 +10,7 @@ from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.limits import Limits
-from bnfold.folding.ops import handler, padded
+from bnfold.folding.ops import record
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
 
@@ -30,12 +30,21 @@ def ask(
     limits: Limits | None = None,
     form: str = "",
 ) -> Step:
-    """What the handler of ``node`` answers; ``form`` is one of `padded.FORMS`, for a Conv. Raises Declined."""
-    solve = handler(node, direction)
-    if form and node.op_type == "Conv" and direction == "down":
-        solve = padded.FORMS[form]
+    """What the handler of ``node`` answers, downward in the given form if it has that. Raises Declined."""
+    known = record(node)
+    solve = known.up if direction == "up" else known.forms.get(form, known.down)
+    if solve is None:
+        raise Declined(Reason.NO_HANDLER, facts.where(node) + (f" {known.declines}" if known.declines else ""))
     decline_excluded(node, limits)
     return guarded(node, solve, node, slot, affine)
+
+
+def ask_joint(node: ir.Node, standing: Mapping[int, Affine], limits: Limits) -> Step:
+    """As `ask`, downward, with what stands on several operands at once. Raises Declined."""
+    solve = record(node).joint
+    assert solve is not None, "it was looked for"
+    decline_excluded(node, limits)
+    return guarded(node, solve, node, standing)
 
 
 def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:

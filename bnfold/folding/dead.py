@@ -16,15 +16,11 @@ from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.ask import ask, decline_excluded, guarded
 from bnfold.folding.limits import Limits
-from bnfold.folding.operators import ARITHMETIC
+from bnfold.folding.ops import record
 from bnfold.ir.tensor import TP
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 
-ENDS = ("InstanceNormalization",)
-BIASED = ("Conv", "ConvTranspose")
-ADDED = ("Add", "Sub")
-NOT_CROSSED = ("Gemm", "MatMul", "BatchNormalization", "Relu", "LeakyRelu", "PRelu", "Abs", *ENDS)
-"""What has a handler, but lets no shift through as it is."""
 MAX_NODES = 32
 """Nodes between a shift and what makes it dead, over all branches."""
 
@@ -44,7 +40,7 @@ class DeadShift:
 
 def find(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
     """One after the other, the nearest to its end first. Each has to be dealt with before the next is asked for."""
-    for end in [node for node in model.nodes() if node.is_op(*ENDS)]:
+    for end in [node for node in model.nodes() if record(node).shift == "vanishes"]:
         for node in _sources(end):
             try:
                 yield guarded(node, _dead, node, limits)
@@ -59,14 +55,14 @@ def _sources(end: ir.Node) -> list[ir.Node]:
     while waiting and seen < MAX_NODES:
         value, seen = waiting.pop(), seen + 1
         node = value.producer if value is not None and value.graph is end.graph else None
-        if node is None or node.domain or node.op_type in NOT_CROSSED:
+        if node is None or node.domain:
             continue
-        if node.op_type in BIASED:
-            found += [node] if node.input(2) is not None and node not in found else []
-            continue
-        if node.op_type in ADDED and recognise.has_constant(node) and node not in found:
+        known = record(node)
+        adds = node.input(known.bias) if known.bias else _is_arithmetic(node)
+        if adds and node not in found:
             found.append(node)
-        waiting.extend(node.inputs)
+        if known.shift == "passes":
+            waiting.extend(node.inputs)
     return found
 
 
@@ -75,12 +71,12 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     made = node.output(0)
     if made is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))
-    slot, shift = _bias(node, made) if node.op_type in BIASED else _constant(node)
+    slot, shift = _constant(node) if _is_arithmetic(node) else _bias(node, made)
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
     decline_excluded(node, limits)
     moved, passed = _follow(made, shift, limits)
-    if not any(reader.is_op(*ENDS) for reader in passed):
+    if not any(record(reader).shift == "vanishes" for reader in passed):
         raise Declined(Reason.NO_GAIN, facts.where(node))
     return DeadShift(node, slot, moved, passed)
 
@@ -106,7 +102,7 @@ def _follow(made: ir.Value, shift: Affine, limits: Limits) -> tuple[tuple[ir.Val
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
     """A convolution makes the value without the shift itself, at no slot."""
-    bias, kernel = facts.weight(node, 2), ir.constant(node.input(1))
+    bias, kernel = facts.weight(node, record(node).bias), ir.constant(node.input(1))
     _decline_narrow(node, bias)
     rank = len(kernel.dims) if kernel is not None else facts.rank(made)
     return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
@@ -130,7 +126,7 @@ def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
 def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tuple[int, Affine], ...]:
     """What a shift before ``node`` is behind it, nothing where it is lost; the node itself must stay what it is."""
     decline_excluded(node, limits)
-    if not node.domain and node.op_type in ARITHMETIC and recognise.has_constant(node):
+    if _is_arithmetic(node):
         link = recognise.arithmetic(node)
         return ((0, make(np.ones_like(shift.s), link.affine.s * shift.t)),)
     step = ask(node, "down", slot, shift)
@@ -139,12 +135,16 @@ def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tu
     return step.standing
 
 
+def _is_arithmetic(node: ir.Node) -> bool:
+    return node.has_trait(ARITHMETIC) and recognise.has_constant(node)
+
+
 def remove(dead: DeadShift) -> list[str]:
     """Edit the graph; the names of values that no longer mean what they did, or are gone."""
     node, graph = dead.node, dead.node.graph
     gone = [value.name for value in dead.moved]
     if dead.slot is None:
-        node.set_inputs(node.inputs[:2])
+        node.set_inputs(node.inputs[: record(node).bias])
     else:
         source, made = node.inputs[dead.slot], node.outputs[0]
         assert source is not None, "it was read"

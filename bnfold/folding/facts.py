@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 
 from bnfold import ir, upgrading
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.ranks import dims_by_weights
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.ir.tensor import FLOATS
+from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE, REARRANGING
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
@@ -33,25 +36,17 @@ def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     return _alike(value).shape
 
 
-_SHAPE_KEEPING = (
-    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "Relu", "LeakyRelu",
-    "PRelu", "Clip", "Sigmoid", "Tanh", "Elu", "Abs", "Neg", "Identity", "Dropout", "Cast", "Softmax",
-)  # fmt: skip
-
-
-_CHANNEL_KEEPING = (*_SHAPE_KEEPING, "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN")
-_RANK_KEEPING = (*_CHANNEL_KEEPING, "Concat", "Pad")
 _FAR = 128
 """Values that one question looks at, before it is left to inference; a walk to the top for each node is quadratic."""
 _ROWS = 8
 """Rows of such operators, with constant arithmetic between them."""
 
 
-def _alike(value: ir.Value, keeping: tuple[str, ...] = _SHAPE_KEEPING) -> ir.Value:
+def _alike(value: ir.Value, keeping: frozenset[str] = KEEPS_SHAPE) -> ir.Value:
     """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
     for _ in range(_FAR):
         node = value.producer
-        if value.shape is not None or value.slot != 0 or node is None or not node.is_op(*keeping):
+        if value.shape is not None or value.slot != 0 or node is None or not node.has_trait(keeping):
             break
         value = node.input(0) or value
     return value
@@ -85,7 +80,7 @@ def rank(value: ir.Value) -> int:
     """The rank of a value. A convolution's follows from its weight, without any inference."""
     least = 0
     for _ in range(_ROWS):
-        value = _alike(value, _RANK_KEEPING)
+        value = _alike(value, KEEPS_RANK)
         known = _own_rank(value)
         if known is not None and known <= MAX_RANK:
             return max(least, known)
@@ -97,14 +92,19 @@ def rank(value: ir.Value) -> int:
 
 def _own_rank(value: ir.Value) -> int | None:
     """As the file or a weight tells it; None where neither does."""
-    node = value.producer
     if value.shape is not None:
         return len(value.shape)
-    if node is not None and node.is_op("Conv", "ConvTranspose") and (kernel := ir.constant(node.input(1))):
-        return len(kernel.dims)
-    if node is not None and node.is_op("Constant") and (held := ir.constant(value)):
-        return len(held.dims)
-    return 2 if node is not None and node.is_op("Gemm") else None
+    told = _told(value)
+    return None if told is None else len(told)
+
+
+def _told(value: ir.Value) -> Sequence[Dim] | None:
+    """The dims that a weight or a stored constant tells."""
+    node = value.producer
+    if node is None or value.slot != 0:
+        return None
+    held = ir.constant(value) if node.is_op("Constant") else None
+    return held.dims if held is not None else dims_by_weights(node)
 
 
 def _stretched(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]] | None:
@@ -143,9 +143,8 @@ def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
         asked[value] = value.shape[1]
     elif node is None or value.slot != 0:
         return None
-    elif node.is_op("Conv"):
-        kernel = ir.constant(node.input(1))
-        asked[value] = kernel.dims[0] if kernel is not None and kernel.dims else None
+    elif (told := _told(value)) is not None and len(told) > 1 and isinstance(told[1], int):
+        asked[value] = told[1]
     elif node.is_op("BatchNormalization") and node.find("spatial") is None:
         scale = ir.constant(node.input(1))
         asked[value] = scale.size if scale is not None and len(scale.dims) == 1 else None
@@ -156,7 +155,7 @@ def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
         (operand, constant), channels = stretched, _channels(stretched[0], asked)
         if channels is not None and {1, channels}.issuperset(constant) and len(constant) <= rank(operand):
             asked[value] = channels
-    elif node.is_op(*_CHANNEL_KEEPING) and (x := node.input(0)) is not None:
+    elif node.has_trait(KEEPS_CHANNELS) and (x := node.input(0)) is not None:
         asked[value] = _channels(x, asked)
     return asked[value]
 
@@ -174,14 +173,11 @@ def weight(node: ir.Node, slot: int) -> ir.Tensor:
     return tensor
 
 
-_MOVING = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
-
-
 def is_quantized(value: ir.Value | None) -> bool:
     """Whether a weight is integers behind a DequantizeLinear, and perhaps behind what moves its elements."""
     for _ in range(_FAR):
         node = value.producer if value is not None else None
-        if node is None or not node.is_op(*_MOVING):
+        if node is None or not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
             return node is not None and node.is_op("DequantizeLinear")
         value = node.input(0)
     return False

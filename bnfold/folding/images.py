@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bnfold.folding.ops import padded
+from bnfold.folding.ops import padded, record
 from bnfold.folding.plan import Plan, work
 from bnfold.folding.step import Residual
 from bnfold.report.reasons import Declined, Reason
@@ -29,4 +29,4 @@ def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
     """Whether padding cost an Add, or was what an Add could not deal with."""
     if down is None:
         return any(refusal.reason is Reason.ZERO_SCALE for refusal in refusals)
-    return any(isinstance(edit, Residual) and edit.node.op_type == "Conv" for edit in down.edits)
+    return any(isinstance(edit, Residual) and record(edit.node).forms for edit in down.edits)

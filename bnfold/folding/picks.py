@@ -8,8 +8,6 @@ from bnfold.folding.ask import ask
 from bnfold.folding.step import Draft
 from bnfold.report.reasons import Declined
 
-PICKERS = ("Slice", "Gather", "Split")
-
 
 def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""

@@ -11,9 +11,9 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, on_axis
-from bnfold.folding.operators import ARITHMETIC
 from bnfold.folding.statistics import Known
 from bnfold.ir.tensor import FLOATS, Float64
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import BatchNorm, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -123,7 +123,7 @@ def has_constant(node: ir.Node) -> bool:
 
 def arithmetic(node: ir.Node) -> Link:
     """The affine of a constant Mul, Add, Sub, Div or Neg. Raises Declined when it is none."""
-    if node.domain or node.op_type not in ARITHMETIC or len(node.outputs) != 1 or node.outputs[0] is None:
+    if not node.has_trait(ARITHMETIC) or len(node.outputs) != 1 or node.outputs[0] is None:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r}")
     if node.op_type == "Neg":
         rank = facts.rank(_operand(node, 0))

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from bnfold import ir
 from bnfold.classes import mutable
-from bnfold.folding.picks import PICKERS
+from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import SetAttr, SetConstant
 
@@ -46,7 +46,7 @@ class Refusals:
         for link in plan.chain.links:
             self._note(link.node, _values(link.node))
         for node in plan.nodes:
-            self._note(node, _values(node) if node.op_type in PICKERS else ())
+            self._note(node, _values(node) if record(node).picks else ())
         for edit in plan.edits:
             in_place = isinstance(edit, SetConstant | SetAttr)
             constant = edit.node.input(edit.slot) if isinstance(edit, SetConstant) else None

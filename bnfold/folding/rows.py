@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from bnfold import ir
 from bnfold.folding import recognise
 from bnfold.folding.ask import guarded
-from bnfold.folding.operators import AFFINE, ARITHMETIC
 from bnfold.folding.recognise import Chain, Link
 from bnfold.folding.statistics import Known
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
@@ -35,7 +35,7 @@ def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterato
 
 def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
     """Every row of constant Mul, Add, Sub, Div and Neg, each found at its first node, and then its single nodes."""
-    for node in [node for node in model.nodes() if node.is_op(*ARITHMETIC)]:
+    for node in [node for node in model.nodes() if node.has_trait(ARITHMETIC)]:
         if node.removed or (first := _link(node, policy)) is None or _row_before(first, policy):
             continue
         row = [first, *_row_behind(first, policy)]
@@ -74,7 +74,7 @@ def _row_behind(link: Link, policy: Policy) -> list[Link]:
 
 
 def _link(node: ir.Node, policy: Policy) -> Link | None:
-    if not node.is_op(*AFFINE):
+    if not (node.is_op("BatchNormalization") or node.has_trait(ARITHMETIC)):
         return None
     try:
         return guarded(node, recognise.link, node, policy)

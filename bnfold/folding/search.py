@@ -14,10 +14,10 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.folding import facts, guard, images, picks, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ask import ask, decline_excluded, guarded
+from bnfold.folding.ask import ask, ask_joint
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.ops import JOINT
+from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
@@ -41,7 +41,7 @@ class Search:
     seen: set[ir.Node] = field(default_factory=set)
     draft: Draft = field(default_factory=Draft)
     padded: str = ""
-    """The form of `ops.padded` for Convs with zero padding; empty for an Add in front of them."""
+    """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
 
 
 def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
@@ -189,7 +189,7 @@ def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
         if reader in draft.nodes:
             raise Declined(Reason.SHARED_VALUE, f"{reader.op_type} {reader.label!r} reads it twice", depth)
-        if reader.op_type in JOINT and not reader.domain:  # the affine may yet stand on its other operands
+        if record(reader).joint:  # the affine may yet stand on its other operands
             draft.joined.setdefault(reader, ({}, depth))[0][slot] = affine
         else:
             _pass_on(search, reader, {slot: affine}, depth)
@@ -214,7 +214,7 @@ def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
         operand = node.input(slot)
         if operand is None:
             raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
-        if node.op_type in picks.PICKERS:  # other parts of the operand may yet be asked for
+        if record(node).picks:  # other parts of the operand may yet be asked for
             picks.note(draft, operand, affine, (node, slot), depth + 1)
         else:
             _up(search, operand, affine, (node, slot), depth + 1)
@@ -244,8 +244,7 @@ def _ask(
     try:
         if len(standing) < 2:
             return ask(node, direction, slot, affine, search.limits, search.padded)
-        decline_excluded(node, search.limits)
-        return guarded(node, JOINT[node.op_type], node, standing)
+        return ask_joint(node, standing, search.limits)
     except Declined as refusal:
         refusal.depth, refusal.at = depth, node.label
         raise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import picks
 from bnfold.folding.affine import Affine
 from bnfold.folding.ask import ask
+from bnfold.folding.ops import record
 from bnfold.folding.step import Draft
 from bnfold.report.reasons import Declined, Reason
 
@@ -26,7 +26,7 @@ def check_free(draft: Draft, value: ir.Value, reader: ir.Node, affine: Affine, d
 def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
     """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
     node, slot = use
-    if node.graph is not value.graph or node.op_type not in picks.PICKERS:
+    if node.graph is not value.graph or not record(node).picks:
         return False
     try:
         step = ask(node, "down", slot, affine)

@@ -6,8 +6,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.folding.operators import AFFINE
 from bnfold.ir.tensor import FLOATS, Float64
+from bnfold.ir.traits import ARITHMETIC
 
 _MOST = 4
 """Nodes; a longer row is left to the search."""
@@ -55,7 +55,7 @@ def _is_end_of_row(made: ir.Value) -> bool:
     reader = made.only_reader
     if reader is None:
         return bool(made.uses)
-    return not reader.is_op(*AFFINE) or _joins(reader)
+    return not (reader.is_op("BatchNormalization") or reader.has_trait(ARITHMETIC)) or _joins(reader)
 
 
 def _joins(reader: ir.Node) -> bool:

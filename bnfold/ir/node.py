@@ -69,6 +69,10 @@ class Node:
         """Whether this is one of the named operators of the default domain."""
         return self._op_type in op_types and not self.domain
 
+    def has_trait(self, trait: frozenset[str]) -> bool:
+        """Whether this is an operator of the default domain among those of `bnfold.ir.traits`."""
+        return self._op_type in trait and not self.domain
+
     def input(self, index: int) -> Value | None:
         """The input at ``index``; None when it is omitted in either way."""
         return self.inputs[index] if index < len(self.inputs) else None

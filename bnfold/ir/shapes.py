@@ -16,6 +16,7 @@ from bnfold.ir.index import graphs_of
 from bnfold.ir.node import Node
 from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.tensor import Inline
+from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
 if TYPE_CHECKING:
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
 
 SMALL = 64
 """Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
-
-READS_VALUES = frozenset(
-    {"Reshape", "Slice", "Expand", "Tile", "Resize", "Pad", "Squeeze", "Unsqueeze", "Split", "ConstantOfShape", "TopK"}
-    | {"OneHot", "Range", "Upsample", "AffineGrid", "CenterCropPad", "DFT", "Col2Im"}
-    | {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")}
-    | {"ReduceSumSquare"}
-)
-"""Operators whose output shape follows from the values of an input."""
 
 _ELSEWHERE = "bnfold.unsure"
 _SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)

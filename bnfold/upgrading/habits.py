@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bnfold.ir.traits import WINDOWED
 from bnfold.semantics import Repair
 
 if TYPE_CHECKING:
     from bnfold import ir
-
-WINDOWED = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
 
 
 def complete_pads(node: ir.Node) -> Repair | None:

@@ -14,19 +14,14 @@ from onnx import defs
 
 from bnfold import ir
 from bnfold.ir.elements import tensor_message
+from bnfold.ir.ranks import type_by_weights
 from bnfold.ir.resizing import unsure_axes, without_sizes
-from bnfold.ir.shapes import READS_VALUES, SMALL, filled
+from bnfold.ir.shapes import SMALL, filled
+from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
 from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
-from bnfold.upgrading.ranks import type_by_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-KEEPS_SHAPE = (
-    *("BatchNormalization", "InstanceNormalization", "Relu", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "Tanh", "Clip"),
-    *("Dropout", "Softmax", "LogSoftmax", "Identity", "Neg", "Exp", "Sqrt", "LRN", "Softplus"),
-)
-"""Operators whose first output is of the type and shape of the first input: no need to ask onnx."""
 
 Dims = tuple[int | str | None, ...]
 
@@ -86,11 +81,12 @@ class Types:
         self._done.update(outputs)
         if node.subgraphs:
             self._leave_bodies(node)
-        elif node.is_op(*KEEPS_SHAPE):
+            return
+        if node.has_trait(KEEPS_TYPE):
             kind, made = _type_of(node.input(0)), node.output(0)
             if kind is not None and made is not None:
                 _learn(made, kind)
-        elif not node.domain:
+        if not (node.domain or (node.has_trait(KEEPS_TYPE) and len(outputs) == 1)):
             self._ask_onnx(node, outputs)
             if outputs and outputs[0].shape is None and (kind := type_by_weights(node)) is not None:
                 _learn(outputs[0], kind)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-
-_MOVERS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+from bnfold.ir.traits import REARRANGING
 
 
 def hazards(model: ir.Model) -> list[str]:
@@ -28,7 +27,7 @@ def hazards(model: ir.Model) -> list[str]:
 
 def _is_behind_moved_matmul(node: ir.Node) -> bool:
     value, moved = node.input(0), False
-    while value is not None and value.producer is not None and value.producer.is_op(*_MOVERS):
+    while value is not None and value.producer is not None and value.producer.has_trait(REARRANGING):
         value, moved = value.producer.input(0), True
     return moved and value is not None and value.producer is not None and value.producer.is_op("MatMul")
 

@@ -10,6 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Residual, Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
@@ -48,3 +49,6 @@ def _value(node: ir.Node, x: Float64) -> Float64:
     if node.op_type == "LeakyRelu":
         return np.where(x < 0, float(np.float32(node.attr("alpha", 0.01))) * x, x)
     raise Declined(Reason.ZERO_SCALE, facts.where(node))
+
+
+register(**dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Abs"), Handler(up, down, shift="stops")))

@@ -12,14 +12,13 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded_together, make
+from bnfold.folding.ops.registry import Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
 from bnfold.ir.tensor import Exact, Float64
 from bnfold.report.reasons import Declined, Reason
 
 SUMS = ("Add", "Sub", "Sum")
 EXTREMA = ("Max", "Min")
-WITH_BIAS = ("Conv", "ConvTranspose", "Gemm", "BatchNormalization", "InstanceNormalization", "Add", "Sub")
-"""What can take in a shift for nothing, and so is the arm to give it to."""
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
@@ -60,7 +59,8 @@ def _reluctance(value: ir.Value | None) -> int:
         return 0
     if value.producer is None or len(value.uses) > 1:
         return 3
-    return 1 if value.producer.op_type in WITH_BIAS else 2
+    takes_shift = record(value.producer).shift in ("absorbed", "vanishes") or value.producer.is_op(*SUMS)
+    return 1 if takes_shift else 2
 
 
 def _product_up(node: ir.Node, affine: Affine) -> Step:
@@ -158,3 +158,11 @@ def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
 def _decline_legacy(node: ir.Node) -> None:
     if node.has_attr("broadcast") or node.has_attr("axis"):
         raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
+
+
+register(
+    Sum=Handler(up, down, sum_joint),
+    Mean=Handler(up),
+    Max=Handler(up, down),
+    Min=Handler(up, down),
+)

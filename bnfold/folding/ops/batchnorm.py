@@ -7,6 +7,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
@@ -53,3 +54,6 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
             SetConstant(node, 2, Exact(bias.dtype, shifted)),
         )
     )
+
+
+register(BatchNormalization=Handler(up, down, shift="absorbed"))

@@ -8,6 +8,7 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
 from bnfold.ir import resizing
 from bnfold.ir.tensor import Exact
@@ -119,3 +120,8 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)}")
     dims = facts.dims(x)
     return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
+
+
+register(
+    Pad=Handler(pad_up, pad_down), Resize=Handler(resize_up, resize_down), Upsample=Handler(resize_up, resize_down)
+)

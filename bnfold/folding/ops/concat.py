@@ -9,6 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, concatenate, make
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
@@ -103,3 +104,6 @@ def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
     if len(sizes) != count or min(sizes) < 0:
         raise Declined(Reason.UNREADABLE, facts.where(node))
     return axis, sizes
+
+
+register(Concat=Handler(concat_up, concat_down, concat_joint), Split=Handler(split_up, split_down, picks=True))

@@ -9,6 +9,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.conv import new_bias, shift_before
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
@@ -65,3 +66,6 @@ def _is_pointwise(node: ir.Node, kernel: Tensor) -> bool:
         and not node.has_attr("output_shape")
         and node.attr("auto_pad", "NOTSET") in ("NOTSET", "VALID", "")
     )
+
+
+register(ConvTranspose=Handler(up, down, shift="absorbed", bias=2))

@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.folding import recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import arms
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Bypass, Step, leaves
 
 
@@ -24,3 +25,12 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     link = recognise.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
     return leaves(link.affine.after(affine), Bypass(node, link.slot))
+
+
+register(
+    Mul=Handler(up, down),
+    Div=Handler(up, down),
+    Neg=Handler(up, down),
+    Add=Handler(up, down, arms.sum_joint),
+    Sub=Handler(up, down, arms.sum_joint),
+)

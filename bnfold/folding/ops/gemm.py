@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
@@ -60,3 +61,6 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
         return scaled
     moved = float(node.attr("alpha", 1.0)) * np.tensordot(matrix.float64(), t, axes=([k_axis], [0]))
     return weights.joined(scaled, Step(_new_c(node, matrix, np.ones(matrix.dims[n_axis]), moved.reshape(1, -1))))
+
+
+register(Gemm=Handler(up, down, shift="absorbed"))

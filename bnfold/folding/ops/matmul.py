@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
@@ -68,3 +69,6 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return weights.joined(
         scaled, Step(_shift(node, constant, matrix, moved.reshape((1,) * (rank - moved.ndim) + moved.shape)))
     )
+
+
+register(MatMul=Handler(up, down, shift="stops"))

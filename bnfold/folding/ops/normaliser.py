@@ -8,6 +8,7 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
@@ -83,3 +84,10 @@ def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def _is_double(node: ir.Node) -> bool:
     return any(value is not None and value.dtype == TensorProto.DOUBLE for value in (*node.inputs, *node.outputs))
+
+
+register(
+    InstanceNormalization=Handler(channels_up, instance_down, shift="vanishes"),
+    GroupNormalization=Handler(channels_up),
+    LayerNormalization=Handler(layer_up),
+)

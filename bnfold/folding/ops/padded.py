@@ -6,14 +6,13 @@ around it, is a constant of the output's size. It needs no division by ``s``, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make, vector
 from bnfold.folding.ops import conv, weights
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Residual, Step, leaves
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
@@ -34,9 +33,6 @@ def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
     return weights.joined(scaled, Step((Residual(node, 0, image, facts.float_type(node.output(0))),)))
-
-
-FORMS: dict[str, Callable[[ir.Node, int, Affine], Step]] = {"carried": carried, "behind": behind}
 
 
 def _pads_a_shift(node: ir.Node, slot: int, affine: Affine) -> bool:
@@ -91,3 +87,8 @@ def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     bounded(taps * count)
     at = np.arange(taps)[:, None] * dilation + np.arange(count) * stride - first
     return ((at >= 0) & (at < size)).astype(np.float64)
+
+
+FORMS = {"carried": carried, "behind": behind}
+
+register(Conv=Handler(conv.up, conv.down, forms=FORMS, shift="absorbed", bias=2))

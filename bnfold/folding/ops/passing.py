@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import TP
 from bnfold.report.reasons import Declined, Reason
@@ -69,3 +70,6 @@ def _decline_training(node: ir.Node) -> None:
     held = ir.constant(mode)
     if held is None or bool(held.numpy().reshape(-1)[:1].any()):
         raise Declined(Reason.TRAINING_MODE, f"{node.op_type} {node.label!r}")
+
+
+register(Identity=Handler(up, down), Dropout=Handler(dropout_up, dropout_down), Cast=Handler(cast_up, cast_down))

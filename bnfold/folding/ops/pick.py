@@ -10,6 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Array, Float64
 from bnfold.report.reasons import Declined, Reason
@@ -143,3 +144,6 @@ def _size(node: ir.Node, axis: int) -> int:
     if not isinstance(size, int):
         raise Declined(Reason.NOT_STATIC, f"the size of what {facts.where(node)} picks from")
     return bounded(size)
+
+
+register(Slice=Handler(slice_up, slice_down, picks=True), Gather=Handler(gather_up, gather_down, picks=True))

@@ -13,6 +13,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import conv, padded
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
@@ -118,3 +119,9 @@ def _check_reduction(node: ir.Node, axes: list[int], affine: Affine) -> None:
     if any(affine.shape[axis] != 1 for axis in axes):
         raise Declined(Reason.AXIS, f"{facts.where(node)} reduces the affine's axis")
     _check_kind(node, affine)
+
+
+register(
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool"), Handler(window_up, window_down)),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), Handler(reduce_up, reduce_down)),
+)

@@ -8,6 +8,7 @@ import onnx
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Array, Exact, Float64, Inline
 from bnfold.report.reasons import Declined, Reason
@@ -87,3 +88,6 @@ def _negated(node: ir.Node, weight: ir.Tensor, s: Float64) -> tuple[SetConstant,
 
 def _integers(array: Array) -> ir.Tensor:
     return Inline(onnx.numpy_helper.from_array(np.ascontiguousarray(array)))
+
+
+register(DequantizeLinear=Handler(up))

@@ -9,6 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
@@ -129,3 +130,11 @@ def _area(node: ir.Node, affine: Affine) -> int:
     if size < 1:
         raise Declined(Reason.UNREADABLE, facts.where(node))
     return size * size
+
+
+register(
+    Tile=Handler(tile_up, tile_down),
+    Expand=Handler(expand_up, expand_down),
+    DepthToSpace=Handler(to_space, from_depth),
+    SpaceToDepth=Handler(to_depth, from_space),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
@@ -86,3 +87,6 @@ def _count(node: ir.Node) -> int:
 
 
 _BY_OPERATOR = {"Flatten": _flatten, "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze}
+
+
+register(**dict.fromkeys(_BY_OPERATOR, Handler(up, down)))

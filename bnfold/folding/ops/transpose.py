@@ -6,6 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
@@ -28,3 +29,6 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """Axis ``i`` behind is axis ``perm[i]`` before."""
     perm = _permutation(node, affine.rank)
     return leaves(affine.map(lambda block: block.transpose(perm)))
+
+
+register(Transpose=Handler(up, down))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import TypeProto
 
+from bnfold.ir.constants import constant
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bnfold import ir
+    from bnfold.ir.node import Node
 
 Dims = list[int | str | None]
 
@@ -21,12 +23,9 @@ MOST_DIMS = 64
 """No runtime has tensors of more; files that lie claim a million million."""
 
 
-def type_by_weights(node: ir.Node) -> TypeProto | None:
+def type_by_weights(node: Node) -> TypeProto | None:
     """Type of the first output with as many dims as certain; None if nothing tells its rank."""
-    tell = _TELLTALES.get(node.op_type)
-    if tell is None or node.domain or node.has_references:
-        return None
-    dims = tell(node)
+    dims = dims_by_weights(node)
     if dims is None:
         return None
     dtype = next((value.dtype for value in node.inputs[:2] if value is not None and value.dtype is not None), None)
@@ -36,17 +35,25 @@ def type_by_weights(node: ir.Node) -> TypeProto | None:
     return kind
 
 
-def _shape(node: ir.Node, index: int) -> tuple[int | str | None, ...] | None:
+def dims_by_weights(node: Node) -> Dims | None:
+    """Dims of the first output as far as they are certain; None if nothing tells its rank."""
+    tell = None if node.domain else _TELLTALES.get(node.op_type)
+    return tell(node) if tell is not None and not node.has_references else None
+
+
+def _shape(node: Node, index: int) -> tuple[int | str | None, ...] | None:
     value = node.input(index)
+    if value is not None and value.shape is None and (held := constant(value)) is not None:
+        return held.dims
     return None if value is None else value.shape
 
 
-def _convolution(node: ir.Node) -> Dims | None:
+def _convolution(node: Node) -> Dims | None:
     kernel = _shape(node, 1)
     return [None, kernel[0], *[None] * (len(kernel) - 2)] if kernel else None
 
 
-def _transposed(node: ir.Node) -> Dims | None:
+def _transposed(node: Node) -> Dims | None:
     kernel = _shape(node, 1)
     if kernel is None:
         return None
@@ -55,25 +62,25 @@ def _transposed(node: ir.Node) -> Dims | None:
     return [None, kernel[1] * group if known else None, *[None] * (len(kernel) - 2)]
 
 
-def _product(node: ir.Node) -> Dims | None:
+def _product(node: Node) -> Dims | None:
     weight = _shape(node, 1)
     columns = None if weight is None or len(weight) != 2 else weight[0 if node.attr("transB", 0) else 1]
     return [None, columns]
 
 
-def _pool(node: ir.Node) -> Dims | None:
+def _pool(node: Node) -> Dims | None:
     window = node.attr("kernel_shape")
     return [None] * (len(window) + 2) if isinstance(window, list) and window else None
 
 
-def _reshape(node: ir.Node) -> Dims | None:
+def _reshape(node: Node) -> Dims | None:
     target = _shape(node, 1)
     if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MOST_DIMS:
         return None
     return [None] * target[0]
 
 
-_TELLTALES: dict[str, Callable[[ir.Node], Dims | None]] = {
+_TELLTALES: dict[str, Callable[[Node], Dims | None]] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed,
     "Gemm": _product,

@@ -1,0 +1,54 @@
+"""What folding knows of an operator: one record, which the file of its family registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Literal
+
+from bnfold.classes import frozen
+from bnfold.folding.affine import Affine
+from bnfold.folding.step import Step
+from bnfold.ir import Node
+
+Solve = Callable[[Node, int, Affine], Step]
+Joint = Callable[[Node, Mapping[int, Affine]], Step]
+
+
+@frozen
+class Handler:
+    """How an operator treats an affine.
+
+    Attributes:
+        up: The step that lets the node compute an affine, wanted on an output slot; None where there is none.
+        down: The step that lets it compute what it did, reading at an input slot what an affine stands on.
+        joint: As ``down``, for several operands at once, by slot.
+        forms: Other ways down, by name, for a shift that zero padding dilutes.
+        picks: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
+        shift: What becomes of one before it: it passes, is absorbed by a parameter, stops, or makes no difference.
+        bias: The slot of an optional bias for each channel, 0 where it has none.
+        declines: Why neither way is possible.
+    """
+
+    up: Solve | None = None
+    down: Solve | None = None
+    joint: Joint | None = None
+    forms: Mapping[str, Solve] = field(default_factory=dict)
+    picks: bool = False
+    shift: Literal["passes", "absorbed", "stops", "vanishes"] = "passes"
+    bias: int = 0
+    declines: str = ""
+
+
+HANDLERS: dict[str, Handler] = {}
+_NONE = Handler()
+
+
+def register(**handlers: Handler) -> None:
+    """Enter operators of the default domain."""
+    HANDLERS.update(handlers)
+
+
+def record(node: Node) -> Handler:
+    """The handler of a node, one without any answer where there is none."""
+    return _NONE if node.domain else HANDLERS.get(node.op_type, _NONE)
