@@ -5,33 +5,41 @@ Only of shapes and types, of the default domain and in every version: what an op
 
 from __future__ import annotations
 
-KEEPS_SHAPE = frozenset(
-    {"Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization", "Cast", "CastLike", "Ceil", "Celu"}
-    | {"Clip", "Cos", "Cosh", "DequantizeLinear", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization"}
-    | {"HardSigmoid", "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "LRN", "LayerNormalization"}
-    | {"LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Mish", "Neg", "PRelu"}
-    | {"QuantizeLinear", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax"}
-    | {"Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu"}
+
+def _named(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+KEEPS_SHAPE = _named(
+    "Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization Cast CastLike Ceil Celu Clip Cos Cosh CumSum",
+    "DequantizeLinear Dropout Elu Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity",
+    "InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Log LogSoftmax LpNormalization",
+    "MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear RMSNormalization Reciprocal Relu ReverseSequence",
+    "Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh",
+    "ThresholdedRelu Trilu",
 )
 """The first output has the dims of the first input."""
-KEEPS_TYPE = KEEPS_SHAPE - {"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"}
+KEEPS_TYPE = KEEPS_SHAPE - _named("Cast CastLike DequantizeLinear IsInf IsNaN QuantizeLinear")
 """Its element type as well."""
-KEEPS_CHANNELS = KEEPS_SHAPE | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool"}
+KEEPS_CHANNELS = KEEPS_SHAPE | _named("AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool")
 """Its axes 0 and 1 at least."""
-KEEPS_RANK = KEEPS_CHANNELS | {"Concat", "Pad"}
-REARRANGING = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+KEEPS_RANK = KEEPS_CHANNELS | _named("Concat Pad")
+REARRANGING = _named("Flatten Reshape Squeeze Transpose Unsqueeze")
 """Every element of the first input is an element of the output, elsewhere."""
-WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
+WINDOWED = _named("AveragePool Conv ConvTranspose LpPool MaxPool")
 """A window of ``kernel_shape`` or of a weight's last axes moves over all axes but two."""
-BROADCASTING = frozenset({"Add", "Div", "Mul", "Sub"})
-"""Element by element over operands that are broadcast to one shape."""
-ARITHMETIC = BROADCASTING | {"Neg"}
-"""Affines of the one operand that is no constant; but for what divides by it."""
-REDUCING = frozenset(
-    f"Reduce{what}" for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+BROADCASTING = _named(
+    "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min",
+    "Mod Mul Or PRelu Pow Sub Sum Where Xor",
 )
-READS_VALUES = REDUCING | frozenset(
-    {"AffineGrid", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "OneHot", "Pad", "Range", "Reshape"}
-    | {"Resize", "Slice", "Split", "Squeeze", "Tile", "TopK", "Unsqueeze", "Upsample"}
+"""Element by element over operands that are broadcast to one shape."""
+ARITHMETIC = _named("Add Div Mul Neg Sub")
+"""Affines of the one operand that is no constant; but for what divides by it."""
+REDUCING = _named(
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
+READS_VALUES = REDUCING | _named(
+    "AffineGrid CenterCropPad Col2Im ConstantOfShape DFT Expand OneHot Pad Range Reshape Resize Slice Split Squeeze",
+    "Tile TopK Unsqueeze Upsample",
 )
 """The dims of the output follow from the values of an input."""

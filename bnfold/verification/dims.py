@@ -15,6 +15,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes import filled, is_damaged
+from bnfold.ir.traits import REARRANGING
 from bnfold.verification.terms import Dim, Term, terms
 
 Known = Sequence[int | str | None]
@@ -27,7 +28,7 @@ _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, Attribu
 _NOBODYS = ("?", "unk__")
 """How names begin that no file gave."""
 
-_MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth")
+_MOVES = REARRANGING - {"Transpose"} | {"DepthToSpace", "SpaceToDepth"}
 _USUAL_RANK = {"MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
 """What operators that take any rank are mostly fed."""
 
@@ -111,7 +112,7 @@ class Dims:
             self._add_up(node, node.inputs, node.output(0), default=1)
         elif node.is_op("Split"):
             self._add_up(node, node.outputs, node.input(0), default=0)
-        elif node.is_op(*_MOVES):
+        elif node.has_trait(_MOVES):
             self._multiply(node.input(0), node.output(0))
 
     def _match(self, found: Sequence[Term]) -> None:

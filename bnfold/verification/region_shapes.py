@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.classes import frozen
+from bnfold.ir.traits import WINDOWED
 from bnfold.verification.choices import depend_on_sizes, largest_bound
 from bnfold.verification.dims import Dims, Known
 from bnfold.verification.terms import Dim
@@ -180,7 +181,7 @@ def _reads_places(nodes: Sequence[ir.Node]) -> bool:
 
 
 def _window(node: ir.Node) -> list[int]:
-    if node.domain or node.op_type not in {"Conv", "MaxPool", "AveragePool", "LpPool"}:
+    if not node.has_trait(WINDOWED) or node.is_op("ConvTranspose"):
         return []
     weight = node.input(1)
     shape = weight.shape if node.is_op("Conv") and weight is not None else None

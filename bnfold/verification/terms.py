@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bnfold import ir
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
 
 Dim = int | str
 Letter = int | str
@@ -232,24 +233,8 @@ def _grid(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 _RULES: Mapping[str, Callable[[ir.Node, ShapeOf], Iterator[Term]]] = {
-    **dict.fromkeys(
-        [
-            *("Identity", "Cast", "CastLike", "Dropout", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip", "Elu", "Selu"),
-            *("Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Mish", "Gelu", "ThresholdedRelu", "Shrink"),
-            *("Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Erf", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos"),
-            *("LRN", "Softmax", "LogSoftmax", "Hardmax", "Not", "IsNaN", "IsInf", "CumSum", "Trilu", "LpNormalization"),
-            *("MeanVarianceNormalization", "ReverseSequence"),
-        ],
-        _alike,
-    ),
-    **dict.fromkeys(
-        [
-            *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Where", "Max", "Min", "Sum", "Mean", "BitShift"),
-            *("And", "Or", "Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "LayerNormalization"),
-            *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "RMSNormalization"),
-        ],
-        _broadcast,
-    ),
+    **dict.fromkeys(KEEPS_SHAPE, _alike),
+    **dict.fromkeys(BROADCASTING | {"LayerNormalization", "RMSNormalization"}, _broadcast),
     **dict.fromkeys(["BatchNormalization", "InstanceNormalization", "GroupNormalization"], _per_channel),
     **dict.fromkeys(["QuantizeLinear", "DequantizeLinear"], _quantized),
     **dict.fromkeys(["Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv"], _convolution),

@@ -157,12 +157,14 @@ def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def unary(b: Builder, x: Drawn) -> list[Drawn] | None:
-    op = b.pick(["Relu", "Relu", "LeakyRelu", "Abs", "PRelu", "Identity", "Dropout", "Sigmoid", "Cast"])
+    op = b.pick(
+        ["Relu", "Relu", "LeakyRelu", "Abs", "PRelu", "Identity", "Dropout", "Sigmoid", "Mish", "Cast", "CastLike"]
+    )
     if op == "PRelu":
         return b.node("PRelu", [x.name, b.weight(b.numbers([x.shape[1], *[1] * (x.rank - 2)] if x.rank > 1 else [1]))])
     if op == "Cast":
         return b.node("Cast", [x.name], to=x.dtype)
-    return b.node(op, [x.name])
+    return b.node(op, [x.name, *([b.weight(b.numbers([]))] if op == "CastLike" else [])])
 
 
 def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -256,7 +258,9 @@ def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
         extra = [b.weight(b.numbers(dims))] if b.chance(0.6) else []
         return b.node("LayerNormalization", [x.name, b.weight(b.numbers(dims)), *extra], axis=axis)
     size = [x.shape[1]]
-    return b.node("InstanceNormalization", [x.name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
+    op = "GroupNormalization" if b.opset >= 21 and b.chance(0.5) else "InstanceNormalization"
+    groups = {"num_groups": x.shape[1]} if op == "GroupNormalization" else {}
+    return b.node(op, [x.name, b.weight(b.numbers(size)), b.weight(b.numbers(size))], **groups)
 
 
 def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:

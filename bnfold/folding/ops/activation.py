@@ -51,4 +51,7 @@ def _value(node: ir.Node, x: Float64) -> Float64:
     raise Declined(Reason.ZERO_SCALE, facts.where(node))
 
 
-register(**dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Abs"), Handler(up, down, shift="stops")))
+register(
+    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Abs"), Handler(up, down, shift="stops")),
+    Mish=Handler(declines="has no factor for which f(s·x) is s·f(x)"),
+)

@@ -72,4 +72,9 @@ def _decline_training(node: ir.Node) -> None:
         raise Declined(Reason.TRAINING_MODE, f"{node.op_type} {node.label!r}")
 
 
-register(Identity=Handler(up, down), Dropout=Handler(dropout_up, dropout_down), Cast=Handler(cast_up, cast_down))
+register(
+    Identity=Handler(up, down),
+    Dropout=Handler(dropout_up, dropout_down),
+    Cast=Handler(cast_up, cast_down),
+    CastLike=Handler(cast_up, cast_down),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.folding.nets import Net, declined, folded
+from tests.folding.nets import Net, declined, fold_only, folded
 
 FUNCTIONS = ["Relu", "LeakyRelu", "PRelu", "Abs"]
 
@@ -88,3 +88,15 @@ def test_two_functions_share_one_add() -> None:
     x = net.batchnorm(net.input(2, 4, 5, 7), 4, positive=True)
     ends = [net.node("Conv", apply(net, op, x), net.const(3, 4, 1, 1)) for op in ("Relu", "Abs")]
     assert folded(net, *ends).ops.count("Add") == 1, "the Add is the same for both"
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_no_factor_passes_a_function_that_is_not_homogeneous(up: bool) -> None:
+    net = Net(opset=18)
+    x = net.input(2, 4, 5, 7)
+    y = net.batchnorm(net.node("Mish", x), 4) if up else net.node("Mish", net.batchnorm(x, 4))
+    proto = net.model(y if up else net.node("Conv", y, net.const(3, 4, 1, 1)))
+    (event,) = fold_only(proto).report.batchnorms
+    assert event.reason is not None
+    assert event.reason.code == "no-handler"
+    assert "f(s·x) is s·f(x)" in event.detail

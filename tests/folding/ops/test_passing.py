@@ -77,3 +77,27 @@ def test_cast_from_integers() -> None:
     net = Net()
     x = net.node("Cast", net.node("Cast", net.input(2, 4, 5), to=TensorProto.INT32), to=TensorProto.DOUBLE)
     assert declined(net, net.batchnorm(x, 4)) == ["type"]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_cast_like_where_the_type_is_kept(up: bool) -> None:
+    net = Net()
+    kept = net.const(1)
+    if up:
+        y = net.batchnorm(net.node("CastLike", conv(net), kept), 4)
+    else:
+        x = net.node("CastLike", net.batchnorm(net.input(2, 3, 5, 7), 3), kept)
+        y = net.node("Conv", x, net.const(4, 3, 2, 2))
+    assert sorted(folded(net, y).ops) == ["CastLike", "Conv"]
+
+
+def test_cast_like_of_another_kind() -> None:
+    net = Net()
+    x = net.node("Cast", net.node("CastLike", conv(net), net.ints(1)), to=TensorProto.DOUBLE)
+    assert declined(net, net.batchnorm(x, 4)) == ["type"]
+
+
+def test_the_type_alone_of_a_value_is_read() -> None:
+    net = Net()
+    x = net.node("CastLike", net.input(2, 3, 5, 7), net.batchnorm(net.input(2, 3, 5, 7), 3))
+    assert declined(net, net.node("Conv", x, net.const(4, 3, 2, 2))) == ["no-handler"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import onnx
 
@@ -9,7 +12,9 @@ from tests.verification.faults.rewrite import BN, Rewrite
 from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 
-def carried(name: str, carrier: str, fault: str) -> Rewrite:
+def carried(
+    name: str, carrier: str, fault: str, extra: Mapping[str, Array] = MappingProxyType({}), *, opset: int = 13
+) -> Rewrite:
     """Conv → carrier → BatchNormalization, moved in front of a carrier that does not commute with it."""
     rng = numbers(11)
     stats = statistics(rng, 4)
@@ -17,14 +22,17 @@ def carried(name: str, carrier: str, fault: str) -> Rewrite:
     s, t = affine(stats)
     head = "(float[N,3,9,11] x) => (float[N,4,P,Q] y)"
     before = model(
-        f"{head} {{ c = Conv (x, W)  d = {carrier}  y = {BN} (d, scale, B, mean, var) }}", {"W": weight, **stats}
+        f"{head} {{ c = Conv (x, W)  d = {carrier}  y = {BN} (d, scale, B, mean, var) }}",
+        {"W": weight, **stats, **extra},
+        opset=opset,
     )
     kept = model(
         f"{head} {{ c = Conv (x, W)  d = {carrier}  m = Mul (d, s)  y = Add (m, t) }}",
-        {"W": weight, "s": along(s, 0, 3), "t": along(t, 0, 3)},
+        {"W": weight, "s": along(s, 0, 3), "t": along(t, 0, 3), **extra},
+        opset=opset,
     )
-    folded = {"W": weight * along(s, 0, 4), "b": t}
-    wrong = model(f"{head} {{ c = Conv (x, W, b)  y = {carrier} }}", folded)
+    folded = {"W": weight * along(s, 0, 4), "b": t, **extra}
+    wrong = model(f"{head} {{ c = Conv (x, W, b)  y = {carrier} }}", folded, opset=opset)
     return Rewrite(name, before, kept, {fault: wrong})
 
 
@@ -32,9 +40,7 @@ def carriers() -> list[Rewrite]:
     """Operators that an affine must not pass without its condition."""
     zero_pad = "Pad (c, p)"
     pads = {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)}
-    padded = carried("Conv, zero Pad, BatchNormalization", zero_pad, "shift moved in front of the zeros")
-    for proto in (padded.before, padded.after, *padded.wrong.values()):
-        proto.graph.initializer.append(onnx.numpy_helper.from_array(pads["p"], "p"))
+    padded = carried("Conv, zero Pad, BatchNormalization", zero_pad, "shift moved in front of the zeros", pads)
     return [
         carried(
             "Conv, MaxPool, BatchNormalization",

@@ -1,0 +1,104 @@
+"""What is known of an operator stands in one place, and is described, drawn and doubted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import onnx
+import pytest
+
+from bnfold.folding.ops import HANDLERS
+from tests.conftest import ROOT
+from tests.verification.faults import rewrites
+
+PACKAGE = ROOT / "bnfold"
+NAMES = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+MOST = 3
+"""Operators that a line of code may name together."""
+TABLES = (
+    "folding/ops/",  # records
+    "ir/traits.py",
+    "ir/evaluators.py",  # functions by operator, as all of the following
+    "ir/ranks.py",
+    "reference/",
+    "semantics/",
+    "upgrading/table.py",
+    "upgrading/adapters/",
+    "verification/terms.py",
+    "verification/roles.py",  # what verification thinks of values is its own
+    "verification/jumps.py",
+    "interop/openvino/",  # names of another standard
+    "settings.py",
+)
+
+
+def tables(tree: ast.AST) -> Iterator[tuple[int, set[str]]]:
+    """Lines that name several operators: in a collection, in arguments, or in one text."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr | None] = []
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            parts = [*node.elts]
+        elif isinstance(node, ast.Dict):
+            parts = node.keys
+        elif isinstance(node, ast.Call):
+            parts = [*node.args]
+        texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts = words if NAMES.issuperset(words := node.value.split()) else []  # no prose
+        if len(named := NAMES & set(texts)) > MOST:
+            yield getattr(node, "lineno", 0), named
+
+
+def test_operators_are_listed_in_records_and_traits_only() -> None:
+    found = {
+        f"{place}:{line}": sorted(named)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not (place := path.relative_to(PACKAGE).as_posix()).startswith(TABLES)
+        for line, named in tables(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '("Add", "Sub", "Mul", "Div")',
+        '{"Add": 1, "Sub": 2, "Mul": 3, "Div": 4}',
+        'node.is_op("Add", "Sub", "Mul", "Div")',
+        'frozenset("Add Sub Mul Div".split())',
+    ],
+)
+def test_the_check_sees_every_form(source: str) -> None:
+    assert [named for _, named in tables(ast.parse(source))] == [{"Add", "Sub", "Mul", "Div"}]
+
+
+def described() -> set[str]:
+    """The operators of README's table; ``Reduce*`` is all of them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = text[text.index("| operators | upward") :].split("\n\n")[0].splitlines()[2:]
+    words = {word for row in rows for word in re.findall(r"[A-Z]\w+\*?", row.split("|")[1])}
+    return words | {name for name in HANDLERS for word in words if word.endswith("*") and name.startswith(word[:-1])}
+
+
+def drawn() -> set[str]:
+    """The operators that fuzzing draws."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "scripts" / "_fuzz").glob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def doubted() -> set[str]:
+    """The operators of models that a seeded fault was put into."""
+    return {node.op_type for rewrite in rewrites() if rewrite.wrong for node in rewrite.before.graph.node}
+
+
+@pytest.mark.parametrize("known", [described, drawn, doubted])
+def test_every_record_is_known_elsewhere(known: object) -> None:
+    assert callable(known)
+    assert set(HANDLERS) - known() == set()
+
+
+def test_what_is_described_has_a_record() -> None:
+    assert {name for name in described() if name in NAMES} == set(HANDLERS)
