@@ -35,6 +35,8 @@ def ask(
     solve = known.up if direction == "up" else known.forms.get(form, known.down)
     if solve is None:
         raise Declined(Reason.NO_HANDLER, facts.where(node) + (f" {known.declines}" if known.declines else ""))
+    if slot >= (known.outputs if direction == "up" else known.inputs):
+        raise Declined(Reason.NO_HANDLER, f"{'output' if direction == 'up' else 'input'} {slot} of {facts.where(node)}")
     decline_excluded(node, limits)
     return guarded(node, solve, node, slot, affine)
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from bnfold import ir
 from bnfold.classes import frozen
-from bnfold.folding import facts, guard, images, picks, sharing
+from bnfold.folding import facts, guard, images, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.ask import ask, ask_joint
 from bnfold.folding.growth import Budget
@@ -172,7 +172,7 @@ def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, in
     for wanted, _ in rest:
         whole = whole if wanted.same(whole) else wanted.after(whole)
     for edge, (wanted, depth) in wishes.items():
-        if not wanted.same(whole) and not picks.sees_alike(edge, wanted, whole):
+        if not wanted.same(whole) and not sharing.sees_alike(edge, wanted, whole):
             raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
         _up(search, value, whole, edge, depth)
 
@@ -215,7 +215,7 @@ def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
         if operand is None:
             raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
         if record(node).picks:  # other parts of the operand may yet be asked for
-            picks.note(draft, operand, affine, (node, slot), depth + 1)
+            sharing.note(draft, operand, affine, (node, slot), depth + 1)
         else:
             _up(search, operand, affine, (node, slot), depth + 1)
     for slot, affine in step.standing:

@@ -1,4 +1,4 @@
-"""Whether a value may change its meaning for one reader: who else reads it, and whether that reader would notice."""
+"""Several readers of one value: whether the others would notice that it changes, and what they wish of parts of it."""
 
 from __future__ import annotations
 
@@ -38,3 +38,20 @@ def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool
 def readers(value: ir.Value) -> str:
     """How a refusal tells that there are several."""
     return f"value {value.name!r} is read by {len(value.uses)} nodes"
+
+
+def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+    """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""
+    wishes = draft.picked.setdefault(value, {})
+    before = wishes.get(edge)
+    wishes[edge] = (wanted if before is None else wanted.after(before[0]), depth)
+
+
+def sees_alike(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine) -> bool:
+    """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
+    node, slot = edge
+    try:
+        ours, theirs = (ask(node, "down", slot, affine).standing for affine in (wanted, whole))
+    except Declined:
+        return False
+    return all(mine.same(other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))

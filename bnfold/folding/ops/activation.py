@@ -24,10 +24,8 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine.scale_part(), *edits)
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """``f(s·x + t) = s·f(x + t/s)``; where ``s`` is 0 it is the constant ``f(t)``."""
-    if slot != 0:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its slope")
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     if affine.is_scale_only:

@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded_together, make
-from bnfold.folding.ops.registry import Handler, record, register
+from bnfold.folding.ops.registry import ALL, Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
 from bnfold.ir.tensor import Exact, Float64
 from bnfold.report.reasons import Declined, Reason
@@ -161,8 +161,8 @@ def _decline_legacy(node: ir.Node) -> None:
 
 
 register(
-    Sum=Handler(up, down, sum_joint),
+    Sum=Handler(up, down, sum_joint, inputs=ALL),
     Mean=Handler(up),
-    Max=Handler(up, down),
-    Min=Handler(up, down),
+    Max=Handler(up, down, inputs=ALL),
+    Min=Handler(up, down, inputs=ALL),
 )

@@ -22,10 +22,8 @@ def pad_up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine, *_pad(node, affine, inward=False))
 
 
-def pad_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def pad_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
     return leaves(affine, *_pad(node, affine, inward=True))
 
 
@@ -83,10 +81,8 @@ def resize_up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine)
 
 
-def resize_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def resize_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """As `resize_up`."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
     _check_resized(node, affine)
     return leaves(affine)
 

@@ -9,7 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, concatenate, make
-from bnfold.folding.ops.registry import Handler, register
+from bnfold.folding.ops.registry import ALL, Handler, register
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
@@ -44,10 +44,8 @@ def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     return wants(concatenate(parts, sizes, axis))
 
 
-def split_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each output passes its stretch on."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as sizes")
     axis = int(node.attr("axis", 0)) % affine.rank
     if affine.shape[axis] == 1:
         parts = [affine] * len(node.outputs)
@@ -106,4 +104,7 @@ def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
     return axis, sizes
 
 
-register(Concat=Handler(concat_up, concat_down, concat_joint), Split=Handler(split_up, split_down, picks=True))
+register(
+    Concat=Handler(concat_up, concat_down, concat_joint, inputs=ALL),
+    Split=Handler(split_up, split_down, picks=True, outputs=ALL),
+)

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, vector
+from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.step import Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
@@ -16,10 +16,7 @@ from bnfold.report.reasons import Declined, Reason
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
     kernel = weights.shape_of(node, 1)
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
-    channels = kernel.dims[0]
-    s, t = vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    s, t = weights.on_channels(node, affine, kernel.dims[0])
     return weights.joined(weights.scaled(node, 1, 0, s), Step(new_bias(node, kernel, s, t)))
 
 
@@ -33,19 +30,14 @@ def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edi
     return (SetConstant(node, 2, Exact(kernel.dtype, s * bias + t), hint=f"{node.label}_bias"),)
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
 
     Where zero padding would dilute the shift, ``t/s`` is added before the padding, which leaves a scale alone.
     """
-    if slot != 0:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its weight")
-    kernel = weights.shape_of(node, 1)
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
-    group = int(node.attr("group", 1))
-    outputs, inputs = kernel.dims[0], kernel.dims[1] * group
-    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
+    outputs = kernel.dims[0]
+    s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
     scaled = scale_inputs(node, kernel, s, group)
     if affine.is_scale_only:
         return scaled

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, vector
+from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.conv import new_bias, shift_before
 from bnfold.folding.ops.registry import Handler, register
@@ -18,12 +18,9 @@ from bnfold.report.reasons import Declined, Reason
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each output channel's taps scaled, ``b' = s·b + t``."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
-    channels = kernel.dims[1] * group
-    s, t = vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
     return weights.joined(_scale_outputs(node, kernel, s, group), Step(new_bias(node, kernel, s, t)))
 
 
@@ -38,15 +35,11 @@ def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Ste
     return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W'[i] = W[i]·s[i]``; a shift reaches every output alike only through a 1×1 kernel without stride or padding."""
-    if slot != 0:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"{facts.where(node)} uses the value as its weight")
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
     inputs = kernel.dims[0]
-    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    s, t = weights.on_channels(node, affine, inputs)
     scaled = weights.scaled(node, 1, 0, s)
     if affine.is_scale_only:
         return scaled

@@ -28,9 +28,9 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 register(
-    Mul=Handler(up, down),
-    Div=Handler(up, down),
+    Mul=Handler(up, down, inputs=2),
+    Div=Handler(up, down, inputs=2),
     Neg=Handler(up, down),
-    Add=Handler(up, down, arms.sum_joint),
-    Sub=Handler(up, down, arms.sum_joint),
+    Add=Handler(up, down, arms.sum_joint, inputs=2),
+    Sub=Handler(up, down, arms.sum_joint, inputs=2),
 )

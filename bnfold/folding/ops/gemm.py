@@ -47,15 +47,13 @@ def _decline_legacy(node: ir.Node) -> None:
         raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """On A without transA: B's K axis takes ``s``, ``C' = beta·C + alpha·t·B'`` and beta becomes 1."""
-    if slot != 0 or node.attr("transA", 0):
+    if node.attr("transA", 0):
         raise Declined(Reason.AXIS, f"{facts.where(node)} does not contract the axis with a constant matrix")
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
     matrix = weights.shape_of(node, 1)
     n_axis, k_axis = (0, 1) if node.attr("transB", 0) else (1, 0)
-    s, t = vector(affine.s, 1, matrix.dims[k_axis]), vector(affine.t, 1, matrix.dims[k_axis])
+    s, t = weights.on_channels(node, affine, matrix.dims[k_axis])
     scaled = weights.scaled(node, 1, k_axis, s)
     if affine.is_scale_only:
         return scaled

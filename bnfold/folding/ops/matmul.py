@@ -71,4 +71,4 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     )
 
 
-register(MatMul=Handler(up, down, shift="stops"))
+register(MatMul=Handler(up, down, shift="stops", inputs=2))

@@ -8,22 +8,23 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
+from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
 
-def channels_up(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """InstanceNormalization, and GroupNormalization from 21 on, whose scale is no longer one for a group."""
+def channels_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``scale' = s·scale``, ``bias' = s·bias + t``, whatever is normalised by; GroupNormalization has them since 21."""
     if node.op_type == "GroupNormalization" and node.graph.opset() < 21:
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales groups, not channels, before opset 21")
-    if slot != 0 or not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
     scale, bias = facts.weight(node, 1), facts.weight(node, 2)
-    if len(scale.dims) != 1 or scale.dims != bias.dims:
+    if len(scale.dims) != 1:
+        raise Declined(Reason.AXIS, f"{facts.where(node)} has parameters for single activations")
+    if scale.dims != bias.dims:
         raise Declined(Reason.UNREADABLE, facts.where(node))
-    s, t = vector(affine.s, 1, scale.size), vector(affine.t, 1, scale.size)
+    s, t = weights.on_channels(node, affine, scale.size)
     return Step(
         (
             SetConstant(node, 1, Exact(scale.dtype, s * scale.float64())),
@@ -32,10 +33,8 @@ def channels_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     )
 
 
-def layer_up(node: ir.Node, slot: int, affine: Affine) -> Step:
+def layer_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """LayerNormalization: scale and bias broadcast over the normalised axes, which must hold all the affine's axes."""
-    if slot != 0:
-        raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
     first = int(node.attr("axis", -1)) % affine.rank
     if not affine.varies_only_on(*range(first, affine.rank)):
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales its normalised axes only")
@@ -55,9 +54,9 @@ def layer_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     return Step(tuple(edits))
 
 
-def instance_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def instance_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """The mean takes any shift with it. One size of all scales turns epsilon into ``epsilon/s²``, signs go to γ."""
-    if slot != 0 or not affine.varies_only_on(0, 1):
+    if not affine.varies_only_on(0, 1):
         raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
     size = np.abs(affine.s)
     if (size != size.reshape(-1)[0]).any() or size.reshape(-1)[0] == 0:

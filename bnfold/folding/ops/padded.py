@@ -10,7 +10,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, bounded, make, vector
+from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Residual, Step, leaves
@@ -20,7 +20,7 @@ from bnfold.report.reasons import Declined, Reason
 
 def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The shift's image stands on the output, for whatever reads that to deal with."""
-    if not _pads_a_shift(node, slot, affine):
+    if not _pads_a_shift(node, affine):
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
     one = np.ones((1,) * image.ndim)
@@ -29,21 +29,20 @@ def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The shift's image is added behind the Conv."""
-    if not _pads_a_shift(node, slot, affine):
+    if not _pads_a_shift(node, affine):
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
     return weights.joined(scaled, Step((Residual(node, 0, image, facts.float_type(node.output(0))),)))
 
 
-def _pads_a_shift(node: ir.Node, slot: int, affine: Affine) -> bool:
-    return slot == 0 and not affine.is_scale_only and affine.varies_only_on(1) and conv.pads(node)
+def _pads_a_shift(node: ir.Node, affine: Affine) -> bool:
+    return not affine.is_scale_only and affine.varies_only_on(1) and conv.pads(node)
 
 
 def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
     """The Conv that takes the scale, and the image of the shift."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
-    inputs = kernel.dims[1] * group
-    s, t = vector(affine.s, 1, inputs), vector(affine.t, 1, inputs)
+    s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
     return conv.scale_inputs(node, kernel, s, group), _image(node, kernel, t, group)
 
 

@@ -16,10 +16,8 @@ def up(_node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine)
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(_node: ir.Node, _: int, affine: Affine) -> Step:
     """What stands before it stands behind it."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value for something else")
     return leaves(affine)
 
 

@@ -24,9 +24,8 @@ def slice_up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine)
 
 
-def slice_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def slice_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """The factors are cut as the elements are."""
-    _need_data(node, slot)
     for axis, window in _windows(node, affine.rank).items():
         picked = np.arange(affine.shape[axis])[window]
         if affine.shape[axis] != 1:
@@ -77,9 +76,8 @@ def _line(block: Float64, axis: int, picked: int, flat: list[int]) -> list[int]:
     return [*block.shape[:axis], flat[axis], *block.shape[axis + picked :]]
 
 
-def gather_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def gather_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """The factors are picked as the elements are; the indices' axes take the place of the one."""
-    _need_data(node, slot)
     axis, picked = _axis(node), facts.rank(_indices(node))
     if affine.shape[axis] == 1:
         ones = (1,) * picked
@@ -109,11 +107,6 @@ def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:
         return placed
 
     return make(place(whole.s, 1.0), place(whole.t, 0.0))
-
-
-def _need_data(node: ir.Node, slot: int) -> None:
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as indices")
 
 
 def _axis(node: ir.Node) -> int:

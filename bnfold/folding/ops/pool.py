@@ -92,10 +92,8 @@ def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine)
 
 
-def reduce_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def reduce_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """Axes that are dropped go."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as axes")
     axes, _ = _axes(node)
     if node.op_type == "ReduceMean":
         affine = _averaged(affine, axes)

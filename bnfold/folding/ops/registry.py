@@ -24,6 +24,8 @@ class Handler:
         down: The step that lets it compute what it did, reading at an input slot what an affine stands on.
         joint: As ``down``, for several operands at once, by slot.
         forms: Other ways down, by name, for a shift that zero padding dilutes.
+        inputs: How many of its first inputs are data, not parameters. An affine may stand on these only.
+        outputs: How many of its first outputs are data, not statistics or indices. An affine may be wanted of these.
         picks: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
         shift: What becomes of one before it: it passes, is absorbed by a parameter, stops, or makes no difference.
         bias: The slot of an optional bias for each channel, 0 where it has none.
@@ -34,12 +36,16 @@ class Handler:
     down: Solve | None = None
     joint: Joint | None = None
     forms: Mapping[str, Solve] = field(default_factory=dict)
+    inputs: int = 1
+    outputs: int = 1
     picks: bool = False
     shift: Literal["passes", "absorbed", "stops", "vanishes"] = "passes"
     bias: int = 0
     declines: str = ""
 
 
+ALL = 1 << 31
+"""As many inputs or outputs as there are."""
 HANDLERS: dict[str, Handler] = {}
 _NONE = Handler()
 

@@ -15,9 +15,9 @@ from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 
 
-def tile_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def tile_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """The factors repeat as the elements do."""
-    repeats = _repeats(node, slot, affine.rank)
+    repeats = _repeats(node, affine.rank)
     tiled = [times if size > 1 else 1 for times, size in zip(repeats, affine.shape, strict=True)]
     bounded(math.prod(tiled) * math.prod(affine.shape))
     return leaves(affine.map(lambda block: np.tile(block, _only_where_it_varies(block, tiled))))
@@ -29,7 +29,7 @@ def _only_where_it_varies(block: Float64, tiled: list[int]) -> list[int]:
 
 def tile_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Legal iff the affine repeats as the elements do."""
-    repeats = _repeats(node, 0, affine.rank)
+    repeats = _repeats(node, affine.rank)
     for axis, (times, size) in enumerate(zip(repeats, affine.shape, strict=True)):
         if times == 1 or size == 1:
             continue
@@ -43,18 +43,18 @@ def tile_up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(affine)
 
 
-def _repeats(node: ir.Node, slot: int, rank: int) -> list[int]:
+def _repeats(node: ir.Node, rank: int) -> list[int]:
     repeats = facts.integers(node, 1)
-    if slot != 0 or repeats is None or len(repeats) != rank or node.graph.opset() < 6:
+    if repeats is None or len(repeats) != rank or node.graph.opset() < 6:
         raise Declined(Reason.NO_HANDLER, facts.where(node))
     return repeats
 
 
-def expand_down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def expand_down(node: ir.Node, _: int, affine: Affine) -> Step:
     """Broadcasting adds axes in front; those that are stretched had size 1, where nothing varies."""
     output = node.output(0)
-    if slot != 0 or output is None:
-        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} uses the value as a shape")
+    if output is None:
+        raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} has no output")
     missing = facts.rank(output) - affine.rank
     return leaves(affine.map(lambda block: block.reshape((1,) * missing + block.shape)))
 

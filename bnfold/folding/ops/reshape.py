@@ -17,10 +17,8 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     return wants(carry(affine, new, old))
 
 
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """On to the axes behind."""
-    if slot != 0:
-        raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} uses the value as a shape")
     old, new = _both_sides(node)
     return leaves(carry(affine, old, new))
 
@@ -32,7 +30,7 @@ def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
     old = sizes(facts.dims(x))
     if node.op_type == "Squeeze":  # whatever was known of the axes that go, their size is 1
-        axes = _axes(node, len(old)) or ()
+        axes = _axes(node, len(old))
         old = [ONE if axis in axes else size for axis, size in enumerate(old)]
     return old, _BY_OPERATOR[node.op_type](node, old)
 
@@ -44,46 +42,31 @@ def _flatten(node: ir.Node, old: list[Size]) -> list[Size]:
 
 
 def _reshape(node: ir.Node, old: list[Size]) -> list[Size]:
-    target = node.attr("shape") if node.input(1) is None else None
+    target = facts.integers(node, 1, "shape")
     if target is None:
-        held = ir.constant(node.input(1))
-        if held is None:
-            raise Declined(Reason.NOT_STATIC, f"the target shape of {node.op_type} {node.label!r} is computed")
-        target = [int(size) for size in held.numpy().reshape(-1)]
+        raise Declined(Reason.UNREADABLE, facts.where(node))
     return resolve(old, target, allow_zero=bool(node.attr("allowzero", 0)))
 
 
-def _axes(node: ir.Node, rank: int) -> list[int] | None:
-    axes = node.attr("axes")
-    if axes is None and node.input(1) is not None:
-        held = ir.constant(node.input(1))
-        if held is None:
-            raise Declined(Reason.NOT_STATIC, f"the axes of {node.op_type} {node.label!r} are computed")
-        axes = [int(axis) for axis in held.numpy().reshape(-1)]
-    return None if axes is None else sorted(axis + rank if axis < 0 else axis for axis in axes)
+def _axes(node: ir.Node, rank: int) -> list[int]:
+    axes = facts.integers(node, 1, "axes") or []
+    return sorted(axis + rank if axis < 0 else axis for axis in axes)
 
 
 def _squeeze(node: ir.Node, old: list[Size]) -> list[Size]:
     axes = _axes(node, len(old))
-    if axes is None:
-        if any(size.unknowns for size in old):
-            raise Declined(Reason.NOT_STATIC, f"{node.op_type} {node.label!r} drops whatever axes have size 1")
-        return [size for size in old if size != ONE]
-    return [size for axis, size in enumerate(old) if axis not in axes]
+    if axes:
+        return [size for axis, size in enumerate(old) if axis not in axes]
+    if any(size.unknowns for size in old):
+        raise Declined(Reason.NOT_STATIC, f"{facts.where(node)} drops whatever axes have size 1")
+    return [size for size in old if size != ONE]
 
 
 def _unsqueeze(node: ir.Node, old: list[Size]) -> list[Size]:
-    axes = node.attr("axes") or []
-    axes = _axes(node, len(old) + (len(axes) or _count(node)))
     new = list(old)
-    for axis in axes or ():
+    for axis in _axes(node, len(old) + len(facts.integers(node, 1, "axes") or [])):
         new.insert(axis, ONE)
     return new
-
-
-def _count(node: ir.Node) -> int:
-    held = ir.constant(node.input(1))
-    return held.size if held is not None else 0
 
 
 _BY_OPERATOR = {"Flatten": _flatten, "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze}

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import make
+from bnfold.folding.affine import Affine, make, vector
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason
@@ -23,6 +23,13 @@ def scaled(node: ir.Node, slot: int, axis: int, factors: Float64) -> Step:
     shape = [1] * len(held.dims)
     shape[axis] = -1
     return Step(wanted=((slot, make(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
+
+
+def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, Float64]:
+    """The affine as vectors along axis 1. Raises Declined where it varies along others."""
+    if not affine.varies_only_on(1):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
+    return vector(affine.s, 1, channels), vector(affine.t, 1, channels)
 
 
 def shape_of(node: ir.Node, slot: int) -> ir.Tensor:

@@ -80,7 +80,7 @@ def test_an_add_before_opset_seven() -> None:
 def test_the_slope_is_no_value_to_scale() -> None:
     net = Net()
     slope = net.batchnorm(net.input(2, 4, 5, 7), 4)
-    assert declined(net, net.node("PRelu", net.input(2, 4, 5, 7), slope)) == ["dynamic-weight"]
+    assert declined(net, net.node("PRelu", net.input(2, 4, 5, 7), slope)) == ["no-handler"]
 
 
 def test_two_functions_share_one_add() -> None:
