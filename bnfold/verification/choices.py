@@ -13,7 +13,8 @@ import onnx
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes import READS_VALUES, SMALL
+from bnfold.ir.shapes import SMALL
+from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.dims import Known
 from bnfold.verification.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.sized import MANY_NODES, sized
