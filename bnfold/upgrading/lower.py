@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.upgrading.compatible import default_of
-from bnfold.upgrading.table import step_after
+from bnfold.upgrading.table import VALUES_SINCE, step_after
 from bnfold.upgrading.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from bnfold import ir
     from bnfold.upgrading.types import Types
-
-
-VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
-    "Pad": ("mode", {b"wrap": 19}),
-    "Resize": ("coordinate_transformation_mode", {b"half_pixel_symmetric": 19}),
-    "ScatterElements": ("reduction", {b"max": 18, b"min": 18}),
-    "ScatterND": ("reduction", {b"max": 18, b"min": 18}),
-}
-"""Values that a text attribute got later than the attribute came, and the opset that they came with."""
 
 
 def value_objection(node: ir.Node, target: int) -> str | None:

@@ -28,6 +28,14 @@ from bnfold.upgrading.versions import schema_of, version_at, versions_of
 
 Adapter = Callable[[Site], None]
 
+VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
+    "Pad": ("mode", {b"wrap": 19}),
+    "Resize": ("coordinate_transformation_mode", {b"half_pixel_symmetric": 19}),
+    "ScatterElements": ("reduction", {b"max": 18, b"min": 18}),
+    "ScatterND": ("reduction", {b"max": 18, b"min": 18}),
+}
+"""Values that a text attribute got later than the attribute came, and the opset that they came with."""
+
 _CONSUMED = attributes.drop("consumed_inputs")
 _SEQUENCE = attributes.drop("output_sequence")
 

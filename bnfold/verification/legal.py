@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.ir.elements import TP
+from bnfold.ir.traits import REDUCING
 from bnfold.verification.floats import is_float
 from bnfold.verification.roles import uses
 
@@ -194,8 +195,6 @@ def _counting(ask: _Ask) -> Array:
     return np.arange(ask.count, dtype=np.int64)
 
 
-_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-
 _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Gather", 1): _place,
     ("GatherElements", 1): _place,
@@ -238,7 +237,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Range", 2): _full(1),
     ("Squeeze", 1): _counting,
     ("Unsqueeze", 1): _counting,
-    **{(f"Reduce{what}", 1): _counting for what in _REDUCTIONS},
+    **{(name, 1): _counting for name in REDUCING},
     ("LSTM", 4): _lengths,
     ("GRU", 4): _lengths,
     ("RNN", 4): _lengths,

@@ -8,7 +8,7 @@ import pytest
 from onnx import defs
 
 from bnfold.errors import UpgradeBlocked
-from bnfold.upgrading import lower
+from bnfold.upgrading import table
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]
@@ -78,7 +78,7 @@ def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Upgraded
 
 def test_every_later_value_is_listed() -> None:
     """A value that only the newer of two versions' texts speaks of, where the attribute is the same."""
-    for op_type, (name, since) in lower.VALUES_SINCE.items():
+    for op_type, (name, since) in table.VALUES_SINCE.items():
         for value, opset in since.items():
             older, newer = (defs.get_schema(op_type, at, "").attributes[name].description for at in (opset - 1, opset))
             assert value.decode() in newer
