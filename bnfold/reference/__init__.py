@@ -6,7 +6,7 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
-from bnfold.reference.registry import Misfit, Random, Unsupported
+from bnfold.reference.registry import Misfit, Noise, Random, Unsupported
 from bnfold.settings import Policy
 
-__all__ = ["Misfit", "Observer", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]
+__all__ = ["Misfit", "Noise", "Observer", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import onnx
@@ -24,6 +24,7 @@ from bnfold.reference.registry import (
     Kernel,
     Misfit,
     Mismatch,
+    Noise,
     Random,
     Randomness,
     Unsupported,
@@ -88,6 +89,7 @@ def apply(
     policy: Policy,
     *,
     later: bool = False,
+    noise: Noise | None = None,
 ) -> Sequence[Datum]:
     """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
 
@@ -95,11 +97,11 @@ def apply(
     """
     opset = node.graph.opset(node.domain)
     try:
-        return _apply(node, inputs, attrs, precision, policy, opset)
+        return _apply(node, inputs, attrs, precision, policy, opset, noise)
     except Misfit:
         for other in _later_versions(node, opset) if later else ():
             with suppress(Unsupported):
-                return _apply(node, inputs, attrs, precision, policy, other)
+                return _apply(node, inputs, attrs, precision, policy, other, noise)
         raise
 
 
@@ -119,6 +121,7 @@ def _apply(
     precision: Precision,
     policy: Policy,
     opset: int,
+    noise: Noise | None,
 ) -> Sequence[Datum]:
     known = definition(node.domain, node.op_type, opset)
     if known is None:
@@ -131,7 +134,12 @@ def _apply(
     _check_inputs(node, known, inputs)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    call = Call(node.op_type, known.version, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
+    drawn = (
+        None if noise is None else partial(noise.of, node.outputs[0].name if node.outputs[0] else "", attrs.get("seed"))
+    )
+    call = Call(
+        node.op_type, known.version, attrs, known.defaults, named, read, policy, node.domain, opset, precision, drawn
+    )
     if precision == "float64":
         return [widen(value) for value in _compute(function, call, known, node, inputs)]
     results = _compute(function, call, known, node, [workable(value) for value in inputs])

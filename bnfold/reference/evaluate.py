@@ -14,7 +14,7 @@ from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
 from bnfold.reference.precision import Datum, Precision, as_declared, jittered, widen
-from bnfold.reference.registry import Array
+from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
 
@@ -38,6 +38,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     policy: Policy | None = None,
     jitter: int | None = None,
     later: bool = False,
+    noise: Noise | None = None,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -56,6 +57,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         jitter: A seed, to move each float that a node makes to a neighbour in float64. How far the results move by
             that is about what they err by in float64 (Monte Carlo arithmetic).
         later: Read a node that does not fit its own version as the next one that it fits.
+        noise: What random operators draw; without it they are refused.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -72,7 +74,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     wanted = {name: _named(graph, name) for name in names}
     evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
     evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
-    evaluation.later = later
+    evaluation.later, evaluation.noise = later, noise
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -127,6 +129,7 @@ class Evaluation:
         self.observer = observer
         self.jitter: np.random.Generator | None = None
         self.later = False
+        self.noise: Noise | None = None
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {
             (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
@@ -182,7 +185,7 @@ class Evaluation:
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             attrs = resolve(node, bindings, self.precision)
-            results = apply(node, inputs, attrs, self.precision, self.policy, later=self.later)
+            results = apply(node, inputs, attrs, self.precision, self.policy, later=self.later, noise=self.noise)
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):

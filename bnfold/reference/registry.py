@@ -8,6 +8,8 @@ kernel, and evaluation stops with `Unsupported` rather than trust it.
 from __future__ import annotations
 
 import math
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
@@ -64,6 +66,18 @@ class Randomness(Declined):
     """Raised by a kernel whose result is random; becomes `Random`."""
 
 
+class Noise:
+    """What random operators draw: the same whenever a value of the same name is drawn with the same seed attribute."""
+
+    def __init__(self) -> None:
+        self.drawn = Counter[str]()
+
+    def of(self, name: str, seed: Attribute) -> np.random.Generator:
+        """The generator for the next time that the value of this name is drawn."""
+        self.drawn[name] += 1
+        return np.random.default_rng([zlib.crc32(f"{name} {seed}".encode()), self.drawn[name]])
+
+
 @frozen
 class Call:
     """What a kernel may know about its node besides the input arrays.
@@ -82,6 +96,7 @@ class Call:
     domain: str = ""
     opset: int = 0
     precision: Precision = "float64"
+    noise: Callable[[], np.random.Generator] | None = None
 
     def attr(self, name: str, default: Attribute = None) -> Attribute:
         """The attribute as written, else the schema's default, else ``default``."""
@@ -96,6 +111,12 @@ class Call:
     def dtype(self, code: int) -> np.dtype[Any]:
         """The numpy type in which an ONNX element type is computed: float64 for every float type, unless as stored."""
         return computed_type(code, self.precision)
+
+    def generator(self) -> np.random.Generator:
+        """What a random operator draws from. No text says which generator its seed is for."""
+        if self.noise is None:
+            raise Randomness("it draws random numbers")
+        return self.noise()
 
 
 _KERNELS: dict[tuple[str, str, int], Kernel] = {}

@@ -29,6 +29,7 @@ class Evaluate(Protocol):
         observer: reference.Observer | None = None,
         jitter: int | None = None,
         later: bool = False,
+        noise: reference.Noise | None = None,
     ) -> dict[str, Array]: ...
 
 
@@ -79,6 +80,9 @@ class Pair:
         self.misfit = ""
         """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
         """
+        self.drawn: set[str] = set()
+        """Names of random values that the original draws; those that only the rewritten model draws are `foreign`."""
+        self.foreign: set[str] = set()
         self._sources = draws
         self._rounds: list[list[ir.Model]] = []
 
@@ -104,7 +108,9 @@ class Pair:
         """
         self.has_empty = False
         names = [*self.outputs, *self.watched]
-        expected = self._evaluate(self.before, feeds, names, self._look, later=bool(self.misfit))
+        noise = reference.Noise()
+        expected = self._evaluate(self.before, feeds, names, self._look, later=bool(self.misfit), noise=noise)
+        self.drawn |= noise.drawn.keys()
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected
 
@@ -115,7 +121,9 @@ class Pair:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
         names = [*self.watched, *self.outputs]
         given = {**feeds, **{stand_in: expected[name] for name, stand_in in self._stand_ins.items()}}
-        actual = self._evaluate(self._acting, given, names)
+        noise = reference.Noise()
+        actual = self._evaluate(self._acting, given, names, noise=noise)
+        self.foreign |= noise.drawn.keys() - self.drawn
         rounds: list[list[dict[str, Array]]] = []
         while True:
             if len(rounds) < ROUNDS:
@@ -244,10 +252,19 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
         observer: reference.Observer | None = None,
         jitter: int | None = None,
         later: bool = False,
+        noise: reference.Noise | None = None,
     ) -> dict[str, Array]:
         limit = seconds_left()
         return reference.evaluate(
-            model, feeds, outputs, observer=observer, limit_seconds=limit, policy=policy, jitter=jitter, later=later
+            model,
+            feeds,
+            outputs,
+            observer=observer,
+            limit_seconds=limit,
+            policy=policy,
+            jitter=jitter,
+            later=later,
+            noise=noise or reference.Noise(),
         )
 
     return evaluate

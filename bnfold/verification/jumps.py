@@ -33,6 +33,8 @@ _JUMPS: Mapping[str, tuple[int, ...]] = {
             "OneHot",
             "IsInf",
             "Not",
+            "Bernoulli",
+            "Multinomial",
         ],
         (0,),
     ),

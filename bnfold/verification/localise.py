@@ -48,7 +48,13 @@ def localise(request: Request, pair: Pair, feeds: Feeds) -> Location | None:
 def _observe(request: Request, model: ir.Model, feeds: Feeds, names: set[str], outputs: list[str]) -> Kept:
     kept: Kept = {}
     reference.evaluate(
-        model, feeds, outputs, observer=_keeper(kept, names), limit_seconds=request.clock.left, policy=request.policy
+        model,
+        feeds,
+        outputs,
+        observer=_keeper(kept, names),
+        limit_seconds=request.clock.left,
+        policy=request.policy,
+        noise=reference.Noise(),
     )
     return kept
 

@@ -156,7 +156,12 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Testim
     try:
         results = [
             reference.evaluate(
-                model, sample.feeds, precision="stored", limit_seconds=request.clock.left, policy=request.policy
+                model,
+                sample.feeds,
+                precision="stored",
+                limit_seconds=request.clock.left,
+                policy=request.policy,
+                noise=reference.Noise(),
             )
             for sample in samples
         ]
@@ -174,7 +179,7 @@ def _weigh(request: Request, pair: Pair, samples: Sequence[Sample], before: Test
     truth = [sample.expected for sample in samples]
     old, new = _errors(pair, truth, before), _errors(pair, truth, after)
     dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
-    jumping = bool(pair.holds or pair.uncut)
+    jumping = bool(pair.holds or pair.uncut or pair.drawn)
     doubtful = [] if jumping else [name for name in old if not agrees(old[name], dtypes[name])]
     row = WitnessRow(
         witness=before.runtime if before.ran else after.runtime,

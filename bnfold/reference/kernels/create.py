@@ -131,6 +131,7 @@ def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
 def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Datum, ...]:
     """Training is an input; a ratio of 0 drops nothing either way."""
     rate = 0.5 if ratio is None else float(ratio.item())
-    if training is not None and bool(training.item()) and rate > 0:
-        raise Randomness("dropout in training mode")
-    return x, np.ones(x.shape, bool)
+    if training is None or not bool(training.item()) or rate == 0:
+        return x, np.ones(x.shape, bool)
+    kept = call.generator().random(x.shape) >= rate
+    return np.where(kept, x / (1 - rate), 0).astype(x.dtype), kept
