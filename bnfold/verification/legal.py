@@ -183,6 +183,34 @@ def _transformed(ask: _Ask) -> Array:
     return np.full(ask.shape, max(ask.size(int(ask.node.attr("axis", 1))), 1))
 
 
+def _pooled_places(ask: _Ask) -> Array:
+    """Places in what MaxUnpool makes, none twice: as many as its windows span."""
+    kernel, pads = ask.node.attr("kernel_shape") or [1], ask.node.attr("pads") or []
+    strides, rank = ask.node.attr("strides") or [1] * len(kernel), len(kernel)
+    sides = zip(ask.shape[-rank:], strides, kernel, strict=False)
+    spanned = [(size - 1) * stride + side for size, stride, side in sides]
+    made = [size - sum(pads[axis::rank]) for axis, size in enumerate(spanned)]
+    total = int(np.prod(ask.shape[:-rank])) * int(np.prod(made))
+    return ask.rng.permutation(max(total, ask.count))[: ask.count]
+
+
+def _blocks(ask: _Ask) -> Array:
+    """Col2Im's image of as many blocks as there are, each of one element."""
+    stride = (ask.node.attr("strides") or [1])[0]
+    return np.array([(ask.size(-1) - 1) * stride + 1, *[1] * (ask.count - 1)][: ask.count], np.int64)
+
+
+def _free_place(ask: _Ask) -> Array:
+    """Where TensorScatter's update still fits."""
+    axis = int(ask.node.attr("axis", -2))
+    return ask.rng.integers(0, max(ask.size(axis) - ask.size(axis, 1), 0), size=ask.shape, endpoint=True)
+
+
+def _filled(ask: _Ask) -> Array:
+    """How many of its keys each row of an Attention has: at least one, and at most all."""
+    return ask.rng.integers(1, ask.size(-2, 1), size=ask.shape, endpoint=True)
+
+
 def _between(least: int, most: int) -> Callable[[_Ask], Array]:
     return lambda ask: ask.rng.integers(least, most, size=ask.shape, endpoint=True)
 
@@ -225,11 +253,17 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Slice", 3): _counting,
     ("Slice", 4): _full(1),
     ("Split", 1): _shares,
+    ("SplitToSequence", 1): _shares,
+    ("MaxUnpool", 1): _pooled_places,
+    ("Col2Im", 1): _blocks,
+    ("Col2Im", 2): _full(1),
+    ("TensorScatter", 2): _free_place,
+    ("Attention", 6): _filled,
     ("Pad", 1): _full(1),
     ("Pad", 3): _counting,
     ("TopK", 1): _largest,
     ("Trilu", 1): _full(1),
-    ("CumSum", 1): _full(0),
+    **dict.fromkeys([("CumSum", 1), ("CumProd", 1)], _full(0)),
     ("NonMaxSuppression", 2): _full(3),
     ("Loop", 0): _full(3),
     ("Range", 0): _between(0, 2),
