@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 
 import onnx
 
@@ -114,8 +115,7 @@ def _default(function: ir.Graph, attribute: str) -> onnx.AttributeProto | None:
 
 
 def _copy(attribute: onnx.AttributeProto, name: str | None = None) -> onnx.AttributeProto:
-    copy = onnx.AttributeProto()
-    copy.CopyFrom(attribute)
+    copy = deepcopy(attribute)
     if name is not None:
         copy.name = name
         copy.ClearField("doc_string")

@@ -7,6 +7,7 @@ overflow the stack of what follows them by recursion.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
@@ -23,35 +24,15 @@ def is_bounded(proto: onnx.ModelProto) -> bool:
     functions = {(_plain(one.domain), one.name, getattr(one, "overload", "")): one for one in proto.functions}
     calls = {key: _called(function.node, functions) for key, function in functions.items()}
     sizes: dict[_Key, tuple[int, int]] = {}
-    for key in functions:
-        if not _measure(key, calls, sizes):
-            return False
+    try:
+        for key in TopologicalSorter({key: called for key, (_, called) in calls.items()}).static_order():
+            sizes[key] = _total(*calls[key], sizes)
+            if sizes[key][0] > MAX_NODES or sizes[key][1] > MAX_DEPTH:
+                return False
+    except CycleError:
+        return False
     own, called = _called(proto.graph.node, functions)
     return _total(own, called, sizes)[0] <= MAX_NODES
-
-
-def _measure(start: _Key, calls: dict[_Key, tuple[int, list[_Key]]], sizes: dict[_Key, tuple[int, int]]) -> bool:
-    """Find nodes and depth of a function and of all it calls, without recursion; False beyond the limits."""
-    stack = [start]
-    entered: set[_Key] = set()
-    while stack:
-        key = stack[-1]
-        if key in sizes:
-            stack.pop()
-            continue
-        own, called = calls[key]
-        missing = [other for other in dict.fromkeys(called) if other not in sizes]
-        if missing:
-            if key in entered:  # back here, and still something missing: it calls itself
-                return False
-            entered.add(key)
-            stack.extend(missing)
-            continue
-        sizes[key] = _total(own, called, sizes)
-        if sizes[key][0] > MAX_NODES or sizes[key][1] > MAX_DEPTH:
-            return False
-        stack.pop()
-    return True
 
 
 def _total(own: int, called: Iterable[_Key], sizes: dict[_Key, tuple[int, int]]) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import onnx
@@ -206,9 +207,7 @@ class Model:
     def clone(self) -> Model:
         """An independent copy that shares the payloads."""
         self.sync()
-        proto = onnx.ModelProto()
-        proto.CopyFrom(self.proto)
-        copy = Model(proto, self.payloads, self.path)
+        copy = Model(deepcopy(self.proto), self.payloads, self.path)
         copy.has_external_data, copy.is_detached = self.has_external_data, self.is_detached
         copy.freeze_overridable = self.freeze_overridable
         return copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,8 +83,7 @@ def _resized(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
 
 def without_sizes(kind: TypeProto, axes: set[int]) -> TypeProto:
     """A copy of a tensor's type that leaves the sizes of some axes open."""
-    copy = TypeProto()
-    copy.CopyFrom(kind)
+    copy = deepcopy(kind)
     for axis, dim in enumerate(copy.tensor_type.shape.dim):
         if axis in axes:
             dim.Clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import onnx
@@ -71,16 +72,14 @@ def infer(model: Model, *, strict: bool = False) -> None:
             fresh = filled(None if unsure else known, info.type) if info.HasField("type") else known
             if fresh is not known and fresh is not None:
                 # A copy, so that it does not keep the whole inferred model in memory.
-                target.types[info.name] = onnx.TypeProto()
-                target.types[info.name].CopyFrom(fresh)
+                target.types[info.name] = deepcopy(fresh)
 
 
 def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     """What onnx infers. Its Slice ends the process at a negative size, so each is shown once its input is known."""
     if not any(_is_slice(node) for node in nested_nodes(proto.graph.node)):
         return _infer(proto, strict=strict)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = deepcopy(proto)
     hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
     for node in hidden:
         node.op_type = _HIDDEN_SLICE
@@ -157,8 +156,7 @@ def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
 
 def _without(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> onnx.ModelProto:
     """The model with such nodes in another domain, and without annotations: those may follow from the sizes."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = deepcopy(proto)
     copy.opset_import.add(domain=_ELSEWHERE, version=1)
     for graph, message in _pairs(model, copy.graph):
         del message.value_info[:]
@@ -179,8 +177,7 @@ def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not any(model.payloads.get(tensor.raw_data) for tensor in _may_be_read(model, proto)):
         return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = deepcopy(proto)
     for tensor in _may_be_read(model, copy):
         held = model.payloads.get(tensor.raw_data)
         if held is not None and held.nbytes <= _SMALL_BYTES:
@@ -207,8 +204,7 @@ def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
     ]
     if not shown:
         return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = deepcopy(proto)
     for index, slot, value, held in shown:
         name = f"{value.name}:{index}:{slot}"
         if not model.has_name(name):
@@ -234,8 +230,7 @@ def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model, or a copy that says the opset that a missing import stands for: onnx infers nothing without."""
     if any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
         return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy = deepcopy(proto)
     copy.opset_import.add(domain="", version=1)
     return copy
 
@@ -255,8 +250,7 @@ def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = 
     lacks_shape = theirs.HasField("shape") and not mine.HasField("shape")
     if not better and not lacks_shape and (mine.elem_type or not theirs.elem_type):
         return known
-    fresh = onnx.TypeProto()
-    fresh.CopyFrom(known)
+    fresh = deepcopy(known)
     fresh.tensor_type.elem_type = mine.elem_type or theirs.elem_type
     if lacks_shape:
         fresh.tensor_type.shape.CopyFrom(theirs.shape)

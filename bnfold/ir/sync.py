@@ -6,6 +6,7 @@ Messages are told apart by identity, never by name: names are taken over by othe
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,8 +110,7 @@ def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
 def _fill_rare(message: onnx.TensorProto, tensor: Tensor) -> None:
     """Strings, sub-byte elements and references to external data, in onnx's own form."""
     source = tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy())
-    content = onnx.TensorProto()
-    content.CopyFrom(source)
+    content = deepcopy(source)
     for field in ("name", "doc_string", "data_type", "dims", "metadata_props"):
         content.ClearField(field)
     message.ClearField("raw_data")

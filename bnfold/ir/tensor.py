@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 
 import numpy as np
 import onnx
@@ -129,9 +130,7 @@ class Inline(Tensor):
 
     def copy(self) -> Inline:
         """The same tensor in a message of its own."""
-        proto = TP()
-        proto.CopyFrom(self.proto)
-        return Inline(proto)
+        return Inline(deepcopy(self.proto))
 
     def numpy(self) -> Array:
         check_rank(self.proto.name, self.dims)

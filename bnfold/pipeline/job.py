@@ -15,7 +15,8 @@ import onnx
 from bnfold import ir, log
 from bnfold.classes import mutable
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
-from bnfold.ir.storage.stream import RangeViolation, check_range
+from bnfold.ir.storage.stream import check_range
+from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, order, path_conflicts
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, to_json

@@ -6,6 +6,7 @@ version steps.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -270,9 +271,7 @@ def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
     if isinstance(tensor, ir.Inline):
         if not tensor.is_reference:
             tensor.numpy()  # which raises where a damaged file's dims claim more than there is
-        proto = onnx.TensorProto()
-        proto.CopyFrom(tensor.proto)
-        del proto.dims[:]
-        proto.dims.extend(dims)
+        proto = deepcopy(tensor.proto)
+        proto.dims[:] = dims
         return ir.Inline(proto)
     return ir.Inline(tensor_message(tensor.numpy().reshape(tuple(dims))))

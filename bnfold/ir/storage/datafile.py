@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from bnfold.errors import BnfoldError, OutputError
@@ -144,18 +145,17 @@ def used_by_others(target: Path) -> set[Path]:
     return {path for other in others for path in _remembered(other)}
 
 
-_known: dict[Path, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
-"""What models that were not changed since refer to: who rewrites a folder asks as often as it has models."""
-
-
 def _remembered(model: Path) -> tuple[Path, ...]:
+    """What a model refers to; who rewrites a folder asks as often as it has models."""
     with suppress(OSError):
         now = model.stat()
-        seen = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
-        if model not in _known or _known[model][0] != seen:
-            _known[model] = (seen, tuple(_used(model)))
-        return _known[model][1]
+        return _used_by(model, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
     return ()
+
+
+@lru_cache
+def _used_by(model: Path, _state: tuple[int, ...]) -> tuple[Path, ...]:
+    return tuple(_used(model))
 
 
 def remove_unused(path: Path, target: Path) -> None:

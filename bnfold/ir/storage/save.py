@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Self
-
-import onnx
 
 from bnfold.errors import OutputError
 from bnfold.ir.model import Model
@@ -24,12 +23,10 @@ from bnfold.ir.storage.insert import Reference, Segment, lower
 from bnfold.ir.storage.locked_file import Claim
 from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.storage.stream import Progress, fill, write_payload, write_payloads
+from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
 from bnfold.ir.tensor import Inline, Scaled, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
-PARALLEL = 1 << 25
-"""Bytes of folded weights from which a second thread pays: 102 MB are written in 90 ms instead of 125."""
 
 
 class Staged:
@@ -218,16 +215,14 @@ def _skeleton(model: Model, size_threshold: int = THRESHOLD) -> bytes:
     model.sync()
     if size_threshold >= THRESHOLD:
         return bytes(model.proto.SerializeToString())
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
+    proto = deepcopy(model.proto)
     for message in proto.graph.initializer:
         tensor = model.tensor(message)
         if isinstance(tensor, Inline) and tensor.nbytes >= max(size_threshold, 1):
-            held = onnx.TensorProto()
-            held.CopyFrom(message)
+            held = tensor.copy()
             for content in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 message.ClearField(content)
-            message.raw_data = model.payloads.add(Inline(held))
+            message.raw_data = model.payloads.add(held)
     return bytes(proto.SerializeToString())
 
 
@@ -252,7 +247,7 @@ def _inline_form(tensor: Tensor) -> tuple[int, int]:
 def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: Progress | None) -> None:
     """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
-    if sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Scaled)) < PARALLEL:
+    if not need_threads(tensor for tensor in tensors if isinstance(tensor, Scaled)):
         with fill(path) as out:
             _write_segments(model, segments, out, progress)
         return

@@ -17,9 +17,9 @@ from onnx import TensorProto, numpy_helper
 
 from bnfold import ir
 from bnfold.errors import BadInput, OutputError
+from bnfold.ir.storage import stream
 from bnfold.ir.storage.save import encode, stage
-from bnfold.ir.storage.stream import RangeViolation
-from bnfold.ir.tensor import Exact, Scaled
+from bnfold.ir.tensor import Exact, RangeViolation, Scaled
 from tests.ir.build import LARGE, chain, everywhere, names, read, written
 
 save_module = sys.modules["bnfold.ir.storage.save"]  # `bnfold.ir.save` itself is the function
@@ -65,7 +65,7 @@ def test_two_threads_write_what_one_does(place: Path, monkeypatch: pytest.Monkey
         value.tensor = Scaled(value.tensor, [(0, np.linspace(-3, index + 1, LARGE))])
     told: list[int] = []
     ir.save(loaded, place / "one.onnx")
-    monkeypatch.setattr(save_module, "PARALLEL", 0)
+    monkeypatch.setattr(stream, "PARALLEL", 0)
     with stage(loaded, place / "two.onnx", progress=told.append) as staged:
         staged.commit()
     assert (place / "two.onnx").read_bytes() == (place / "one.onnx").read_bytes()

@@ -15,10 +15,11 @@ from onnx import helper
 from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.elements import TP
+from bnfold.ir.storage import stream
 from bnfold.ir.storage.source import BufferSource, FileSource
 from bnfold.ir.storage.stored import Span, Stored
-from bnfold.ir.storage.stream import RangeViolation, check_range, copy_range, write_payload, write_payloads
-from bnfold.ir.tensor import Exact, InMemory, Scaled
+from bnfold.ir.storage.stream import check_range, copy_range, need_threads, write_payload, write_payloads
+from bnfold.ir.tensor import Exact, InMemory, RangeViolation, Scaled
 from tests.ir.build import chain
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -110,7 +111,9 @@ def test_payloads_of_every_kind(tmp_path: Path) -> None:
         assert sum(told) == tensor.nbytes == len(out.getvalue())
 
 
-def test_payloads_side_by_side(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallel", [0, stream.PARALLEL])
+def test_payloads_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallel: int) -> None:
+    monkeypatch.setattr(stream, "PARALLEL", parallel)
     tensors = [InMemory(TP.FLOAT, np.full((3, 50_000), number, np.float32)) for number in range(9)]
     path, told = tmp_path / "out", list[int]()
     path.write_bytes(b"")
@@ -121,7 +124,10 @@ def test_payloads_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [(0, 8), (3, 4), (8,), tuple(range(9))])
-def test_of_several_payloads_that_overflow_the_first_is_told(tmp_path: Path, bad: tuple[int, ...]) -> None:
+def test_of_several_payloads_that_overflow_the_first_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(stream, "PARALLEL", 0)
     base = InMemory(TP.FLOAT, np.ones((2, 1000), np.float32))
     tensors = [Scaled(base, [(0, np.full(2, 1e39 if number in bad else 1.0))]) for number in range(9)]
     path = tmp_path / "out"
@@ -157,3 +163,10 @@ def test_check_range_finds_what_writing_would_find() -> None:
     assert caught.value.tensor is bad
     value.tensor = Scaled(bad, [(0, np.full(bad.dims[0], 1e-38))])
     check_range(loaded)  # what was replaced is not looked at
+
+
+def test_small_tensors_are_written_by_one_thread() -> None:
+    small = InMemory(TP.FLOAT, np.zeros(1000, np.float32))
+    large = InMemory(TP.FLOAT, np.zeros(stream.PARALLEL // 4, np.float32))
+    assert not need_threads([small] * 20_000)
+    assert need_threads([small, large])
