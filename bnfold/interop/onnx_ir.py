@@ -16,7 +16,7 @@ from onnx_ir.passes.common import NameFixPass
 
 from bnfold import ir
 from bnfold.errors import BadInput
-from bnfold.ir.storage.load import tensor_messages
+from bnfold.ir.messages import tensor_messages
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
 from bnfold.ir.tensor import Array, Tensor
 

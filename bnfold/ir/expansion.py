@@ -6,10 +6,12 @@ overflow the stack of what follows them by recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
+
+from bnfold.ir.messages import nested_nodes
 
 MAX_NODES = 1_000_000
 MAX_DEPTH = 100
@@ -52,18 +54,6 @@ def _called(nodes: Iterable[onnx.NodeProto], functions: dict[_Key, onnx.Function
         if key in functions:
             called.append(key)
     return count, called
-
-
-def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those of the graphs that they hold."""
-    stack = [nodes]
-    while stack:
-        for node in stack.pop():
-            yield node
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    stack.append(attribute.g.node)
-                stack.extend(graph.node for graph in attribute.graphs)
 
 
 def _plain(domain: str) -> str:

@@ -11,9 +11,10 @@ import onnx
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import tensor_message, to_raw
-from bnfold.ir.expansion import is_bounded, nested_nodes
+from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
+from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.node import Node
 from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.tensor import Inline
@@ -218,12 +219,7 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
     if not model.has_external_data:
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
-    yield from proto.graph.initializer
-    bodies = (proto.graph.node, *(function.node for function in proto.functions))
-    for attribute in (attribute for body in bodies for node in nested_nodes(body) for attribute in node.attribute):
-        yield from (attribute.t, *attribute.tensors)
-        for graph in (attribute.g, *attribute.graphs):
-            yield from graph.initializer
+    yield from tensors_of((proto.graph, *proto.functions))
 
 
 def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from bnfold import ir
+from bnfold.ir.messages import tensors_of
 from bnfold.ir.storage import wire
 
 
@@ -32,7 +33,7 @@ def _outline(model: ir.Model) -> bytes:
     frame = onnx.ModelProto()
     _copy_fields(model.proto, frame, but=("graph",))
     _copy_fields(graph, frame.graph, but=("initializer", "node"))
-    _hide_tokens(model, _attribute_tensors([*frame.functions]))
+    _hide_tokens(model, tensors_of(frame.functions))
     body = bytearray()
     _append(body, 1, (_encoded(model, node) for node in graph.node))
     _append(body, 5, _named_alone(graph.initializer))
@@ -63,7 +64,7 @@ def _encoded(model: ir.Model, node: onnx.NodeProto) -> bytes:
     if model.payloads.nonce not in encoded:
         return encoded
     alone = onnx.GraphProto(node=[node])
-    _hide_tokens(model, _attribute_tensors([alone]))
+    _hide_tokens(model, tensors_of([alone]))
     return bytes(alone.node[0].SerializeToString())
 
 
@@ -84,16 +85,3 @@ def _hide_tokens(model: ir.Model, tensors: Iterable[onnx.TensorProto]) -> None:
         if model.payloads.get(tensor.raw_data) is not None:
             tensor.raw_data = b""
             tensor.dims[:] = [0]
-
-
-def _attribute_tensors(stack: list[onnx.GraphProto | onnx.FunctionProto]) -> Iterator[onnx.TensorProto]:
-    """The tensors that nodes hold, and those of the graphs that nodes hold."""
-    while stack:
-        for node in stack.pop().node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-                for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                    yield from graph.initializer
-                    stack.append(graph)

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir
-from bnfold.ir.storage.load import tensor_messages
+from bnfold.ir.messages import tensor_messages
 from bnfold.ir.storage.source import BufferSource
 from bnfold.ir.storage.stored import Span, Stored
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -11,8 +10,9 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
+from bnfold.ir.messages import tensor_messages
 from bnfold.ir.model import Model
-from bnfold.ir.pause import collect_earlier_models, no_garbage_collection
+from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.foreign import describe
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
@@ -57,7 +57,6 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
     label = path or "the data"
     if source.size == 0:
         raise MalformedModel(f"{label}: is empty")
-    collect_earlier_models()
     payloads = Payloads()
     try:
         with no_garbage_collection():
@@ -170,35 +169,3 @@ def external_locations(path: Path) -> list[str]:
 
 
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
-
-
-def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every TensorProto of the model, at any depth."""
-    graphs = [proto.graph]
-    for training in proto.training_info:
-        graphs += [training.initialization, training.algorithm]
-    attributes = [function.attribute_proto for function in proto.functions]
-    nodes = [function.node for function in proto.functions]
-    while graphs or nodes or attributes:
-        if graphs:
-            graph = graphs.pop()
-            nodes.append(graph.node)
-            yield from graph.initializer
-            for sparse in graph.sparse_initializer:
-                yield from (sparse.values, sparse.indices)
-        if nodes:
-            attributes += [node.attribute for node in nodes.pop() if node.attribute]
-        while attributes:
-            for attribute in attributes.pop():
-                yield from _in_attribute(attribute)
-                graphs += [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
-
-
-def _in_attribute(attribute: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
-    if attribute.HasField("sparse_tensor"):
-        yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
-    for sparse in attribute.sparse_tensors:
-        yield from (sparse.values, sparse.indices)

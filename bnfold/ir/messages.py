@@ -1,0 +1,49 @@
+"""The ways through the messages of a model: its nodes, and its tensors, at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+
+
+def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of the graphs that they hold."""
+    stack = [nodes]
+    while stack:
+        for node in stack.pop():
+            yield node
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    stack.append(attribute.g.node)
+                stack.extend(graph.node for graph in attribute.graphs)
+
+
+def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every TensorProto of the model."""
+    for training in proto.training_info:
+        yield from tensors_of((training.initialization, training.algorithm))
+    yield from tensors_of((proto.graph, *proto.functions))
+
+
+def tensors_of(holders: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterator[onnx.TensorProto]:
+    """Every TensorProto of graphs and functions, and of the graphs that their nodes and attributes hold."""
+    graphs, attributes = list(holders), []
+    while graphs:
+        graph = graphs.pop()
+        if isinstance(graph, onnx.FunctionProto):
+            attributes.append(graph.attribute_proto)
+        else:
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        attributes += [node.attribute for node in graph.node if node.attribute]
+        while attributes:
+            for attribute in attributes.pop():
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+                found = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+                for sparse in (*found, *attribute.sparse_tensors):
+                    yield from (sparse.values, sparse.indices)
+                graphs += [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
