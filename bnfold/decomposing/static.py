@@ -81,10 +81,10 @@ def plan(spec: Spec, form: str, policy: Policy) -> Elementwise | Convolution:
         raise Declined(Reason.REFERENCE_ATTRIBUTE, "attribute epsilon")
     dtype, norm = spec.dtypes["x"], batchnorm_semantics.read(spec.node, policy)
     s, t = statistics(norm)
-    scale, bias, mean = (_values(value) for value in (norm.scale, norm.bias, norm.mean))
-    multiply, shift = Step("Mul", s, norm.scale), Step("Add", t, norm.bias)
+    scale, bias, mean = (_values(value) for value in norm.inputs[1:4])
+    multiply, shift = Step("Mul", s, norm.inputs[1]), Step("Add", t, norm.inputs[2])
     if form == "sub_mul_add":
-        steps: tuple[Step, ...] = (Step("Sub", mean, norm.mean), multiply, Step("Add", bias, norm.bias))
+        steps: tuple[Step, ...] = (Step("Sub", mean, norm.inputs[3]), multiply, Step("Add", bias, norm.inputs[2]))
         steady = is_steady(mean * s, scale, bias, dtype) and has_headroom(mean, dtype)
     else:
         steps, steady = (multiply, shift), is_steady(t, scale, bias, dtype)

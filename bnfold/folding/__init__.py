@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import direct
 from bnfold.folding.limits import Limits, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
@@ -27,29 +26,10 @@ def run(
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    model.evaluated = {}
-    try:
-        if not (limits.only or limits.excluded):
-            _fold_pairs(events, report, policy, original)
-        model.evaluated.clear()
-        if limits.all_affines or any(not node.removed for node in events) or _has_dead_shifts(model):
-            from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
+    if limits.all_affines or any(not node.removed for node in events) or _has_dead_shifts(model):
+        from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
 
-            Fold(model, events, report, policy, limits, original).run(progress or (lambda *_: None))
-    finally:
-        model.evaluated = None
-
-
-def _fold_pairs(
-    events: dict[ir.Node, BatchNormEvent], report: Report, policy: Policy, original: frozenset[str]
-) -> None:
-    for pair in direct.pairs(events, policy, original):
-        cut, event, absorber = pair.cut, events[pair.node], (pair.conv.label,)
-        gone = direct.apply(pair)
-        report.retire(gone, cut)
-        report.removed_names.extend(gone)
-        pair.kernel.maker = event.key
-        event.fold("up", absorber, direct.ABSORBER, absorber)
+        Fold(model, events, report, policy, limits, original).run(progress or (lambda *_: None))
 
 
 def _has_dead_shifts(model: ir.Model) -> bool:

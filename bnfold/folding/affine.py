@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bnfold.classes import frozen
-from bnfold.ir.tensor import Float64
+from bnfold.ir.elements import Bools, Float64
 from bnfold.report.reasons import Declined, Reason
 
 MOST = 1 << 24
@@ -29,6 +29,11 @@ def bounded(count: int) -> int:
 def bounded_together(*blocks: Float64) -> None:
     """As `bounded`, for an array that blocks of one rank are broadcast to."""
     bounded(math.prod(np.broadcast_shapes(*(block.shape for block in blocks))))
+
+
+def every(truths: Bools) -> bool:
+    """As ``truths.all()``, in a fifth of the time where there are few: a plan asks a dozen times."""
+    return bool(np.count_nonzero(truths) == truths.size)
 
 
 @frozen(eq=False)
@@ -49,23 +54,23 @@ class Affine:
 
     def varies_only_on(self, *axes: int) -> bool:
         """Whether every axis along which it varies is one of ``axes``."""
-        return all(size == 1 or axis in axes for axis, size in enumerate(self.shape))
+        return {size for axis, size in enumerate(self.shape) if axis not in axes} <= {1}
 
     @property
     def is_scale_only(self) -> bool:
-        return not self.t.any()
+        return not np.count_nonzero(self.t)
 
     @property
     def is_identity(self) -> bool:
-        return self.is_scale_only and bool((self.s == 1).all())
+        return self.is_scale_only and every(self.s == 1)
 
     @property
     def is_positive(self) -> bool:
-        return bool((self.s > 0).all())
+        return every(self.s > 0)
 
     @property
     def is_finite(self) -> bool:
-        return bool(np.isfinite(self.s).all() and np.isfinite(self.t).all())
+        return every(np.isfinite(self.s)) and every(np.isfinite(self.t))
 
     def after(self, first: Affine) -> Affine:
         """The affine that applies ``first`` and then this one. Raises Declined as `bounded`."""
@@ -104,7 +109,7 @@ def squeeze_constant(block: Float64) -> Float64:
     for axis, size in enumerate(block.shape):
         if size > 1 and not (size == block.size and block.item(0) != block.item(-1)):  # a vector that plainly varies
             head = block[(slice(None),) * axis + (slice(0, 1),)]
-            if (block == head).all():
+            if every(block == head):
                 block = head
     return block
 

@@ -21,15 +21,15 @@ def apply(plan: Plan, budget: Budget) -> list[str]:
         if isinstance(edit, Bypass):  # first: what stands at the ends of the chain may change by it
             _bypass(edit)
     source, target = plan.chain.source, plan.chain.target
-    if plan.direction == "up":
-        _take_over(source, target)
-    elif plan.direction == "stay":
+    if plan.direction == "stay":
         _keep_as_identity(links.pop(), source)
         gone.remove(target.name)
-    else:
+    elif plan.direction == "down":
         target.replace_uses(source)
     for node in reversed(links):
         node.graph.remove(node)
+    if plan.direction == "up":
+        _take_over(source, target)
     for value in plan.relabelled:
         if value is not source and value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
@@ -87,9 +87,7 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
     copy = budget.copy_of(old, edit.tensor, node.graph) if old is not None else None
     if copy is not None:
         node.set_input(edit.slot, copy)
-    elif (
-        old is not None and old.holds_constant and len(old.uses) == 1 and not old.is_output and old.graph is node.graph
-    ):
+    elif old is not None and old.holds_constant and old.only_reader is node:
         _replace(old, edit.tensor)  # no other reader: the name passes on
     else:
         hint = edit.hint or (old.name if old is not None else f"{node.label}_constant")

@@ -13,7 +13,6 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
 from bnfold.folding.search import search
-from bnfold.folding.statistics import Known
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
@@ -42,12 +41,12 @@ class Attempt:
         return refusal if others == len(row.links) - 1 and others < rows.MAX_ROW else None
 
 
-def attempt(node: ir.Node, known: Known | None, policy: Policy, limits: Limits, budget: Budget) -> Attempt:
+def attempt(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Attempt:
     """Search for each of the chains around ``node``, until there is a plan."""
     found = Attempt()
     refused = budget.refused
     try:
-        for candidate in rows.around(node, policy, known):
+        for candidate in rows.around(node, policy):
             found.seen.update(link.node for link in candidate.links)
             try:
                 found.plan = guarded(node, search, candidate, limits, budget, found.seen)

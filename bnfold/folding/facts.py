@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -15,8 +14,6 @@ from bnfold.ir.tensor import FLOATS
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE, REARRANGING
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
-
-_inferred: weakref.WeakSet[ir.Model] = weakref.WeakSet()
 
 
 def dims(value: ir.Value) -> tuple[Dim, ...]:
@@ -53,9 +50,9 @@ def _alike(value: ir.Value, keeping: frozenset[str] = KEEPS_SHAPE) -> ir.Value:
 
 
 def _learn(model: ir.Model) -> None:
-    if model in _inferred:
+    if model.has_learned_types:
         return
-    _inferred.add(model)
+    model.has_learned_types = True
     if model.opset() < _KNOWS_SHAPE_ARITHMETIC:
         with suppress(BnfoldError):
             twin = model.clone()

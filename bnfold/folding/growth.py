@@ -40,7 +40,7 @@ class Budget:
         if images and (size := added(edits)) > self.left:
             self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
-        copies = [edit for edit in edits if isinstance(edit, SetConstant)]
+        copies = self._copied(edits)
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
             self.refused += 1
@@ -48,7 +48,7 @@ class Budget:
 
     def charge(self, edits: Sequence[Edit], *, images: bool = False) -> None:
         """Take off what the plan costs, before it is applied."""
-        self._spent += self._growth([edit for edit in edits if isinstance(edit, SetConstant)])
+        self._spent += self._growth(self._copied(edits))
         self._spent += added(edits) if images else 0
 
     @property
@@ -58,14 +58,20 @@ class Budget:
             self.limit = self.limit()
         return max(self.limit - self._spent, 0)
 
+    def _copied(self, edits: Iterable[Edit]) -> list[SetConstant]:
+        """The edits of constants that somebody else needs as they are."""
+        return [edit for edit in edits if isinstance(edit, SetConstant) and self._is_shared(edit.node.input(edit.slot))]
+
+    def _is_shared(self, value: ir.Value | None) -> bool:
+        return value is not None and value.only_use is None and value not in self._granted
+
     def _growth(self, edits: list[SetConstant]) -> int:
         total = 0
         by_value: dict[ir.Value, dict[Print, int]] = {}
         uses: dict[ir.Value, int] = {}
         for edit in edits:
-            value = edit.node.input(edit.slot)
-            if value is None or value in self._granted or (not value.is_output and len(value.uses) == 1):
-                continue
+            value = edit.node.inputs[edit.slot]
+            assert value is not None, "it is shared"
             uses[value] = uses.get(value, 0) + 1
             key = fingerprint(edit.tensor)
             if self.copy_of(value, edit.tensor, edit.node.graph) is None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from bnfold.folding.magnitude import is_ordinary
-from bnfold.folding.step import Residual, SetConstant
+from bnfold.folding.affine import every
+from bnfold.folding.step import Edit, Residual, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.report.reasons import Declined, Reason
 
+SAFE = 2.0**60
+"""Within 1/SAFE … SAFE a number is normal in float32 and a factor moves no ordinary weight out of range; overflow is
+checked once more while writing."""
 _UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT: 2.0**-24, TP.DOUBLE: 2.0**-53}
 
 
-def check(edit: SetConstant | Residual) -> None:
-    """Raise Declined unless the new tensor is finite and as exact as its type allows."""
-    tensor = edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block)
+def check(edits: Iterable[Edit]) -> None:
+    """Raise Declined unless every new tensor is finite and as exact as its type allows."""
+    for edit in edits:
+        if isinstance(edit, SetConstant):
+            _check(edit, edit.tensor)
+        elif isinstance(edit, Residual):
+            _check(edit, Exact(edit.dtype, edit.block))
+
+
+def _check(edit: SetConstant | Residual, tensor: Tensor) -> None:
     if tensor.dtype not in FLOATS:
         return  # integers of a quantized weight: whoever made them knows that they fit
-    where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
         return
+    where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     with np.errstate(all="ignore"):
         exact = tensor.float64()
     if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
@@ -36,8 +48,14 @@ def check(edit: SetConstant | Residual) -> None:
 def _is_ordinary(tensor: Tensor) -> bool:
     """A test that reads no weight; what fails it is looked at closely."""
     if isinstance(tensor, Scaled):
-        return all(is_ordinary(vector).all() for _, vector in tensor.factors)
-    return isinstance(tensor, Exact) and bool(is_ordinary(tensor.values).all())
+        return all(_are_ordinary(vector) for _, vector in tensor.factors)
+    return isinstance(tensor, Exact) and _are_ordinary(tensor.values)
+
+
+def _are_ordinary(values: Float64) -> bool:
+    """Whether every element is zero or of ordinary size; False for NaN."""
+    size = np.abs(values[values != 0])
+    return every((size >= 1 / SAFE) & (size <= SAFE))
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

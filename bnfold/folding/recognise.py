@@ -10,8 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, make, on_axis
-from bnfold.folding.statistics import Known
+from bnfold.folding.affine import Affine, every, make, on_axis
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -52,11 +51,8 @@ class Chain:
         return sum(link.node.op_type == "BatchNormalization" for link in self.links)
 
 
-def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link:
-    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none.
-
-    ``known`` is what `prefetch` found for the node; it is believed only as long as it holds.
-    """
+def batchnorm(node: ir.Node, policy: Policy) -> Link:
+    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
     try:
         norm = batchnorm_semantics.read(node, policy)
     except Unreadable as error:
@@ -65,8 +61,8 @@ def batchnorm(node: ir.Node, policy: Policy, known: Known | None = None) -> Link
         ) from error
     if norm.mode == "training":
         raise Declined(Reason.TRAINING_MODE)
-    s, t = (known.s, known.t) if known is not None and known.holds_for(norm) else statistics(norm)
-    x = norm.x
+    s, t = statistics(norm)
+    x = norm.inputs[0]
     channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:
         raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channels")
@@ -95,14 +91,14 @@ def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
 
 def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:
     """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
-    scale, bias, mean, var = (_parameter(value) for value in (norm.scale, norm.bias, norm.mean, norm.var))
+    scale, bias, mean, var = [_parameter(value) for value in norm.inputs[1:]]
     if not scale.size == bias.size == mean.size == var.size:
         raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
     spread = var + norm.epsilon
     with np.errstate(all="ignore"):
         s = scale / np.sqrt(spread)
         t = bias - mean * s
-    if not (spread.min(initial=1.0) > 0 and np.isfinite(s).all() and np.isfinite(t).all()):  # NaN is not above 0
+    if not every((spread > 0) & np.isfinite(s) & np.isfinite(t)):
         raise Declined(Reason.NON_FINITE)
     return s, t
 

@@ -41,6 +41,8 @@ class Refusals:
     def edit(self, plan: Plan) -> None:
         """Before a plan is applied: what it takes out or puts in changes all around, what it alters only itself."""
         self._now += 1
+        if not self._refused:
+            return
         if plan.direction == "stay":  # a new constant may make others far away
             self._anywhere = self._now
         for link in plan.chain.links:

@@ -50,6 +50,6 @@ def _boundary(region: dict[ir.Node, None]) -> tuple[list[ir.Value], list[ir.Valu
             if value is not None and value.producer not in region and ir.constant(value) is None:
                 inputs[value] = None
         for made in node.outputs:
-            if made is not None and (made.is_output or any(reader not in region for reader in made.readers)):
+            if made is not None and (made.is_output or any(reader not in region for reader, _ in made.uses)):
                 outputs[made] = None
     return list(inputs), list(outputs)

@@ -17,7 +17,6 @@ from bnfold.folding.plan import Plan
 from bnfold.folding.refusals import Refusals
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
-from bnfold.folding.statistics import Known, prefetch
 from bnfold.folding.step import SetConstant
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
@@ -29,7 +28,7 @@ MAX_ROUNDS = 8
 
 @mutable
 class Fold:
-    """One run over what `direct` left; the arguments are those of `bnfold.folding.run`."""
+    """One run; the arguments are those of `bnfold.folding.run`."""
 
     model: ir.Model
     events: dict[ir.Node, BatchNormEvent]
@@ -38,14 +37,13 @@ class Fold:
     limits: Limits
     original: frozenset[str]
     budget: Budget = field(init=False)
-    known: dict[ir.Node, Known] = field(init=False)
     refusals: Refusals = field(default_factory=Refusals)
 
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Everything: the search, what remains behind a Concat, and shifts without effect."""
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
-        self.budget, self.known = Budget(self.limits.growth), prefetch(waiting)
+        self.budget = Budget(self.limits.growth)
         for _ in range(MAX_ROUNDS):
             changed = _settle_all(self, waiting, progress)
             changed |= self.limits.all_affines and _fold_arithmetic(self) > 0
@@ -86,10 +84,12 @@ def _settle(fold: Fold, node: ir.Node) -> bool:
     """
     changed = False
     while _stands(node):
-        attempt = attempts.attempt(node, fold.known.get(node), fold.policy, fold.limits, fold.budget)
+        with ir.evaluated_once(fold.model):
+            attempt = attempts.attempt(node, fold.policy, fold.limits, fold.budget)
+            cut = cut_of(attempt.plan, fold.original) if attempt.plan is not None else None
         refusal = attempt.furthest
-        if attempt.plan is not None:
-            _carry_out(fold, attempt.plan, fold.events[node])
+        if attempt.plan is not None and cut is not None:
+            _carry_out(fold, attempt.plan, cut, fold.events[node])
             changed, refusal = True, attempt.of_what_is_left(node)
         if refusal is not None:
             fold.events[node].decline(refusal)
@@ -99,8 +99,7 @@ def _settle(fold: Fold, node: ir.Node) -> bool:
     return changed
 
 
-def _carry_out(fold: Fold, plan: Plan, event: BatchNormEvent | None) -> None:
-    cut = cut_of(plan, fold.original)
+def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None) -> None:
     into = tuple(absorber.label for absorber in plan.absorbers)
     operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
     gone = [link.node for link in plan.chain.links]
@@ -119,8 +118,6 @@ def _carry_out(fold: Fold, plan: Plan, event: BatchNormEvent | None) -> None:
 
 def _note_names(fold: Fold, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
     """After an edit: tell which values have another name now, ``before`` has the old ones, and which are gone."""
-    if fold.model.evaluated:
-        fold.model.evaluated.clear()  # the graph was edited
     report = fold.report
     report.retire(gone, cut)
     renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
@@ -132,10 +129,11 @@ def _shrink(fold: Fold, node: ir.Node) -> None:
     """Let what stands behind a Concat keep only the part that nobody could absorb, and try that once more."""
     while _stands(node) and partial.is_candidate(node):
         try:
-            found = guarded(node, partial.find, node, fold.policy, fold.limits, fold.budget)
+            with ir.evaluated_once(fold.model):
+                found = guarded(node, partial.find, node, fold.policy, fold.limits, fold.budget)
+                cut = cut_of(found.plan, fold.original)
         except Declined:
             return
-        cut = cut_of(found.plan, fold.original)
         into = ", ".join(absorber.label for absorber in found.plan.absorbers)
         less = f"{len(found.channels)} of {found.channels_before} channels"
         before = {value: value.name for value in found.plan.relabelled}
@@ -165,11 +163,13 @@ def _fold_arithmetic(fold: Fold) -> int:
     count = 0
     for chain in rows.without_batchnorm(fold.model, fold.policy):
         try:
-            plan = guarded(chain.links[0].node, search, chain, fold.limits, fold.budget)
+            with ir.evaluated_once(fold.model):
+                plan = guarded(chain.links[0].node, search, chain, fold.limits, fold.budget)
+                cut = cut_of(plan, fold.original)
         except Declined:
             continue
         names = " ".join(link.node.label for link in chain.links)
-        _carry_out(fold, plan, None)
+        _carry_out(fold, plan, cut, None)
         fold.report.notes.append(f"constant arithmetic folded: {names}")
         count += 1
     return count

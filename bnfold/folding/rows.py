@@ -8,7 +8,6 @@ from bnfold import ir
 from bnfold.folding import recognise
 from bnfold.folding.ask import guarded
 from bnfold.folding.recognise import Chain, Link
-from bnfold.folding.statistics import Known
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
@@ -17,12 +16,12 @@ MAX_ROW = 64
 """Affines that move as one; a longer row takes several plans."""
 
 
-def around(node: ir.Node, policy: Policy, known: Known | None = None) -> Iterator[Chain]:
+def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
     """The whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
     Raises Declined where it is no affine itself.
     """
-    middle = guarded(node, recognise.batchnorm, node, policy, known)
+    middle = guarded(node, recognise.batchnorm, node, policy)
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)
     if before or behind:
         yield recognise.chain([*before, middle, *behind])

@@ -20,7 +20,7 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
+from bnfold.folding.step import Bypass, Draft, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.report.reasons import Attempt, Declined, Reason
 
@@ -89,7 +89,7 @@ def _identity(chain: Chain) -> Plan:
 def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     """The affine of a constant is a constant, under the name that its readers know."""
     edit = SetConstant(chain.links[-1].node, 0, _mapped(constant, chain.affine))
-    guard.check(edit)
+    guard.check([edit])
     return Plan(chain, "stay", (edit,))
 
 
@@ -253,9 +253,7 @@ def _ask(
 def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     draft = search.draft
-    for edit in draft.edits:
-        if isinstance(edit, SetConstant | Residual):
-            guard.check(edit)
+    guard.check(draft.edits)
     plan = Plan(
         chain,
         direction,

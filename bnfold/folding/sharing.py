@@ -16,11 +16,12 @@ def check_free(draft: Draft, value: ir.Value, reader: ir.Node, affine: Affine, d
         raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+    if value.only_use is not None:
+        return
     others = [use for use in value.uses if use[0] is not reader]
     if not draft.forks and not all(untouched(value, use, affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, readers(value), depth)
-    if len(value.uses) > 1:
-        draft.shared.append((value, depth))
+    draft.shared.append((value, depth))
 
 
 def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:

@@ -79,6 +79,10 @@ class Step:
     wanted: tuple[tuple[int, Affine], ...] = ()
     standing: tuple[tuple[int, Affine], ...] = ()
 
+    def plus(self, *edits: Edit, standing: tuple[tuple[int, Affine], ...] = ()) -> Step:
+        """With further edits, and affines that are left standing."""
+        return Step((*self.edits, *edits), self.wanted, (*self.standing, *standing))
+
 
 def wants(affine: Affine, *edits: Edit) -> Step:
     """The step of a node that wants ``affine`` on its first input."""

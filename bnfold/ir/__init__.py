@@ -1,8 +1,7 @@
 """The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
 
-from bnfold.ir.constants import constant
+from bnfold.ir.constants import constant, evaluated_once
 from bnfold.ir.cut import Cut
-from bnfold.ir.gather import flat_floats
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import index_subgraphs
 from bnfold.ir.model import Model
@@ -28,8 +27,8 @@ __all__ = [
     "Value",
     "constant",
     "encode",
+    "evaluated_once",
     "external_locations",
-    "flat_floats",
     "index_subgraphs",
     "load",
     "save",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +13,7 @@ from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 
 if TYPE_CHECKING:
+    from bnfold.ir.model import Model
     from bnfold.ir.node import Node
     from bnfold.ir.value import Value
 
@@ -24,12 +27,17 @@ def constant(value: Value | None) -> Tensor | None:
         return value.tensor if model.is_constant_initializer(value) else None
     if value.is_input or _is_computed(value):
         return None
-    known = model.evaluated
-    if known is None:
-        return _Evaluation().of(value)
-    if value not in known:
-        known[value] = _Evaluation().of(value)
-    return known[value]
+    return (model.evaluation or Evaluation()).of(value)
+
+
+@contextmanager
+def evaluated_once(model: Model) -> Iterator[None]:
+    """Evaluate no chain of constants twice inside this context, in which nothing may edit the graph."""
+    outer, model.evaluation = model.evaluation, model.evaluation or Evaluation()
+    try:
+        yield
+    finally:
+        model.evaluation = outer
 
 
 def _is_computed(value: Value) -> bool:
@@ -50,8 +58,8 @@ _ILL_FORMED = (
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 
 
-class _Evaluation:
-    """One evaluation; shared operands are visited once, long chains do not recurse."""
+class Evaluation:
+    """What chains of constants come to, as long as the graph is what it is; long chains do not recurse."""
 
     def __init__(self) -> None:
         self._known: dict[Value, Tensor | None] = {}

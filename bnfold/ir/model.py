@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 
 from bnfold.errors import ExternalDataError
+from bnfold.ir.constants import Evaluation
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.pause import no_garbage_collection
@@ -28,8 +29,8 @@ class Model:
         self.is_detached = False
         self.freeze_overridable = False
         self.indexed: list[Graph] = []
-        self.evaluated: dict[Value, Tensor | None] | None = None
-        """What chains of constants came to; kept only by who knows when the graph is edited, and clears it then."""
+        self.evaluation: Evaluation | None = None  # inside `ir.evaluated_once`
+        self.has_learned_types = False  # set once all was inferred that can be: edits carry it on
         self._original: frozenset[str] | None = None
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -110,15 +111,13 @@ class Model:
             e.key == "location" for e in proto.external_data
         ):
             raise ExternalDataError(f"tensor {proto.name!r} has external data, but does not say where")
-        if proto.HasField("raw_data"):
-            held = self.payloads.get(proto.raw_data)
-            if held is not None:
-                return held
-        return Inline(proto)
+        return self.payloads.get(proto.raw_data) or Inline(proto)
 
     def is_constant_initializer(self, value: Value) -> bool:
         """Whether the stored tensor is the value in every run."""
-        return value.tensor_proto is not None and value.name not in self._trained and not self.is_overridable(value)
+        if value.tensor_proto is None or value.name in self._trained:
+            return False
+        return not (value.is_input and self.is_overridable(value))
 
     def is_overridable(self, value: Value) -> bool:
         """Whether the stored tensor is only a default, and a caller may feed another.

@@ -102,7 +102,7 @@ class Node:
         Of several of one name the last counts, as everywhere. Raises ReferenceAttribute for a reference to an attribute
         of the enclosing function: only a caller knows it.
         """
-        for attribute in reversed(self.proto.attribute):
+        for attribute in self.proto.attribute[::-1]:
             if attribute.name == name:
                 if attribute.ref_attr_name:
                     raise ReferenceAttribute(

@@ -116,8 +116,7 @@ class Inline(Tensor):
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
-        super().__init__(proto.data_type, proto.dims)
-        self.proto = proto
+        self.dtype, self.dims, self.proto = proto.data_type, tuple(proto.dims[:]), proto
 
     @property
     def is_reference(self) -> bool:
@@ -133,13 +132,14 @@ class Inline(Tensor):
         return Inline(deepcopy(self.proto))
 
     def numpy(self) -> Array:
-        check_rank(self.proto.name, self.dims)
         if self.is_reference:
             what = f"tensor {self.proto.name!r} has external data"
             raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
-        raw = self.proto.raw_data
-        if raw and len(raw) == self.nbytes and self.dtype in RAW_TYPES and min(self.dims, default=0) >= 0:
-            return from_raw(raw, self.dtype).reshape(self.dims)  # the usual case, without onnx's detours
+        dims, dtype, raw = self.dims, self.dtype, self.proto.raw_data
+        possible = dtype in RAW_TYPES and min(dims, default=0) >= 0 and len(dims) <= MAX_RANK
+        if raw and possible and len(raw) == math.prod(dims) * numpy_type(dtype).itemsize:
+            return from_raw(raw, dtype).reshape(dims)  # the usual case, without onnx's detours
+        check_rank(self.proto.name, dims)
         from onnx import numpy_helper
 
         if any(dim < 0 for dim in self.dims):

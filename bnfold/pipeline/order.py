@@ -53,10 +53,10 @@ def _key(node: ir.Node) -> tuple[str, str]:
 def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
     path, value = _key(node)
     try:
-        mode: str = batchnorm_semantics.read_form(node, policy).mode
+        form = batchnorm_semantics.read_form(node, policy)
     except (Unreadable, Unsupported):
-        mode = "unknown"
-    return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), mode, value=value)
+        return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
+    return BatchNormEvent(node.label, path, form.version, form.mode, value=value)
 
 
 def describe(run: Run) -> None:

@@ -8,6 +8,7 @@ changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`b
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,9 +32,18 @@ Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | No
 
 @frozen
 class Form:
-    """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers."""
+    """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers.
+
+    Attributes:
+        inputs: x of dims (N, C, D1..Dn), or (N,) with C = 1; scale, bias, mean and variance, each of C elements, or
+            C·D1·…·Dn if ``per_activation``, in any shape, in row-major order.
+        per_activation: ``spatial=0``: statistics for every element of ``x[0]``, not for every channel.
+        outputs: y, running mean, running variance, saved mean, saved variance; None where the node does not name it
+            or, in inference mode, cannot mean it.
+    """
 
     version: int
+    inputs: Parameters
     mode: Mode
     per_activation: bool
     outputs: Outputs
@@ -41,32 +51,11 @@ class Form:
 
 
 @frozen
-class BatchNorm:
-    """One BatchNormalization.
+class BatchNorm(Form):
+    """One BatchNormalization; ``epsilon`` and ``momentum`` are float32 attributes, widened."""
 
-    Attributes:
-        x: (N, C, D1..Dn), or (N,) with C = 1.
-        scale: C elements, or C·D1·…·Dn if ``per_activation``; of any shape, in row-major order, and likewise ``bias``,
-            ``mean`` and ``var``.
-        epsilon: The float32 attribute, widened.
-        per_activation: ``spatial=0``: statistics for every element of ``x[0]``, not for every channel.
-        outputs: y, running mean, running variance, saved mean, saved variance; None where the node does not name it
-            or, in inference mode, cannot mean it.
-    """
-
-    node: ir.Node
-    version: int
-    x: ir.Value
-    scale: ir.Value
-    bias: ir.Value
-    mean: ir.Value
-    var: ir.Value
     epsilon: float
     momentum: float
-    mode: Mode
-    per_activation: bool
-    outputs: Outputs
-    repairs: tuple[Repair, ...]
 
 
 def read(node: ir.Node, policy: Policy) -> BatchNorm:
@@ -76,40 +65,33 @@ def read(node: ir.Node, policy: Policy) -> BatchNorm:
         Unreadable: No version of the operator allows this form, the policy forbids to guess, or a needed attribute is
             a parameter of the enclosing function.
     """
-    form = read_form(node, policy)
-    x, scale, bias, mean, var = parameters(node)
-    epsilon, momentum = literal(node, "epsilon"), literal(node, "momentum")
+    form, epsilon, momentum = _form(node, policy), literal(node, "epsilon"), literal(node, "momentum")
     return BatchNorm(
-        node=node,
-        version=form.version,
-        x=x,
-        scale=scale,
-        bias=bias,
-        mean=mean,
-        var=var,
-        epsilon=DEFAULT_EPSILON if epsilon is None else float(epsilon),
-        momentum=DEFAULT_MOMENTUM if momentum is None else float(momentum),
-        mode=form.mode,
-        per_activation=form.per_activation,
-        outputs=form.outputs,
-        repairs=form.repairs,
+        *form,
+        DEFAULT_EPSILON if epsilon is None else float(epsilon),
+        DEFAULT_MOMENTUM if momentum is None else float(momentum),
     )
 
 
 def read_form(node: ir.Node, policy: Policy) -> Form:
-    """Mode, layout and outputs of ``node``; epsilon and momentum may be a function's parameters.
+    """Inputs, mode, layout and outputs of ``node``; epsilon and momentum may be a function's parameters.
 
     Raises:
         Unreadable: As :func:`read`, but for epsilon and momentum.
     """
+    return Form(*_form(node, policy))
+
+
+def _form(node: ir.Node, policy: Policy) -> tuple[int, Parameters, Mode, bool, Outputs, tuple[Repair, ...]]:
+    """The fields of a `Form`."""
     version = version_of(node)
     inputs = parameters(node)
     if (y := _plain_output(node, version)) is not None:
-        return Form(version, "inference", per_activation=False, outputs=(y, None, None, None, None), repairs=())
+        return version, inputs, "inference", False, (y, None, None, None, None), ()
     repairs = _misplaced(node, version)
     mode = read_mode(node, version, policy, repairs)
     per_activation = is_per_activation(node, inputs, repairs)
-    return Form(version, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
+    return version, inputs, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs)
 
 
 def _plain_output(node: ir.Node, version: int) -> ir.Value | None:
@@ -127,6 +109,7 @@ def version_of(node: ir.Node) -> int:
     return version_at(node.graph.opset(""))
 
 
+@cache
 def version_at(opset: int) -> int:
     """Version of BatchNormalization that ``opset`` selects."""
     return VERSIONS[max(bisect_right(VERSIONS, opset) - 1, 0)]

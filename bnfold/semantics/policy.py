@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bnfold.classes import frozen
-from bnfold.errors import MistypedAttribute, Unsupported
+from bnfold.errors import MistypedAttribute, ReferenceAttribute, Unsupported
 
 if TYPE_CHECKING:
     from bnfold import ir
@@ -45,15 +45,15 @@ def literal(node: ir.Node, name: str) -> int | float | None:
     Raises:
         Unreadable: The attribute is a parameter of the enclosing function, or not a number.
     """
-    attribute = node.find(name)
-    if attribute is None:
-        return None
-    if attribute.ref_attr_name:
-        raise Unreadable(node, f"attribute {name} is the function's parameter {attribute.ref_attr_name}: value unknown")
     try:
         value = node.attr(name)
     except MistypedAttribute as error:
         raise Unreadable(node, f"attribute {name} is no number") from error
-    if not isinstance(value, int | float):
+    except ReferenceAttribute as error:
+        parameter = node.attrs[name].ref_attr_name
+        raise Unreadable(node, f"attribute {name} is the function's parameter {parameter}: value unknown") from error
+    if isinstance(value, int | float):
+        return value
+    if node.has_attr(name):
         raise Unreadable(node, f"attribute {name} is no number")
-    return value
+    return None

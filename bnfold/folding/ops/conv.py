@@ -17,12 +17,12 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
     kernel = weights.shape_of(node, 1)
     s, t = weights.on_channels(node, affine, kernel.dims[0])
-    return weights.joined(weights.scaled(node, 1, 0, s), Step(new_bias(node, kernel, s, t)))
+    return weights.scaled(node, 1, 0, s).plus(*new_bias(node, kernel, s, t))
 
 
 def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
     """The edit for ``b' = s·b + t``; none where there was no bias and none is needed."""
-    if node.input(2) is None and not t.any():
+    if node.input(2) is None and not np.count_nonzero(t):
         return ()
     bias = facts.weight(node, 2).float64() if node.input(2) is not None else np.zeros(())
     if bias.ndim and bias.shape != t.shape:
@@ -42,10 +42,10 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.is_scale_only:
         return scaled
     if pads(node):
-        return weights.joined(scaled, Step((shift_before(node, affine),)))
+        return scaled.plus(shift_before(node, affine))
     reach = kernel.float64().reshape(group, outputs // group, kernel.dims[1], -1).sum(axis=3)
     moved = np.einsum("goi,gi->go", reach, t.reshape(group, -1)).reshape(outputs)
-    return weights.joined(scaled, Step(new_bias(node, kernel, np.ones(outputs), moved)))
+    return scaled.plus(*new_bias(node, kernel, np.ones(outputs), moved))
 
 
 def shift_before(node: ir.Node, affine: Affine) -> Residual:

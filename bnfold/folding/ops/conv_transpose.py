@@ -21,7 +21,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return weights.joined(_scale_outputs(node, kernel, s, group), Step(new_bias(node, kernel, s, t)))
+    return _scale_outputs(node, kernel, s, group).plus(*new_bias(node, kernel, s, t))
 
 
 def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
@@ -44,10 +44,10 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.is_scale_only:
         return scaled
     if not _is_pointwise(node, kernel):
-        return weights.joined(scaled, Step((shift_before(node, affine),)))
+        return scaled.plus(shift_before(node, affine))
     taps = kernel.float64().reshape(group, inputs // group, kernel.dims[1])
     moved = np.einsum("gio,gi->go", taps, t.reshape(group, -1)).reshape(-1)
-    return weights.joined(scaled, Step(new_bias(node, kernel, np.ones(moved.size), moved)))
+    return scaled.plus(*new_bias(node, kernel, np.ones(moved.size), moved))
 
 
 def _is_pointwise(node: ir.Node, kernel: Tensor) -> bool:

@@ -20,7 +20,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.s.shape[0] != 1:
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
     s = vector(affine.s, 1, matrix.dims[axis])
-    return weights.joined(weights.scaled(node, 1, axis, s), Step(_new_c(node, matrix, s, affine.t)))
+    return weights.scaled(node, 1, axis, s).plus(*_new_c(node, matrix, s, affine.t))
 
 
 def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
@@ -58,7 +58,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.is_scale_only:
         return scaled
     moved = float(node.attr("alpha", 1.0)) * np.tensordot(matrix.float64(), t, axes=([k_axis], [0]))
-    return weights.joined(scaled, Step(_new_c(node, matrix, np.ones(matrix.dims[n_axis]), moved.reshape(1, -1))))
+    return scaled.plus(*_new_c(node, matrix, np.ones(matrix.dims[n_axis]), moved.reshape(1, -1)))
 
 
 register(Gemm=Handler(up, down, shift="absorbed"))

@@ -22,7 +22,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if outer < 0 or any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != outer):
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales its {'last axis' if slot else 'rows'} only")
     scaled = weights.scaled(node, slot, inner, vector(affine.s, outer, matrix.dims[inner]))
-    return weights.joined(scaled, Step(_shift(node, slot, matrix, affine.t)))
+    return scaled.plus(*_shift(node, slot, matrix, affine.t))
 
 
 def _constant_operand(node: ir.Node) -> tuple[int, Tensor]:
@@ -66,9 +66,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     product = np.tensordot(matrix.float64(), vector(affine.t, axis, size), axes=([inner], [0]))
     moved = product[..., None, :] if constant == 1 else product[..., None]
     rank = max(affine.rank, moved.ndim)
-    return weights.joined(
-        scaled, Step(_shift(node, constant, matrix, moved.reshape((1,) * (rank - moved.ndim) + moved.shape)))
-    )
+    return scaled.plus(*_shift(node, constant, matrix, moved.reshape((1,) * (rank - moved.ndim) + moved.shape)))
 
 
 register(MatMul=Handler(up, down, shift="stops", inputs=2))

@@ -13,7 +13,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Residual, Step, leaves
+from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -24,7 +24,7 @@ def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
     one = np.ones((1,) * image.ndim)
-    return weights.joined(scaled, leaves(make(one, image)))
+    return scaled.plus(standing=((0, make(one, image)),))
 
 
 def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -32,7 +32,7 @@ def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
     if not _pads_a_shift(node, affine):
         return conv.down(node, slot, affine)
     scaled, image = _parts(node, affine)
-    return weights.joined(scaled, Step((Residual(node, 0, image, facts.float_type(node.output(0))),)))
+    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
 
 
 def _pads_a_shift(node: ir.Node, affine: Affine) -> bool:

@@ -39,15 +39,6 @@ def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
     return facts.weight(node, slot)
 
 
-def joined(*steps: Step) -> Step:
-    """Several answers as one."""
-    return Step(
-        tuple(edit for step in steps for edit in step.edits),
-        tuple(demand for step in steps for demand in step.wanted),
-        tuple(demand for step in steps for demand in step.standing),
-    )
-
-
 def by_group(kernel: ir.Tensor, factors: Float64) -> ir.Tensor:
     """A kernel of dims (groups·m, n, k…) with ``factors`` (groups, n) multiplied in, differently in each group."""
     whole = np.repeat(factors, kernel.dims[0] // factors.shape[0], axis=0)
