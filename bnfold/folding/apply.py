@@ -90,8 +90,8 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
     elif old is not None and old.holds_constant and old.only_reader is node:
         _replace(old, edit.tensor)  # no other reader: the name passes on
     else:
-        hint = edit.hint or (old.name if old is not None else f"{node.label}_constant")
-        fresh = node.graph.add_constant(hint, edit.tensor)
+        name = old.name if old is not None and not edit.hint else f"{node.label}_{edit.hint or 'constant'}"
+        fresh = node.graph.add_constant(name, edit.tensor)
         if old is not None:
             budget.remember(old, edit.tensor, fresh)
         node.set_input(edit.slot, fresh)

@@ -13,7 +13,10 @@ from bnfold.ir.tensor import Float64
 
 @frozen(eq=False)
 class SetConstant:
-    """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now."""
+    """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now.
+
+    ``hint`` is what to call it behind the node's own name, where the old name does not stay.
+    """
 
     node: Node
     slot: int

@@ -72,7 +72,7 @@ def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetC
         if dtype == TensorProto.DOUBLE and float(np.float32(fresh)) != fresh:
             raise Declined(Reason.RANGE, f"the border of {facts.where(node)} is a float32, whatever the data are")
         return (SetAttr(node, "value", fresh),)
-    return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint=f"{node.label}_border"),)
+    return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint="border"),)
 
 
 def resize_up(node: ir.Node, _: int, affine: Affine) -> Step:

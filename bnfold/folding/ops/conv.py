@@ -27,7 +27,7 @@ def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edi
     bias = facts.weight(node, 2).float64() if node.input(2) is not None else np.zeros(())
     if bias.ndim and bias.shape != t.shape:
         raise Declined(Reason.AXIS, f"the bias of {facts.where(node)} has {bias.size} elements for {t.size} channels")
-    return (SetConstant(node, 2, Exact(kernel.dtype, s * bias + t), hint=f"{node.label}_bias"),)
+    return (SetConstant(node, 2, Exact(kernel.dtype, s * bias + t), hint="bias"),)
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:

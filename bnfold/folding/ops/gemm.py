@@ -34,7 +34,7 @@ def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit,
     fresh = old.reshape((1,) * (2 - old.ndim) + old.shape) * s + t
     if fresh.shape[0] == 1:
         fresh = np.broadcast_to(fresh, (1, s.size)).reshape(-1)
-    bias = SetConstant(node, 2, Exact(matrix.dtype, fresh), hint=f"{node.label}_bias")
+    bias = SetConstant(node, 2, Exact(matrix.dtype, fresh), hint="bias")
     return (bias, SetAttr(node, "beta", 1.0)) if node.attr("beta", 1.0) != 1.0 else (bias,)
 
 

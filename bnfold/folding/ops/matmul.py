@@ -48,7 +48,7 @@ def _shift(node: ir.Node, slot: int, matrix: Tensor, t: Float64) -> tuple[Edit, 
     x = node.input(1 - slot)
     if x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
         block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, matrix.dims[1] if slot else t.shape[1])).reshape(-1)
-        return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint=f"{node.label}_bias"))
+        return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
     return (Residual(node, 0, t, matrix.dtype),)
 
 
