@@ -166,7 +166,7 @@ class Options(Checked):
         only: Let only these operators take part in folding. Empty for all.
         excluded: Keep these operators out of folding.
         all_affines: Fold constant Mul, Add, … too where no BatchNormalization stands.
-        banned: BatchNormalizations, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
+        banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
     target_opset: int | Literal["keep"] | None = None

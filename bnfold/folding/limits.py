@@ -17,12 +17,14 @@ class Limits:
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+        banned: Nodes of such rows that stay, by graph and output: a weight overflowed when they were folded.
     """
 
     growth: int | Callable[[], int] = 0
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
+    banned: frozenset[tuple[str, str]] = frozenset()
 
 
 def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:

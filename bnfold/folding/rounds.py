@@ -108,12 +108,18 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
     fold.budget.charge(plan.edits, images=plan.images)
     before = {value: value.name for value in plan.relabelled}
     _note_names(fold, before, apply(plan, fold.budget), cut)
-    for edit in plan.edits:
-        if event is not None and isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
-            edit.tensor.maker = event.key
+    if event is not None:
+        _sign(plan, event.key)
     for removed in gone:
         if removed in fold.events:
             fold.events[removed].fold(plan.direction, into, operators, passed)
+
+
+def _sign(plan: Plan, maker: tuple[str, str]) -> None:
+    """Tell the new weights whose they are, should they overflow while they are written."""
+    for edit in plan.edits:
+        if isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
+            edit.tensor.maker = maker
 
 
 def _note_names(fold: Fold, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
@@ -142,9 +148,7 @@ def _shrink(fold: Fold, node: ir.Node) -> None:
         _note_names(fold, before, gone, cut)
         fold.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")
         event = fold.events[small] = fold.events.pop(node)
-        for edit in found.plan.edits:
-            if isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
-                edit.tensor.maker = event.key
+        _sign(found.plan, event.key)
         _settle(fold, small)
         node = small
 
@@ -162,6 +166,11 @@ def _fold_arithmetic(fold: Fold) -> int:
     """Rows of constant arithmetic that no BatchNormalization stands in; how many were folded."""
     count = 0
     for chain in rows.without_batchnorm(fold.model, fold.policy):
+        places = [
+            (link.node.graph.path, value.name) for link in chain.links for value in link.node.outputs[:1] if value
+        ]
+        if not fold.limits.banned.isdisjoint(places):
+            continue
         try:
             with ir.evaluated_once(fold.model):
                 plan = guarded(chain.links[0].node, search, chain, fold.limits, fold.budget)
@@ -170,6 +179,7 @@ def _fold_arithmetic(fold: Fold) -> int:
             continue
         names = " ".join(link.node.label for link in chain.links)
         _carry_out(fold, plan, cut, None)
+        _sign(plan, places[0])
         fold.report.notes.append(f"constant arithmetic folded: {names}")
         count += 1
     return count

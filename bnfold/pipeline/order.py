@@ -134,6 +134,7 @@ def fold_affines(run: Run) -> None:
         only=options.only,
         excluded=options.excluded,
         all_affines=options.all_affines,
+        banned=options.banned,
     )
     folding.run(
         run.model,

@@ -14,8 +14,9 @@ import bnfold
 from bnfold import inspect, ir, optimize
 from bnfold.errors import OutputError, VerificationFailed
 from bnfold.pipeline import job, order
-from bnfold.settings import Checks, Delivery
+from bnfold.settings import Checks, Delivery, Options
 from tests.conftest import MODELS
+from tests.verification import graphs
 
 QUICK = Checks(depth="none")
 
@@ -114,6 +115,27 @@ def test_a_fold_that_overflows_is_undone(tmp_path: Path, channels: int) -> None:
     assert event.reason.code == "range"
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Conv", "BatchNormalization"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "out.onnx"]
+
+
+@pytest.mark.parametrize("channels", [3, 40])
+@pytest.mark.parametrize(
+    ("nodes", "factor", "left"),
+    [
+        ("c = Conv (x, w)  y = Mul (c, f)", 1e15, ["Conv", "Mul"]),
+        ("p = Mul (x, f)  c = Conv (p, w)  y = BatchNormalization (c, s, b, m, v)", 1e6, ["Mul", "Conv"]),
+    ],
+)
+def test_arithmetic_that_overflows_is_left(
+    tmp_path: Path, channels: int, nodes: str, factor: float, left: list[str]
+) -> None:
+    """Also where a BatchNormalization was folded into the same weight before, which alone does not overflow."""
+    text = f"(float[1,{channels},2,2] x) => (float[1,{channels},2,2] y) {{ {nodes} }}"
+    vectors = {"s": 1e6, "b": 0.0, "m": 0.0, "v": 1.0}
+    weights = {name: np.full(channels, number) for name, number in vectors.items() if f" {name}" in nodes}
+    shaped = {"w": np.full((channels, channels, 1, 1), 1e30), "f": np.full((1, channels, 1, 1), factor)}
+    onnx.save(graphs.model(text, {**weights, **shaped}), tmp_path / "in.onnx")
+    optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", options=Options(all_affines=True), checks=QUICK)
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == left
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
