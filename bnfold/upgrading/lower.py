@@ -79,6 +79,28 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
     return None
 
 
+def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
+    """Count negative axes from the front where the older version knows no others; or why that cannot be done."""
+    older = version_at(node.op_type, target)
+    if older is None or target >= 11:
+        return None
+    for name in ("axis", "axes"):
+        known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)
+        axes = given if isinstance(given, list) else [given]
+        if known is None or given is None or min(axes, default=0) >= 0:
+            continue
+        if given == default_of(known) or "Negative value means" in known.description:
+            continue
+        value = node.input(0)
+        shape = types.shape(value) if value is not None else None
+        if shape is None:
+            return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
+        rank = len(shape) + len(axes) * node.is_op("Unsqueeze")
+        counted = [axis + rank if axis < 0 else axis for axis in axes]
+        node.set_attr(name, counted if isinstance(given, list) else counted[0])
+    return None
+
+
 def drop_defaults(node: ir.Node, target: int) -> None:
     """Attributes that the older version does not have and that say no more than the default: leave them out."""
     older = version_at(node.op_type, target)

@@ -162,6 +162,8 @@ class Walk:
     def _lower(self, node: ir.Node, opset: int) -> None:
         target = self.shared.target
         reason = lower.objection(node, opset, target, self.shared.types)
+        if reason is None and opset >= 11:
+            reason = lower.axes_from_front(node, target, self.shared.types)
         if reason is not None:
             version = version_at(node.op_type, opset)
             self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))

@@ -70,6 +70,32 @@ def test_what_the_older_version_lacks_is_named(
         upgraded(text(opset, inputs, body, outputs=f"{kind}[] y"), target)
 
 
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("y = Concat <axis = -1> (x, x)", 2),
+        ("p = Abs (x) y = Softmax <axis = -2> (p)", 1),
+        ("y = Flatten <axis = -3> (x)", 0),
+        ("y = Squeeze <axes = [-3, 1]> (x)", [0, 1]),
+        ("y = Unsqueeze <axes = [-1, 0]> (x)", [4, 0]),
+        ("y = ReduceMean <axes = [-1, -2]> (x)", [2, 1]),
+        ("y = Gather <axis = -1> (x, i)", -1),
+        ("y = LpNormalization <axis = -1> (x)", -1),
+        ("y = Concat <axis = 2> (x, x)", 2),
+    ],
+)
+def test_axes_are_counted_from_the_front_below_opset_11(upgraded: Upgraded, text: Text, body: str, wanted: Any) -> None:
+    node = upgraded(text(11, "float[1, 1, 4] x, int64[1] i", body), 9).model.graph.nodes[-1]
+    assert node.attr("axes", node.attr("axis")) == wanted
+
+
+def test_axes_of_an_unknown_rank_cannot_be_counted(upgraded: Upgraded, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="axis=-1 counts from the end, which opset 9 does not know"):
+        upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = Softmax <axis = -1> (p)"), 9)
+    with pytest.raises(UpgradeBlocked, match=r"axes=\[-1\] counts from the end"):
+        upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = ReduceSum <axes = [-1]> (p)"), 10)
+
+
 def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Upgraded, text: Text) -> None:
     source = text(19, "float[3] x", "y = Cast <to = 17> (x)", outputs="float8e4m3fn[] y")
     with pytest.raises(UpgradeBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
