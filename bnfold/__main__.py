@@ -6,15 +6,14 @@ import atexit
 import os
 import threading
 
-from bnfold import startup
 from bnfold.cli import streams
 
 
 def run() -> None:
     """The console command."""
     streams.fill_closed()
-    startup.defer_onnx()
-    main = startup.command()
+    from bnfold.cli.commands import main
+
     try:
         main()
     except SystemExit as end:

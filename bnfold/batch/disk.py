@@ -5,11 +5,11 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from bnfold.batch.addresses import MAGIC
-from bnfold.classes import frozen
 from bnfold.errors import OutputError
 
 
@@ -48,7 +48,7 @@ class Place(Protocol):
         """Where on disk to write the model that is to stand here once the block is left without an error."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OnDisk:
     """A plain path."""
 

@@ -11,14 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bnfold.batch import disk, filesystem
 from bnfold.batch.addresses import MAGIC, without_password
 from bnfold.batch.disk import OnDisk, Place, fixed_parts
-from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 
 CHANGES = (
@@ -28,7 +27,7 @@ CHANGES = (
 """What file systems call the mark that tells two versions of a file apart; the surest first."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remote:
     """A file or folder behind a URL.
 

@@ -7,12 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold.batch import up_to_date
-from bnfold.classes import frozen
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import Outcome, process, versions
 from bnfold.report.events import map_texts
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What is the same for every model of a batch.
 
@@ -55,7 +54,7 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Task:
     """One model, and where it goes."""
 
@@ -63,7 +62,7 @@ class Task:
     output: Place
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """What became of one model of a batch; ``message`` is the error or the verdict's reason.
 

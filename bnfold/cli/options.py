@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
-from inspect import getdoc
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -160,9 +159,15 @@ def _flags(name: str) -> tuple[str, ...]:
 
 def _help(kind: type[Any], name: str) -> str:
     """The first sentence that a class's docstring has about its field, and a default that is no value."""
-    text = re.search(rf"^    {name}: (.*?\.)\s", f"{getdoc(kind)}\n", re.MULTILINE | re.DOTALL)
     default = f"  [default: {DEFAULTS[name]}]" if name in DEFAULTS else ""
-    return (" ".join(text[1].split()) if text else "") + default
+    return f"{_sentences(kind.__doc__ or '').get(name, '')}{default}"
+
+
+@cache
+def _sentences(text: str) -> dict[str, str]:
+    """The first sentence about each attribute in a class's docstring; it may go over several lines."""
+    found = re.findall(r"^ {4,8}(\w+): (.*?\.)\s", text, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(sentence.split()) for name, sentence in found}
 
 
 def takes(*options: str | Callable[[Command], Command], **settled: Any) -> Callable[[Command], Command]:
@@ -183,15 +188,12 @@ def takes(*options: str | Callable[[Command], Command], **settled: Any) -> Calla
 
 
 def _read(given: dict[str, Any]) -> Asked:
-    from bnfold.startup import prepare
-
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
     run, checks, output = made(Run), made(Checks), given.get("output", "")
     if run.no_verify:
         checks = replace(checks, depth="none")
-    prepare(many_threads=checks.depth != "none")
     delivery = made(Delivery, path=Path(output), explained=bool(run.report) or run.as_json)
     return Asked(given["source"], output, made(Options, policy=made(Policy)), checks, delivery, run)
 

@@ -5,11 +5,10 @@ All of it in float32, or float64 where a type is: averages in 16 bits would satu
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.layout import Layout
@@ -33,7 +32,7 @@ def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     return spec.layout.spread(builder, parameter(builder, spec, name, compute))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stage:
     """The activation as statistics are taken of it: in the type to compute in, and in a rank that is known.
 
@@ -72,7 +71,7 @@ def _channels(builder: Builder, spec: Spec) -> ir.Value:
     return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Training:
     """What is used of a BatchNormalization in training mode."""
 
@@ -89,7 +88,7 @@ class Training:
         return made
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Instance:
     """InstanceNormalization: statistics over the axes behind the channels."""
 

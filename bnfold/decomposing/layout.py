@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Layout:
     """One of three: a channel axis in a known rank, a channel axis in an unknown one, or one parameter an activation.
 

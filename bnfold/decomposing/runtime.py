@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.spec import Spec
 from bnfold.ir.tensor import Exact
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Formula:
     """In the widest of all types, at least float32.
 

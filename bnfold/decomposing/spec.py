@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.decomposing.facts import Facts
 from bnfold.decomposing.layout import Layout, per_activation
 from bnfold.errors import ReferenceAttribute
@@ -18,7 +18,7 @@ from bnfold.semantics import instancenorm as instancenorm_semantics
 from bnfold.semantics.policy import literal
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One node, read.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.decomposing.builder import TP, Builder
 from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
 from bnfold.decomposing.spec import Spec
@@ -17,7 +18,7 @@ from bnfold.semantics import Policy
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Step:
     """An operator with one constant operand; the constant takes the place of parameter ``old``."""
 
@@ -31,7 +32,7 @@ class Step:
         return bool((self.block == (1.0 if self.op_type == "Mul" else 0.0)).all())
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Elementwise:
     """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
 
@@ -52,7 +53,7 @@ class Elementwise:
         return {_output(self.spec): value}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.ir.elements import Bools, Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -36,7 +36,7 @@ def every(truths: Bools) -> bool:
     return bool(np.count_nonzero(truths) == truths.size)
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Affine:
     """``y = s·x + t``; build it with `make`, which brings both arrays to one shape and squeezes constant axes."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.folding import rows
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget, TooLarge
@@ -17,7 +16,7 @@ from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A plan for one of the chains, and what was refused and asked before it was found.
 

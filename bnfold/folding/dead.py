@@ -7,11 +7,11 @@ mean takes it along. So what only leads there needs no bias, with or without a B
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine, make, on_axis
 from bnfold.folding.ask import ask, decline_excluded, guarded
@@ -25,7 +25,7 @@ MAX_NODES = 32
 """Nodes between a shift and what makes it dead, over all branches."""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeadShift:
     """``node`` is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
 

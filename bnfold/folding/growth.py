@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.folding.step import Edit, Residual, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
@@ -23,7 +22,7 @@ class TooLarge(Declined):
         self.copies = copies
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Budget:
     """Bytes that may still be added. Equal folds of one weight are made once, and cost nothing the second time."""
 

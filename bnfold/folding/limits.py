@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from bnfold import ir
-from bnfold.classes import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What a plan may cost and use.
 

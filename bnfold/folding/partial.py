@@ -6,10 +6,9 @@ normalise, fewer parameters, nothing added. With two such parts there would be t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
@@ -27,7 +26,7 @@ from bnfold.semantics import Policy
 PARAMETERS = (1, 2, 3, 4)
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shrink:
     """``plan`` folds the whole chain, as if the part at ``slot`` of ``concat`` could: a smaller copy goes there."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Edit, Residual
 from bnfold.report.reasons import Declined, Reason
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What to do with one chain; bound to the graph as it was when the plan was made.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, make, on_axis
 from bnfold.ir.tensor import FLOATS, Float64
@@ -18,7 +18,7 @@ from bnfold.semantics import BatchNorm, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Link:
     """One affine node: the slot that the activation comes in at, and what the node does to it."""
 
@@ -27,7 +27,7 @@ class Link:
     affine: Affine
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
     """Affine nodes in a row, each the only reader of the one before; they move as one."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import SetAttr, SetConstant
@@ -15,7 +14,7 @@ _MANY = 64
 """Readers of a value beyond which an edit beside them counts as one of the whole graph."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Refusals:
     """What was refused when, and what was edited when; time is the number of edits so far.
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.folding.affine import Affine, make
 from bnfold.ir.tensor import Float64
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Size:
     """A product of a number and unknown sizes, each unknown by a name of its own."""
 

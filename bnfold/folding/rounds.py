@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.folding import attempts, dead, facts, partial, rows
 from bnfold.folding.apply import apply
 from bnfold.folding.ask import guarded
@@ -26,7 +25,7 @@ MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Fold:
     """One run; the arguments are those of `bnfold.folding.run`."""
 

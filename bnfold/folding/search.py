@@ -6,12 +6,11 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.folding import facts, guard, images, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.ask import ask, ask_joint
@@ -32,7 +31,7 @@ _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BA
 """Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Search:
     """One attempt: the rules, what may still be spent, the draft that grows, and every node that was asked."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from bnfold.classes import frozen, mutable
 from bnfold.folding.affine import Affine
 from bnfold.ir import Node, Tensor, Value
 from bnfold.ir.tensor import Float64
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class SetConstant:
     """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now.
 
@@ -24,7 +23,7 @@ class SetConstant:
     hint: str = ""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class SetAttr:
     """Give ``node`` an attribute."""
 
@@ -33,7 +32,7 @@ class SetAttr:
     value: int | float
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Become:
     """Turn ``node`` into another operator of the default domain."""
 
@@ -41,7 +40,7 @@ class Become:
     op_type: str
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Bypass:
     """Take ``node`` out: its readers read what it reads at ``slot``."""
 
@@ -49,7 +48,7 @@ class Bypass:
     slot: int
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Residual:
     """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
 
@@ -70,7 +69,7 @@ class Residual:
 Edit = SetConstant | SetAttr | Become | Bypass | Residual
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One node's part of a plan.
 
@@ -97,7 +96,7 @@ def leaves(affine: Affine, *edits: Edit) -> Step:
     return Step(edits, standing=((0, affine),))
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Draft:
     """A plan while it is being searched for."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bnfold.classes import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Names that mean the same value before and after a rewrite.
 

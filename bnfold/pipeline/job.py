@@ -6,14 +6,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from bnfold import ir, log
-from bnfold.classes import mutable
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
@@ -34,7 +33,7 @@ ONNXRUNTIMES = (
 """The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Outcome:
     """What became of one model.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import folding, ir, log, upgrading
-from bnfold.classes import mutable
 from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline.checker import checker_error
@@ -20,7 +19,7 @@ Progress = Callable[[str, int, int], None]
 """(phase, done, total)."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Run:
     """One model on its way through the passes."""
 

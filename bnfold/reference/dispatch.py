@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.legal import Types, check_attributes, check_types, types
@@ -33,7 +33,7 @@ from bnfold.reference.registry import (
 from bnfold.settings import Policy
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Definition:
     """What onnx's schema says of an operator at some opset: its version, defaults, and the type variables it uses."""
 

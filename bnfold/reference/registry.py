@@ -11,14 +11,13 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnfold import errors
-from bnfold.classes import frozen
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference.precision import Precision, computed_type
 from bnfold.settings import Policy
@@ -78,7 +77,7 @@ class Noise:
         return np.random.default_rng([zlib.crc32(f"{name} {seed}".encode()), self.drawn[name]])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call:
     """What a kernel may know about its node besides the input arrays.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """``last_reads[i]`` are the values of this graph that nobody needs once ``nodes[i]`` has run."""
 

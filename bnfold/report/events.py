@@ -6,10 +6,9 @@ The names in the JSON form are stable; others build on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bnfold.classes import mutable
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.report.reasons import Attempt, Declined, Reason
@@ -19,7 +18,7 @@ Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization."""
 
@@ -98,7 +97,7 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Report:
     """Everything that happened in one run, in the order in which it did.
 

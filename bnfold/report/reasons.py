@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
-
-from bnfold.classes import frozen
 
 
 class Reason(Enum):
@@ -57,7 +56,7 @@ class Reason(Enum):
         return cls[code.upper().replace("-", "_")]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 

@@ -8,12 +8,12 @@ changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`b
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.semantics.layout import is_per_activation
 from bnfold.semantics.mode import STATISTICS, Mode, read_mode
 from bnfold.semantics.policy import Repair, Unreadable, literal
@@ -30,7 +30,7 @@ Parameters = tuple["ir.Value", "ir.Value", "ir.Value", "ir.Value", "ir.Value"]
 Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | None", "ir.Value | None"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Form:
     """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers.
 
@@ -50,7 +50,7 @@ class Form:
     repairs: tuple[Repair, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BatchNorm(Form):
     """One BatchNormalization; ``epsilon`` and ``momentum`` are float32 attributes, widened."""
 

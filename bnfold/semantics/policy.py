@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bnfold.classes import frozen
 from bnfold.errors import MistypedAttribute, ReferenceAttribute, Unsupported
 
 if TYPE_CHECKING:
     from bnfold import ir
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Repair:
     """One thing that was decided, corrected or changed at one node, for the report."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 
-from bnfold.classes import frozen
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bnfold import ir
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Upgraded:
     """What an upgrade did.
 

@@ -7,14 +7,13 @@ version steps.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import tensor_message
 from bnfold.semantics import Policy, Repair
@@ -32,7 +31,7 @@ class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Shared:
     """What the sites of one upgrade have in common."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen, mutable
 from bnfold.errors import Unsupported
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
@@ -29,7 +28,7 @@ BY_MEANING: dict[str, Callable[[Site], None]] = {
 """Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change:
     """One node that was rewritten.
 
@@ -44,7 +43,7 @@ class Change:
     cut: ir.Cut | None
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Walk:
     """One pass over a model.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from bnfold.classes import frozen, mutable
 from bnfold.verification.compare import Difference
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Skip:
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
 
@@ -19,7 +18,7 @@ class Skip:
 Found = Difference | Skip
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Attempts:
     """What was found so far.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.ir.shapes import SMALL
 from bnfold.ir.traits import READS_VALUES
@@ -49,7 +49,7 @@ _ANY_SIZE = frozenset(
 """Operators that do the same whatever the sizes are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Shapes of the inputs, and the model with what follows from them."""
 

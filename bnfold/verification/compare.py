@@ -13,12 +13,12 @@ square), and the largest of a million of them lies near five deviations.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bnfold.classes import frozen
 from bnfold.verification.floats import F64, FloatType
 
 ROUNDING_FACTOR = 8.0
@@ -47,7 +47,7 @@ _VISIBLE = 2.0**-4
 """Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Difference:
     """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
 

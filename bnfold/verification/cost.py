@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.verification.sized import MANY_NODES
 
 PRODUCTS_A_SECOND = 2e9
@@ -19,7 +19,7 @@ HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Of one evaluation."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,13 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import BadInput
 from bnfold.verification.inputs import required
 
 Array = npt.NDArray[Any]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """One recorded run; ``outputs`` may be empty or incomplete."""
 

@@ -8,16 +8,16 @@ outward, which makes the region of an If or Loop body a flat model.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.verification.floats import is_float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Region:
     """``model`` computes the outputs from ``inputs`` (the values to feed, by name, as they are in the source model)."""
 

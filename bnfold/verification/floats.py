@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
-from bnfold.classes import frozen
-
 F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FloatType:
     """A binary float: significant bits (the hidden one included), smallest normal exponent, largest value."""
 

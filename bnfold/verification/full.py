@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.classes import frozen
 from bnfold.ir.elements import type_name
 from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
 from bnfold.verification.floats import float_type
@@ -45,7 +45,7 @@ LARGEST_DIFFERENCE = 1e-4
 believed unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Compared:
     """A value of the main graph on one sample; `is_output` tells outputs from inputs of jumping operators.
 

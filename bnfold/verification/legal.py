@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.ir.elements import TP
 from bnfold.ir.traits import REDUCING
 from bnfold.verification.floats import is_float
@@ -29,7 +28,7 @@ def declared_shape(value: ir.Value | None) -> Shape:
     return None if value is None else value.shape
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Ask:
     """An array of ``shape`` for the input ``slot`` of a node."""
 

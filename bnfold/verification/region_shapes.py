@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from onnx import TensorProto
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.ir.traits import WINDOWED
 from bnfold.verification.choices import depend_on_sizes, largest_bound
 from bnfold.verification.dims import Dims, Known
@@ -30,7 +30,7 @@ _FREE_BATCH = "batch"
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trial:
     """Shapes to try, and whether equality at them can acquit.
 

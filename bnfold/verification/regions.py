@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.verification.attempts import Found, Skip
 from bnfold.verification.clock import Clock
@@ -27,7 +26,7 @@ REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Means:
     """What every comparison of regions needs."""
 
@@ -36,7 +35,7 @@ class Means:
     clock: Clock
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Regions:
     """The two regions of a cut, and the graphs that they are cut out of.
 

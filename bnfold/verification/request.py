@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from bnfold import ir, reference
-from bnfold.classes import frozen
 from bnfold.verification.clock import Clock
 
 Depth = Literal["auto", "full", "local"]
@@ -16,7 +15,7 @@ Runtime = Literal["onnxruntime", "openvino", "none"]
 Progress = Callable[[str, int, int], None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """The two models, opened, with the options of `bnfold.verification.verify`; the files where a model came as one."""
 

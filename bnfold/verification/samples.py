@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count, islice
 
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.classes import frozen
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.choices import Choice, choices, other_choices, size_changes
 from bnfold.verification.cost import estimate, memory_there_is
@@ -57,7 +56,7 @@ class Impossible(Exception):
     """The whole models cannot be compared; the message is the reason."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One set of inputs with what the original makes of it in float64, and what was recorded for it.
 
@@ -70,7 +69,7 @@ class Sample:
     is_hollow: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Samples:
     """The samples, how to draw one more (None for recorded ones), and what nobody asked for: one each of other sizes.
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
 
-from bnfold.classes import mutable
 from bnfold.verification.dims import Known
 
 _MOST_COMBINED = 1000
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Sizing:
     """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free image axes, ``other`` elsewhere.
 

@@ -7,11 +7,11 @@ moved to a worse place. The truth for both sides is the original's float64 evalu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.verification.floats import float_type
 
 GROWTH = 4.0
@@ -33,7 +33,7 @@ WORST_AGREEMENT = 0.25
 """… but whatever the type, a result that is off by this share of its scale is another result."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Errors:
     """Of one output over all samples, relative to scale: maximum, root mean square, and how many elements broke.
 

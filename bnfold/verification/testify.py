@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold import ir, reference
-from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds
@@ -33,7 +32,7 @@ _HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 OWN = "referee in storage precision"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
 

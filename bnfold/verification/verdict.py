@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from bnfold.classes import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OutputRow:
     """One output of the whole model, worst sample. Errors are relative to ``scale``, the largest finite magnitude.
 
@@ -38,7 +36,7 @@ class OutputRow:
     fault: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WitnessRow:
     """What an independent runtime says. ``agrees``: with the referee on the *original*; None if it did not run it."""
 
@@ -49,7 +47,7 @@ class WitnessRow:
     notes: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LocalRow:
     """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
 
@@ -62,7 +60,7 @@ class LocalRow:
     note: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Location:
     """The first value that differs, and the rewrite that made it (empty where no cut covers it)."""
 
@@ -71,7 +69,7 @@ class Location:
     relative: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 

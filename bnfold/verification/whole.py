@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bnfold import reference
-from bnfold.classes import frozen
 from bnfold.errors import Unsupported
 from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
@@ -27,7 +27,7 @@ class Broken(Exception):
     """The rewritten model does not run where the original does."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Whole:
     """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bnfold import ir
-from bnfold.classes import frozen, mutable
 from bnfold.errors import OutputError
 from bnfold.verification import helpers
 from bnfold.verification.worker import Array, Sample
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Testimony:
     """What a runtime made of a model: one mapping of output arrays a sample, or the reason why there is none."""
 
@@ -29,7 +28,7 @@ class Testimony:
         return not self.error
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Witness:
     """``python`` is the interpreter that the runtime is installed for."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from bnfold.classes import frozen
 from bnfold.folding.affine import Affine
 from bnfold.folding.step import Step
 from bnfold.ir import Node
@@ -15,7 +14,7 @@ Solve = Callable[[Node, int, Affine], Step]
 Joint = Callable[[Node, Mapping[int, Affine]], Step]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Handler:
     """How an operator treats an affine.
 

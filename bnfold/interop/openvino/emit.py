@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from bnfold import ir
-from bnfold.classes import frozen, mutable
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
 from bnfold.interop.openvino.views import View
 
@@ -15,7 +14,7 @@ ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.it
 _PRECISION_NAMES: dict[int, str] = {dtype: name for name, dtype in PRECISIONS.items()}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kind:
     """Element type and dims of a value; dims None for an unknown rank, -1 for an unknown size."""
 
@@ -23,7 +22,7 @@ class Kind:
     dims: tuple[int, ...] | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Payload:
     """What a new Const holds: a weight as ONNX sees it, and how it is stored."""
 
@@ -32,7 +31,7 @@ class Payload:
     group: int = 1
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Emitter:
     """Puts new layers into one net.
 

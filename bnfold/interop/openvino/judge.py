@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.ir.elements import type_name
 from bnfold.verification import OutputRow
 from bnfold.verification.compare import Difference, difference, tolerance
@@ -29,7 +29,7 @@ _COARSEST = 2.0**-5
 """Of the scale. However coarse the type that weights are stored in, no larger difference is put down to rounding."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Compared:
     """One output on one sample."""
 

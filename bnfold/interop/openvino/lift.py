@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import onnx
 
 from bnfold import ir
-from bnfold.classes import frozen, mutable
 from bnfold.errors import MalformedModel
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, read
 from bnfold.interop.openvino.emit import Payload
@@ -32,7 +31,7 @@ _ONNX_IR = 8
 BODIES = ("then_body", "else_body", "body")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What a node was lifted from: its layer, and the ports of its inputs and outputs, slot by slot."""
 
@@ -42,7 +41,7 @@ class Origin:
     outputs: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Held:
     """An initializer as it was lifted: its tensor, and the port that gives it (of the Const, or of its Convert)."""
 
@@ -50,7 +49,7 @@ class Held:
     port: Port
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Scope:
     """One graph and the net it was lifted from."""
 
@@ -135,7 +134,7 @@ class _Names:
         return name
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class _Draft:
     """One net while it is written into ``proto``."""
 

@@ -7,13 +7,12 @@ operator of the domain ``openvino``, which nothing can be folded into or moved t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
 from bnfold.interop.openvino.document import ELEMENT_TYPES, Layer, numbers
 from bnfold.interop.openvino.views import View
@@ -22,7 +21,7 @@ DOMAIN = "openvino"
 NORM = "BatchNormInference"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Slot:
     """An input port, by its place among the layer's, and how the constant there is seen."""
 
@@ -30,7 +29,7 @@ class Slot:
     view: View = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """A layer as an ONNX node. Inputs that became attributes are in no slot; their edges stay as they are."""
 
@@ -40,7 +39,7 @@ class Meaning:
     outputs: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A layer, and the constant at each of its inputs (None: it is computed)."""
 

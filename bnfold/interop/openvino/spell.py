@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.interop.openvino.emit import ELEMENT_NAMES, Kind
 
 _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spelling:
     """Type and attributes of a layer, and what it makes."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from bnfold.classes import mutable
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.emit import Payload
@@ -29,7 +29,7 @@ ALIGNMENT = 64
 Progress = Callable[[int], None]
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Staged:
     """A model in a folder of its own beside its place, under its final names; `commit` puts it there."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.classes import mutable
 from bnfold.errors import BnfoldError
 from bnfold.interop.openvino.disturb import by_body, disturbed, disturbed_feeds, new_weights, single_precision
 from bnfold.interop.openvino.document import Document, read
@@ -58,7 +57,7 @@ class _Fault(Exception):
     """The two differ in a way that no tolerance concerns."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class _Bench:
     """Both models and what they gave."""
 

@@ -9,14 +9,13 @@ they differ by more, the model as it was exported tells whether that was so befo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir, reference
-from bnfold.classes import frozen, mutable
 from bnfold.errors import BadInput, Unsupported
 from bnfold.interop.pytorch import inputs as examples
 from bnfold.interop.pytorch.inputs import Inputs
@@ -32,7 +31,7 @@ WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Comparison:
     """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
 
@@ -46,7 +45,7 @@ class Comparison:
     reacts: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What to compare on: ``example`` as `bnfold.pytorch.optimize` takes it, or ready made; shapes for open dims."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from bnfold import ir, log
-from bnfold.classes import mutable
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
 from bnfold.interop.pytorch.inputs import Inputs
@@ -28,7 +28,7 @@ SAMPLES = 3
 """Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class TorchOutcome:
     """What became of one exported model.
 

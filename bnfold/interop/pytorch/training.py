@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import ExportedInTraining, Unsupported
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -12,7 +13,7 @@ DROPS_SINCE = 12
 """The opset from which Dropout can be told to drop; from 7 to 11 it copies."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Training:
     """The nodes in training mode, by label."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from bnfold.classes import frozen
 
 Status = Literal["verified", "unverified", "failed"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModuleRow:
     """One output on one sample.
 
@@ -38,7 +37,7 @@ class ModuleRow:
     fault: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModuleVerdict:
     """``verified``: on every sample all outputs are what ``module.eval()`` gives. ``unverified``: nothing was compared.
 

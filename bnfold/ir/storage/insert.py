@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT, Message
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reference:
     """In a list of segments: the payload that ``token`` stands for goes here."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import onnx
 
-from bnfold.classes import frozen
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, numpy_type, raw_length
 from bnfold.ir.storage.packed import is_whole
@@ -15,7 +15,7 @@ from bnfold.ir.storage.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 from bnfold.ir.tensor import Inline, Tensor, check_rank
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Span:
     """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 from bnfold.folding import recognise
 from bnfold.ir.tensor import Float64
@@ -17,7 +17,7 @@ from bnfold.semantics import batchnorm as batchnorm_semantics
 NAMES = ("scale", "bias", "mean", "var")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Facts:
     """``affine`` is (scale, shift) in float64, one element a parameter; None where it is not the same in every run."""
 

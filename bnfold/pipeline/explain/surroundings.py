@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from bnfold import ir
-from bnfold.classes import mutable
 from bnfold.report.events import BatchNormEvent
 
 MAX_NODES = 18
@@ -16,7 +15,7 @@ REACH = 2
 """Nodes up and down from a BatchNormalization that was not rewritten."""
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Region:
     """Nodes to be drawn, each with its role; ``left_out`` counts neighbours for which there was no room."""
 

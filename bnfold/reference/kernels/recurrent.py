@@ -7,10 +7,10 @@ default direction is misspelt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.reference.kernels.activation import sigmoid, softplus
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
@@ -21,7 +21,7 @@ Step = Callable[[Array, Array, Array], tuple[Array, Array]]
 """(gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Direction:
     """One direction's recurrence weights (gates·H, H), recurrence bias (gates·H), peepholes (3·H), activations."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.classes import frozen
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
     Array,
@@ -25,7 +25,7 @@ from bnfold.reference.registry import (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Axis:
     """How one axis changes. ``begin`` and ``end`` are the region of interest, normalised to 0…1."""
 
@@ -36,7 +36,7 @@ class Axis:
     end: float = 1.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Method:
     """How positions map back and how values there are interpolated."""
 

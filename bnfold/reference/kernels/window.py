@@ -6,10 +6,10 @@ Source: the operator texts of Conv, ConvTranspose, AveragePool, MaxPool and LpPo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from bnfold.classes import frozen
 from bnfold.reference.registry import Array, Call, require
 
 Index = Any
@@ -20,7 +20,7 @@ def last_axes(*picks: int | slice) -> Index:
     return (..., *picks)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Window:
     """A sliding window over the spatial axes; every tuple has one entry a spatial axis.
 

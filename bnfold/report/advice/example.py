@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bnfold.classes import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Advice:
     """``example`` is a whole model, on which ``command`` shows the reason; ``remedy`` is what its owner can do."""
 

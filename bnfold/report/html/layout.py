@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
-
-from bnfold.classes import frozen, mutable
 
 CHARACTER, LINE, PADDING = 7.3, 16, 10
 GAP_X, GAP_Y, MARGIN = 18, 34, 8
@@ -26,7 +24,7 @@ CAPTIONS = {
 }
 
 
-@mutable
+@dataclass(slots=True, eq=False)
 class Box:
     """A node, the graph's edge (role ``port``), or a bend in a long wire (no lines of text)."""
 
@@ -52,7 +50,7 @@ class Box:
         return self.x - self.width / 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wire:
     """``path`` in SVG's words; ``value`` is the name that the graph has for it."""
 
@@ -60,7 +58,7 @@ class Wire:
     value: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Diagram:
     """A drawing: ``description`` says in words what it shows."""
 

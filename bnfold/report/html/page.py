@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
-from bnfold.classes import frozen
 from bnfold.errors import printable
 from bnfold.report.advice import ADVICE, Advice
 from bnfold.report.events import map_texts
@@ -23,7 +23,7 @@ MAX_DRAWINGS = 600
 Document = Mapping[str, Any]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """A BatchNormalization as the page shows it; ``anchor`` is unique on the page."""
 
@@ -45,7 +45,7 @@ class Row:
         return " ".join([*parts, reason.get("code", ""), reason.get("text", ""), reason.get("detail", "")]).lower()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Model:
     """One report on the page; ``document`` holds ``error`` and no events where the model could not be processed."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from bnfold.classes import frozen
 
 WIDTH = 100.0
 """Positions across are in percent: a plot is as wide as the screen, and its letters keep their size."""
@@ -15,7 +14,7 @@ MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bar:
     """One bar of a histogram; ``up`` and ``down`` are heights from the base line, ``label`` says it in words."""
 
@@ -26,7 +25,7 @@ class Bar:
     label: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A mark on an axis."""
 
@@ -34,7 +33,7 @@ class Tick:
     label: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """Bars over a base line at height ``base`` of ``height``."""
 
@@ -107,7 +106,7 @@ def _round_numbers(low: float, high: float) -> list[tuple[float, str]]:
     return [(at, f"{value:g}") for at, value in candidates if low <= at <= high]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A point on a row: ``kind`` says what it stands for and how it is drawn."""
 
@@ -116,7 +115,7 @@ class Mark:
     label: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """One output, or one rewrite, of an error plot."""
 
@@ -125,7 +124,7 @@ class Row:
     failed: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Errors:
     """Rows on one logarithmic axis; what is 0 stands at its left end. ``left_out`` rows are only in the table."""
 
