@@ -75,7 +75,7 @@ def test_exit_handlers_are_called_once_and_their_output_is_written() -> None:
 
 
 def test_threads_are_waited_for() -> None:
-    work = "import threading, time; threading.Thread(target=lambda: (time.sleep(1), print('late'))).start()"
+    work = "import threading as t; t.Thread(target=lambda: (t.main_thread().join(), print('late'))).start()"
     assert done("--version", before=work).stdout.splitlines()[-1] == "late"
 
 
