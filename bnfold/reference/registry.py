@@ -77,6 +77,9 @@ class Noise:
         return np.random.default_rng([zlib.crc32(f"{name} {seed}".encode()), self.drawn[name]])
 
 
+_DEFAULT = Policy()
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What a kernel may know about its node besides the input arrays.
@@ -91,7 +94,7 @@ class Call:
     defaults: Mapping[str, Attribute] = field(default_factory=dict)
     named: tuple[bool, ...] = (True,)
     read: tuple[bool, ...] = (True,)
-    policy: Policy = Policy()
+    policy: Policy = _DEFAULT
     domain: str = ""
     opset: int = 0
     precision: Precision = "float64"
