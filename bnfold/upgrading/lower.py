@@ -87,7 +87,7 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
     for name in ("axis", "axes"):
         known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)
         axes = given if isinstance(given, list) else [given]
-        if known is None or given is None or min(axes, default=0) >= 0:
+        if known is None or not all(isinstance(axis, int) for axis in axes) or min(axes, default=0) >= 0:
             continue
         if given == default_of(known) or "Negative value means" in known.description:
             continue
