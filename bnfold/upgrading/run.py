@@ -78,6 +78,9 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     if ir_before < 2:
         imports.state_attribute_types(model)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
+    calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
+    if any(value is not None and value.dtype is None for call in calls for value in call.outputs):
+        model.infer_shapes()  # operators are asked one by one, which tells nothing of calls
     walk = Walk(Shared(goal, policy or Policy(), Types(goal)), functions)
     with no_garbage_collection():
         for graph in (model.graph, *model.functions):

@@ -204,3 +204,15 @@ def test_references_to_external_data_are_carried_along(referring: onnx.ModelProt
 def test_a_weight_that_is_needed_is_asked_for(referring: onnx.ModelProto, call: Callable[..., Any]) -> None:
     with pytest.raises(ExternalDataError, match="load it by its path"):
         call(referring)
+
+
+@pytest.mark.parametrize("inner", ["b = Relu (a)", "c = Neg (a) b = Cast <to = 1> (c)"])
+@pytest.mark.parametrize("node", ["Clip <min = -1.0> (t)", "Pad <pads = [0, 1, 0, 1], value = 2.0> (t)", "Dropout (t)"])
+def test_the_types_behind_a_call_of_a_local_function(node: str, inner: str) -> None:
+    text = f"""
+        <ir_version: 8, opset_import: ["" : 8, "local" : 1]>
+        main (float[2,4] x) => (float[2,n] y) {{ t = local.f (x) z = {node} y = Identity (z) }}
+        <domain: "local", opset_import: ["" : 8]> f (a) => (b) {{ {inner} }}"""
+    outcome = bnfold.upgrade(onnx.parser.parse_model(text), target_opset=15)
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
