@@ -9,6 +9,7 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
+from bnfold.ir.messages import function_key
 
 Arguments = Mapping[str, onnx.AttributeProto | None]
 """Attributes of a function in one call; None for one that is left out and has no default."""
@@ -20,7 +21,11 @@ class Calls:
     def __init__(self, model: ir.Model) -> None:
         self._main = model.graph
         self._of: dict[ir.Graph, list[ir.Node]] = {function: [] for function in model.functions}
-        self._by_name = {_key(function.proto): function for function in model.functions}
+        self._by_name = {
+            function_key(function.proto): function
+            for function in model.functions
+            if isinstance(function.proto, onnx.FunctionProto)
+        }
         for node in model.nodes() if self._by_name else ():
             called = self.callee(node)
             if called is not None:
@@ -29,7 +34,7 @@ class Calls:
 
     def callee(self, node: ir.Node) -> ir.Graph | None:
         """The function that ``node`` calls; None where it is an operator."""
-        return self._by_name.get(_called(node))
+        return self._by_name.get(function_key(node.proto))
 
     def is_given(self, graph: ir.Graph, attribute: str) -> bool:
         """Whether every call of the function around ``graph`` says ``attribute``, or the function has a default."""
@@ -45,12 +50,12 @@ class Calls:
 
     def arguments(self, node: ir.Node) -> Arguments:
         """What a call gives for the attributes of the function it calls."""
-        function = self._by_name[_called(node)].proto
+        function = self._by_name[function_key(node.proto)].proto
         names = [
             *getattr(function, "attribute", ()),
             *(entry.name for entry in getattr(function, "attribute_proto", ())),
         ]
-        return {name: node.attrs.get(name, _default(self._by_name[_called(node)], name)) for name in names}
+        return {name: node.attrs.get(name, _default(self._by_name[function_key(node.proto)], name)) for name in names}
 
     def _meant(self, graph: ir.Graph, attribute: str) -> dict[bytes, onnx.AttributeProto | None]:
         """The different values that calls give ``attribute``, None for one that leaves it out."""
@@ -92,15 +97,6 @@ def bound(nodes: Iterable[ir.Node], arguments: Arguments) -> Iterator[None]:
         for node, attributes in held.items():
             del node.proto.attribute[:]
             node.proto.attribute.extend(attributes)
-
-
-def _called(node: ir.Node) -> tuple[str, str, str]:
-    return node.domain, node.op_type, getattr(node.proto, "overload", "")
-
-
-def _key(proto: onnx.GraphProto | onnx.FunctionProto) -> tuple[str, str, str]:
-    domain = getattr(proto, "domain", "")
-    return ("" if domain == "ai.onnx" else domain), proto.name, getattr(proto, "overload", "")
 
 
 def _root(graph: ir.Graph) -> ir.Graph:

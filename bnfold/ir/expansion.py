@@ -11,21 +11,19 @@ from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
-from bnfold.ir.messages import nested_nodes
+from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 
 MAX_NODES = 1_000_000
 MAX_DEPTH = 100
-
-_Key = tuple[str, str, str]
 
 
 def is_bounded(proto: onnx.ModelProto) -> bool:
     """Whether the model stays within reason, and no function calls itself."""
     if not proto.functions:
         return True
-    functions = {(_plain(one.domain), one.name, getattr(one, "overload", "")): one for one in proto.functions}
+    functions = {function_key(one): one for one in proto.functions}
     calls = {key: _called(function.node, functions) for key, function in functions.items()}
-    sizes: dict[_Key, tuple[int, int]] = {}
+    sizes: dict[FunctionKey, tuple[int, int]] = {}
     try:
         for key in TopologicalSorter({key: called for key, (_, called) in calls.items()}).static_order():
             sizes[key] = _total(*calls[key], sizes)
@@ -37,7 +35,7 @@ def is_bounded(proto: onnx.ModelProto) -> bool:
     return _total(own, called, sizes)[0] <= MAX_NODES
 
 
-def _total(own: int, called: Iterable[_Key], sizes: dict[_Key, tuple[int, int]]) -> tuple[int, int]:
+def _total(own: int, called: Iterable[FunctionKey], sizes: dict[FunctionKey, tuple[int, int]]) -> tuple[int, int]:
     nodes, depth = own, 0
     for key in called:
         nodes += sizes[key][0]
@@ -45,16 +43,14 @@ def _total(own: int, called: Iterable[_Key], sizes: dict[_Key, tuple[int, int]])
     return nodes, depth + 1
 
 
-def _called(nodes: Iterable[onnx.NodeProto], functions: dict[_Key, onnx.FunctionProto]) -> tuple[int, list[_Key]]:
+def _called(
+    nodes: Iterable[onnx.NodeProto], functions: dict[FunctionKey, onnx.FunctionProto]
+) -> tuple[int, list[FunctionKey]]:
     """How many nodes there are, those of nested graphs included, and which functions they call, as often as they do."""
     count, called = 0, []
     for node in nested_nodes(nodes):
         count += 1
-        key = _plain(node.domain), node.op_type, getattr(node, "overload", "")
+        key = function_key(node)
         if key in functions:
             called.append(key)
     return count, called
-
-
-def _plain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain

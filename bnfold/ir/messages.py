@@ -6,6 +6,15 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
+FunctionKey = tuple[str, str, str]
+"""Domain, name and overload."""
+
+
+def function_key(message: onnx.FunctionProto | onnx.NodeProto) -> FunctionKey:
+    """What a function and the nodes that call it have in common."""
+    name = message.op_type if isinstance(message, onnx.NodeProto) else message.name
+    return "" if message.domain == "ai.onnx" else message.domain, name, getattr(message, "overload", "")
+
 
 def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """The nodes, and those of the graphs that they hold."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.storage import locked_file
-from bnfold.ir.storage.insert import lower
+from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.locked_file import Claim
 from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.storage.stored import Stored
@@ -72,7 +72,7 @@ def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, t
             places[token] = shared[identity]
         return b""
 
-    lower(skeleton, payloads.nonce, TOKEN_LENGTH, allot)
+    insert_payloads(skeleton, payloads.nonce, TOKEN_LENGTH, allot)
     return places
 
 

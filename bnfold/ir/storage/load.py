@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import onnx
@@ -10,7 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
-from bnfold.ir.messages import tensor_messages
+from bnfold.ir.messages import function_key, nested_nodes, tensor_messages
 from bnfold.ir.model import Model
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.storage.external import ExternalFiles
@@ -18,7 +19,7 @@ from bnfold.ir.storage.foreign import describe
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
 from bnfold.ir.storage.source import BufferSource, FileSource, Source
 from bnfold.ir.storage.stored import Span, Stored
-from bnfold.ir.storage.strip import lift
+from bnfold.ir.storage.strip import strip_payloads
 
 
 def load(
@@ -60,7 +61,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
     payloads = Payloads()
     try:
         with no_garbage_collection():
-            skeleton = _lift(source, payloads)
+            skeleton = _stripped(source, payloads)
             proto = onnx.ModelProto.FromString(skeleton)
             _check_holds_graph(proto)
             # The key that every reference to external data has; to look into all the tensors of a model takes longer.
@@ -101,35 +102,14 @@ def _check_functions(proto: onnx.ModelProto) -> None:
     """Raise MalformedModel for a function that calls itself, if by way of others: no such model can ever be run."""
     if not proto.functions:
         return
-    called = {_function(function): _calls(function) for function in proto.functions}
-    for start in called:
-        seen, ahead = {start}, [start]
-        while ahead:
-            for name in called.get(ahead.pop(), set()):
-                if name == start:
-                    raise MalformedModel(f"the function {start[1]!r} calls itself")
-                if name not in seen:
-                    seen.add(name)
-                    ahead.append(name)
+    called = {function_key(one): set(map(function_key, nested_nodes(one.node))) for one in proto.functions}
+    try:
+        TopologicalSorter(called).prepare()
+    except CycleError as error:
+        raise MalformedModel(f"the function {error.args[1][0][1]!r} calls itself") from error
 
 
-def _function(message: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
-    """What a call and the function it means have in common."""
-    name = message.name if isinstance(message, onnx.FunctionProto) else message.op_type
-    return message.domain, name, getattr(message, "overload", "")
-
-
-def _calls(function: onnx.FunctionProto) -> set[tuple[str, str, str]]:
-    found, bodies = set(), [function.node]
-    while bodies:
-        for node in bodies.pop():
-            found.add(_function(node))
-            for attribute in node.attribute:
-                bodies += [graph.node for graph in (attribute.g, *attribute.graphs)]
-    return found
-
-
-def _lift(source: Source, payloads: Payloads) -> bytes:
+def _stripped(source: Source, payloads: Payloads) -> bytes:
     def token(rest: bytes, field: int, offset: int, length: int) -> bytes:
         described = TP.FromString(rest)
         tensor = Stored(described.data_type, described.dims, Span(source, offset, length, field), described.name)
@@ -137,7 +117,7 @@ def _lift(source: Source, payloads: Payloads) -> bytes:
             tensor.check()
         return payloads.add(tensor)
 
-    return lift(source, THRESHOLD, token)
+    return strip_payloads(source, THRESHOLD, token)
 
 
 def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: ExternalFiles | None) -> bool:
@@ -161,7 +141,7 @@ def external_locations(path: Path) -> list[str]:
     Raises BadInput (unreadable), MalformedModel (not ONNX).
     """
     try:
-        proto = onnx.ModelProto.FromString(_lift(FileSource(path), Payloads()))
+        proto = onnx.ModelProto.FromString(_stripped(FileSource(path), Payloads()))
     except (DecodeError, MalformedModel) as error:
         raise MalformedModel(f"{path}: not an ONNX model, or a damaged one (its bytes do not parse)") from error
     entries = (entry for tensor in tensor_messages(proto) for entry in tensor.external_data)

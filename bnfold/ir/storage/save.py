@@ -19,11 +19,12 @@ from typing import IO, Self
 from bnfold.errors import OutputError
 from bnfold.ir.model import Model
 from bnfold.ir.storage import datafile, locked_file, wire
-from bnfold.ir.storage.insert import Reference, Segment, lower
+from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.locked_file import Claim
 from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
+from bnfold.ir.storage.walk import Reference, Segment
 from bnfold.ir.tensor import Inline, Scaled, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
@@ -107,7 +108,7 @@ def save(
 def encode(model: Model) -> bytes:
     """The whole model as bytes, weights inside; for streams. Raises OutputError beyond protobuf's 2 GB."""
     segments = _segments(model, _skeleton(model), {}, "")
-    if _length(segments) > PROTOBUF_LIMIT:
+    if sum(map(len, segments)) > PROTOBUF_LIMIT:
         raise OutputError("the model is beyond protobuf's 2 GB and cannot go to a stream; write it to a file")
     out = BytesIO()
     _write_segments(model, segments, out, None)
@@ -180,17 +181,13 @@ def _spared(model: Model, target: Path) -> Collection[Path]:
     return others.union(model.external_files())
 
 
-def _length(segments: Iterable[Segment]) -> int:
-    return sum(segment.length if isinstance(segment, Reference) else len(segment) for segment in segments)
-
-
 def _place(
     model: Model, staged: Staged, wanted: Path, external_data: str, size_threshold: int, progress: Progress | None
 ) -> list[Segment]:
     """Write the data file, if there is to be one; the segments of the model."""
     if external_data == "none" or (external_data in ("auto", "keep") and not model.has_external_data):
         segments = _segments(model, _skeleton(model), {}, "")
-        if _length(segments) <= PROTOBUF_LIMIT:
+        if sum(map(len, segments)) <= PROTOBUF_LIMIT:
             return segments
         if external_data != "auto":
             raise OutputError(f"{staged.target}: the model is beyond protobuf's 2 GB and needs external data")
@@ -198,7 +195,7 @@ def _place(
     for everything in (False, True):
         choose = datafile.chooser(external_data, size_threshold, everything=everything)
         places = datafile.layout(skeleton, model.payloads, choose)
-        if _length(_segments(model, skeleton, places, wanted.name)) <= PROTOBUF_LIMIT:
+        if sum(map(len, _segments(model, skeleton, places, wanted.name))) <= PROTOBUF_LIMIT:
             break
     else:
         raise OutputError(f"{staged.target}: what has to stay in the model file is beyond protobuf's 2 GB")
@@ -234,7 +231,7 @@ def _segments(model: Model, skeleton: bytes, places: dict[bytes, tuple[int, int]
             return wire.external_fields(data_name, *places[token])
         return _inline_form(model.payloads.held(token))
 
-    return lower(skeleton, model.payloads.nonce, TOKEN_LENGTH, put)
+    return insert_payloads(skeleton, model.payloads.nonce, TOKEN_LENGTH, put)
 
 
 def _inline_form(tensor: Tensor) -> tuple[int, int]:

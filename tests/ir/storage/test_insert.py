@@ -6,7 +6,8 @@ import onnx
 from onnx import helper
 
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.insert import Reference, Segment, lower
+from bnfold.ir.storage.insert import insert_payloads
+from bnfold.ir.storage.walk import Reference, Segment
 from tests.ir.build import model
 
 NONCE = b"abcdefghijklmnop"
@@ -30,7 +31,9 @@ def test_lengths_of_all_that_encloses_a_payload_are_recomputed() -> None:
     nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=helper.make_graph([], "e", [], []))]
     proto = model(nodes, [_tensor("w", 0)])
     lengths = {_token(0): 100_000, _token(1): 3}
-    segments = lower(proto.SerializeToString(), NONCE, LENGTH, lambda token, _: (wire.RAW_DATA, lengths[token]))
+    segments = insert_payloads(
+        proto.SerializeToString(), NONCE, LENGTH, lambda token, _: (wire.RAW_DATA, lengths[token])
+    )
     read = onnx.ModelProto.FromString(_bytes(segments))
     assert read.graph.initializer[0].raw_data == b"!" * 100_000
     (then_branch,) = (one.g for one in read.graph.node[0].attribute if one.name == "then_branch")
@@ -46,13 +49,15 @@ def test_who_places_is_told_whether_the_tensor_is_an_attribute() -> None:
         told[token] = in_attribute
         return wire.RAW_DATA, 1
 
-    lower(proto.SerializeToString(), NONCE, LENGTH, place)
+    insert_payloads(proto.SerializeToString(), NONCE, LENGTH, place)
     assert told == {_token(0): False, _token(1): True}
 
 
 def test_fields_may_stand_in_for_a_payload() -> None:
     proto = model([], [_tensor("w", 0)])
-    segments = lower(proto.SerializeToString(), NONCE, LENGTH, lambda *_: wire.external_fields("there", 64, 20))
+    segments = insert_payloads(
+        proto.SerializeToString(), NONCE, LENGTH, lambda *_: wire.external_fields("there", 64, 20)
+    )
     tensor = onnx.ModelProto.FromString(_bytes(segments)).graph.initializer[0]
     assert not tensor.HasField("raw_data")
     assert (tensor.name, tensor.external_data[1].value) == ("w", "64")
@@ -64,9 +69,9 @@ def test_a_token_in_another_place_is_only_bytes() -> None:
     proto.doc_string = "x"
     proto.metadata_props.add(key="k", value=_token(0).decode("latin1"))
     data = proto.SerializeToString()
-    assert _bytes(lower(data, NONCE, LENGTH, lambda *_: (wire.RAW_DATA, 1))) == data
+    assert _bytes(insert_payloads(data, NONCE, LENGTH, lambda *_: (wire.RAW_DATA, 1))) == data
 
 
 def test_nothing_to_replace_is_nothing_changed() -> None:
     data = model([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString()
-    assert _bytes(lower(data, NONCE, LENGTH, lambda *_: (wire.RAW_DATA, 1))) == data
+    assert _bytes(insert_payloads(data, NONCE, LENGTH, lambda *_: (wire.RAW_DATA, 1))) == data

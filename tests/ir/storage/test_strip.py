@@ -14,9 +14,10 @@ from onnx import helper
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.insert import Reference, lower
+from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.source import BufferSource
-from bnfold.ir.storage.strip import WINDOW, lift
+from bnfold.ir.storage.strip import strip_payloads
+from bnfold.ir.storage.walk import WINDOW, Reference
 from tests.ir.build import LARGE, chain, everywhere, fields, weight
 
 NONCE = b"0123456789abcdef"
@@ -30,7 +31,7 @@ class Lifted:
         self.data = data
         self.spans: list[tuple[int, int, int]] = []
         self.rests: list[onnx.TensorProto] = []
-        self.skeleton = lift(BufferSource(data), threshold, self._token)
+        self.skeleton = strip_payloads(BufferSource(data), threshold, self._token)
 
     def _token(self, rest: bytes, field: int, offset: int, length: int) -> bytes:
         self.rests.append(onnx.TensorProto.FromString(rest))
@@ -41,7 +42,9 @@ class Lifted:
         return self.spans[int.from_bytes(token[16:], "big")]
 
     def back(self) -> bytes:
-        pieces = lower(self.skeleton, NONCE, TOKEN_LENGTH, lambda token, _: (self.span(token)[0], self.span(token)[2]))
+        pieces = insert_payloads(
+            self.skeleton, NONCE, TOKEN_LENGTH, lambda token, _: (self.span(token)[0], self.span(token)[2])
+        )
         return b"".join(self._bytes(piece) if isinstance(piece, Reference) else piece for piece in pieces)
 
     def _bytes(self, piece: Reference) -> bytes:
@@ -301,3 +304,13 @@ def _structure() -> list[int]:
 
 
 STRUCTURE = _structure()
+
+
+def test_a_payload_partly_in_single_numbers_stays() -> None:
+    """Protobuf merges packed and single ones, so the packed record alone is not the payload."""
+    single = wire.varint(wire.FLOAT_DATA << 3 | wire.FIXED32) + b"\0\0\x80\x3f"
+    packed = onnx.TensorProto(name="w", data_type=1, dims=[LARGE + 1], float_data=[2.0] * LARGE)
+    tensor = packed.SerializeToString() + single
+    data = wire.record(7, wire.record(5, tensor))
+    assert len(onnx.ModelProto.FromString(data).graph.initializer[0].float_data) == LARGE + 1
+    assert Lifted(data).skeleton == data
