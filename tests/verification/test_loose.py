@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bnfold import ir
-from bnfold.verification import verify
+from bnfold.verification import verify, witness
 from bnfold.verification.verdict import Verdict
 from tests.verification.graphs import model
 
@@ -69,6 +70,16 @@ def test_a_result_has_to_fit_its_own_version() -> None:
     body = f"{SUM} {{ y = Add (x, b) }}"
     assert compared(body, 6, body, 7).verified
     assert compared(body, 6, f"{SUM} {{ z = Identity (x)  y = Add (z, b) }}", 6).status == "unverified"
+
+
+def test_an_original_that_a_runtime_runs_is_not_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the referee is wrong about it, and other sizes would prove nothing."""
+    body = f"{PLACES} {{ y = GatherND (x, i) }}"
+    before, after = (ir.load(model(body, {}, opset=opset)) for opset in (11, 13))
+    assert verify(before, after).verified
+    results = ({"y": np.zeros((1, 3), np.float32)},)
+    monkeypatch.setattr(witness.Witness, "testify", lambda *_: witness.Testimony("a runtime", results))
+    assert verify(before, after).status == "unverified"
 
 
 def test_what_runs_is_compared_as_it_is_declared() -> None:
