@@ -10,27 +10,13 @@ has no handler to show anything. So it is not imported here: where nobody else d
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from bnfold.errors import printable
 
 
-def debug(name: str, message: str, *arguments: Any) -> None:
-    """A pass was run."""
-    _tell("DEBUG", name, message, arguments)
-
-
-def info(name: str, message: str, *arguments: Any) -> None:
-    """Something was decided."""
-    _tell("INFO", name, message, arguments)
-
-
-def warning(name: str, message: str, *arguments: Any) -> None:
-    """Something that its user should look at."""
-    _tell("WARNING", name, message, arguments)
-
-
-def _tell(level: str, name: str, message: str, arguments: tuple[Any, ...]) -> None:
+def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
     logging = sys.modules.get("logging")
     if logging is None:
         return
@@ -41,3 +27,8 @@ def _tell(level: str, name: str, message: str, arguments: tuple[Any, ...]) -> No
     if logger.isEnabledFor(number):
         shown = (argument if isinstance(argument, int) else printable(str(argument)) for argument in arguments)
         logger.log(number, message, *shown)
+
+
+debug = partial(_tell, "DEBUG")
+info = partial(_tell, "INFO")
+warning = partial(_tell, "WARNING")

@@ -42,7 +42,6 @@ RAW_TYPES: dict[int, str] = {
     TP.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
 }
 """Element types whose raw_data is what an array has in memory, by the name of the array's type; see `numpy_type`."""
-_BY_NAME = {name: dtype for dtype, name in RAW_TYPES.items()}
 _ML_DTYPES = frozenset({TP.BFLOAT16, TP.FLOAT8E4M3FN, TP.FLOAT8E4M3FNUZ, TP.FLOAT8E5M2, TP.FLOAT8E5M2FNUZ})
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
@@ -98,14 +97,6 @@ def to_raw(values: Array, dtype: int) -> bytes | memoryview:
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":
         values = values.view("u2").byteswap()
     return values.reshape(-1).view(np.uint8).data if values.size else b""
-
-
-def tensor_message(array: Array, name: str = "") -> onnx.TensorProto:
-    """As `onnx.numpy_helper.from_array`, which is imported for rare types alone: it brings half of onnx along."""
-    dtype = _BY_NAME.get(array.dtype.name)
-    if dtype is None:
-        return onnx.numpy_helper.from_array(array, name or None)
-    return TP(name=name or None, data_type=dtype, dims=array.shape, raw_data=bytes(to_raw(array, dtype)))
 
 
 def type_name(dtype: int | None) -> str:

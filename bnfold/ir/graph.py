@@ -5,14 +5,13 @@ Edits are cheap and local; the protobuf message is brought in line once, by `Mod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from bnfold.errors import MalformedModel
-from bnfold.ir.elements import tensor_message
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
 from bnfold.ir.value import Value
@@ -206,7 +205,7 @@ class Graph:
 
     def add_constant(self, hint: str, content: Tensor | np.ndarray[Any, Any]) -> Value:
         """A new initializer under a fresh name, or a Constant node at the head of a function body."""
-        tensor = content if isinstance(content, Tensor) else self.model.tensor(tensor_message(content))
+        tensor = content if isinstance(content, Tensor) else self.model.tensor(onnx.numpy_helper.from_array(content))
         value = self.fresh(hint)
         if isinstance(self.proto, onnx.FunctionProto):
             nodes = self.nodes
@@ -275,3 +274,22 @@ def define_once(graph: Graph, name: str) -> Value:
     if value.producer is not None or value.is_input or value.is_initializer:
         raise MalformedModel(f"the value {name!r} is made twice in graph {graph.path or graph.proto.name!r}")
     return value
+
+
+def makers_first(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes as they stand, but none before those that make its inputs: some files are not sorted, and run."""
+    place = set(nodes := list(nodes))
+    ordered: dict[Node, None] = {}
+    entered: set[Node] = set()
+    for node in nodes:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            makers = (value.producer for value in top.inputs if value is not None)
+            waiting = [maker for maker in makers if maker in place and maker not in entered]
+            entered.add(top)
+            if waiting:
+                stack.extend(reversed(waiting))
+            else:
+                ordered[stack.pop()] = None
+    return list(ordered)

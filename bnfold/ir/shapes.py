@@ -10,7 +10,7 @@ import onnx
 
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
-from bnfold.ir.elements import tensor_message, to_raw
+from bnfold.ir.elements import to_raw
 from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
@@ -210,7 +210,7 @@ def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
         name = f"{value.name}:{index}:{slot}"
         if not model.has_name(name):
             copy.graph.node[index].input[slot] = name
-            copy.graph.initializer.append(tensor_message(held.numpy(), name))
+            copy.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
     return copy
 
 

@@ -101,11 +101,6 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
     return bool(seen)
 
 
-RELEASED = ((8, 3), (9, 4), (10, 5), (11, 6), (14, 7), (18, 8), (20, 9), (22, 10))
-"""Opsets up to this one came with this IR version. History by now; of newer ones onnx knows, whose helpers take a
-while to import."""
-
-
 def write_ir_version(model: ir.Model, target: int) -> None:
     """Raise ``ir_version`` to what the target opset and the features in use need; never lower it."""
     model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), _ir_version_in_use(model))
@@ -113,9 +108,6 @@ def write_ir_version(model: ir.Model, target: int) -> None:
 
 def _ir_version_of(opset: int) -> int:
     """The IR version that was released together with ``opset``."""
-    for last, version in RELEASED:
-        if opset <= last:
-            return version
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
     return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))

@@ -15,7 +15,6 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.ir.elements import tensor_message
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading.versions import schema_of, version_at
 
@@ -273,4 +272,4 @@ def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
         proto = deepcopy(tensor.proto)
         proto.dims[:] = dims
         return ir.Inline(proto)
-    return ir.Inline(tensor_message(tensor.numpy().reshape(tuple(dims))))
+    return ir.Inline(onnx.numpy_helper.from_array(tensor.numpy().reshape(tuple(dims))))

@@ -13,7 +13,6 @@ import onnx
 from onnx import defs
 
 from bnfold import ir
-from bnfold.ir.elements import tensor_message
 from bnfold.ir.ranks import type_by_weights
 from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.shapes import SMALL, filled
@@ -122,7 +121,7 @@ class Types:
         elif dims is not None and scanned >= 0:
             axis = scan_axis(node, "scan_input_axes", scanned)
             dims = tuple(dim for position, dim in enumerate(dims) if position != axis % max(len(dims), 1))
-        _learn(value, _annotation(operand.dtype, dims))
+        _learn(value, onnx.helper.make_tensor_type_proto(operand.dtype, dims))
 
     def _leave_bodies(self, node: ir.Node) -> None:
         """An output has the type that the bodies end in, where they agree; what is stacked has an axis more."""
@@ -134,7 +133,7 @@ class Types:
                 continue
             dtype = dtypes.pop()
             if dtype is not None:
-                _learn(value, _annotation(dtype, dims_behind(node, slot, shapes)))
+                _learn(value, onnx.helper.make_tensor_type_proto(dtype, dims_behind(node, slot, shapes)))
             elif (kind := ends[0].type) is not None and not kind.HasField("tensor_type"):
                 _learn(value, kind)
 
@@ -160,23 +159,7 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
 @cache
 def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
     """Shared between the weights of one type and shape: nobody edits it."""
-    return _annotation(dtype, dims)
-
-
-def _annotation(dtype: int, dims: Dims | None) -> onnx.TypeProto:
-    """As `onnx.helper.make_tensor_type_proto`, whose import takes longer than all that is asked here."""
-    made = onnx.TypeProto()
-    made.tensor_type.elem_type = dtype
-    if dims is None:
-        return made
-    made.tensor_type.shape.SetInParent()  # the rank of a scalar is known, too
-    for dim in dims:
-        entry = made.tensor_type.shape.dim.add()
-        if isinstance(dim, int):
-            entry.dim_value = dim
-        elif dim is not None:
-            entry.dim_param = dim
-    return made
+    return onnx.helper.make_tensor_type_proto(dtype, dims)
 
 
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
@@ -184,7 +167,7 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
     for value in inputs:
         tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
         if tensor is not None and tensor.size <= SMALL and not value.graph.model.is_detached:
-            found[value.name] = tensor_message(tensor.numpy(), value.name)
+            found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
     return found
 
 

@@ -10,6 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.graph import makers_first
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
@@ -64,7 +65,7 @@ class Walk:
         opset = root.opset("")
         nodes = list(root.nodes)
         followers = dict(zip_longest(nodes, nodes[1:]))
-        for node in _makers_first(nodes):
+        for node in makers_first(nodes):  # shapes are inferred from nodes that have reached the target
             successor = followers[node]
             for subgraphs in node.subgraphs.values():
                 for subgraph in subgraphs:
@@ -181,41 +182,6 @@ class Walk:
             return
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         self.passed[key] = self.passed.get(key, 0) + 1
-
-
-def _makers_first(nodes: list[ir.Node]) -> list[ir.Node]:
-    """The nodes as they stand, but none before what makes its inputs: some files are not sorted, and run all the same.
-
-    Shapes are inferred from nodes that have reached the target, so those in front have to be there first.
-    """
-    if _is_sorted(nodes):
-        return nodes
-    place = set(nodes)
-    ordered: dict[ir.Node, None] = {}
-    entered: set[ir.Node] = set()
-    for node in nodes:
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            makers = [value.producer for value in top.inputs if value is not None and value.producer in place]
-            waiting = [maker for maker in makers if maker not in entered]
-            entered.add(top)
-            if waiting:
-                stack.extend(waiting)
-            else:
-                ordered[stack.pop()] = None
-    return list(ordered)
-
-
-def _is_sorted(nodes: list[ir.Node]) -> bool:
-    passed: set[ir.Node] = set()
-    for node in nodes:
-        for value in node.inputs:
-            maker = value.producer if value is not None else None
-            if maker is not None and maker not in passed and maker.graph is node.graph:
-                return False
-        passed.add(node)
-    return True
 
 
 def _check_types(node: ir.Node, version: int) -> None:

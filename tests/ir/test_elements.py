@@ -22,7 +22,6 @@ from bnfold.ir.elements import (
     numpy_type,
     raw_length,
     round_once,
-    tensor_message,
     to_raw,
 )
 
@@ -143,14 +142,3 @@ def test_a_host_of_the_other_byte_order_swaps_what_numpy_does_not(monkeypatch: p
     swapped = bytes(to_raw(values, TP.BFLOAT16))
     assert swapped == bytes(byte for pair in zip(plain[1::2], plain[::2], strict=True) for byte in pair)
     np.testing.assert_array_equal(from_raw(swapped, TP.BFLOAT16), values)
-
-
-@pytest.mark.parametrize("kind", [*map(numpy_type, RAW_TYPES), np.dtype(ml_dtypes.int4)], ids=str)
-@pytest.mark.parametrize("name", ["", "w"])
-def test_a_message_is_the_one_that_onnx_makes(kind: np.dtype[Any], name: str) -> None:
-    values = np.array([[0, 1, 2], [3, 1, 0]]).astype(kind).T
-    assert tensor_message(values, name) == onnx.numpy_helper.from_array(values, name)
-
-
-def test_an_array_of_the_other_byte_order_becomes_the_same_message() -> None:
-    assert tensor_message(np.array([1.5, -2], ">f4")) == tensor_message(np.array([1.5, -2], "<f4"))

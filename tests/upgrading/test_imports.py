@@ -99,14 +99,6 @@ def test_attribute_types_are_told_by_the_field_or_the_operator(field: str | None
     assert onnx.AttributeProto.AttributeType.Name(model.graph.nodes[0].proto.attribute[0].type) == kind
 
 
-def test_the_ir_versions_of_past_opsets_are_those_that_onnx_tells() -> None:
-    table = {opset: version for (domain, opset), version in helper.OP_SET_ID_VERSION_MAP.items() if domain == "ai.onnx"}
-    last = 0
-    for opset, version in imports.RELEASED:
-        assert {table[known] for known in range(last + 1, opset + 1) if known in table} == {version}
-        last = opset
-
-
 def test_imports_that_contradict_each_other_become_the_highest() -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 13, "ai.onnx" : 15]> g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }'

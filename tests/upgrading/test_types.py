@@ -1,8 +1,7 @@
 import onnx
-import pytest
 
 from bnfold import ir
-from bnfold.upgrading.types import Dims, Types, _annotation
+from bnfold.upgrading.types import Types
 
 
 def load(body: str, inputs: str = "float[n, 3, 4] x") -> ir.Model:
@@ -90,8 +89,3 @@ def test_scans_hand_on_what_their_bodies_make() -> None:
 def test_what_does_not_follow_from_the_data_is_known_behind_a_plugin() -> None:
     model = load("a = my.Op (x) b = Cast <to = 11> (a) y = Relu (b)")
     assert Types(15).dtype(model.graph.values["b"]) == onnx.TensorProto.DOUBLE
-
-
-@pytest.mark.parametrize("dims", [(), (2, 3), (None, "n", 0)])
-def test_an_annotation_is_the_one_that_onnx_makes(dims: Dims) -> None:
-    assert _annotation(1, dims) == onnx.helper.make_tensor_type_proto(1, dims)

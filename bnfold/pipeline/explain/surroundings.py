@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bnfold import ir
+from bnfold.ir.graph import makers_first
 from bnfold.report.events import BatchNormEvent
 
 MAX_NODES = 18
@@ -145,7 +146,7 @@ def _is_weight(node: ir.Node) -> bool:
 def to_json(region: Region) -> dict[str, Any]:
     """Nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
     graph = next(iter(region.roles)).graph if region.roles else None
-    order = {node: position for position, node in enumerate(_in_order(region.roles))}
+    order = {node: position for position, node in enumerate(makers_first(region.roles))}
     edges: dict[tuple[int, int, str], None] = {}
     for node, position in order.items():
         for value in node.inputs:
@@ -166,25 +167,6 @@ def to_json(region: Region) -> dict[str, Any]:
         "edges": [{"from": start, "to": end, "value": name} for start, end, name in edges],
         "left_out": region.left_out,
     }
-
-
-def _in_order(nodes: dict[ir.Node, str]) -> list[ir.Node]:
-    """Producers before consumers, without looking at the rest of the graph."""
-    ordered: dict[ir.Node, None] = {}
-    entered: set[ir.Node] = set()
-
-    def place(node: ir.Node) -> None:
-        if node in entered:
-            return
-        entered.add(node)
-        for maker in _feeding(node):
-            if maker in nodes:
-                place(maker)
-        ordered[node] = None
-
-    for node in nodes:
-        place(node)
-    return list(ordered)
 
 
 def _weights(node: ir.Node) -> list[str]:

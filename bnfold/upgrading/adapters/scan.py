@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.elements import tensor_message
 from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site, numeric_type
 
 
@@ -62,7 +61,7 @@ class _Step:
         for slot, dtype in enumerate(dtypes, states):
             dims = self._add(self._after, "Slice", [self._add(self._after, "Shape", [self.outputs[slot]]), one, last])
             dims = self._add(self._after, "Concat", [rest, dims], axis=0)
-            zero = tensor_message(np.zeros(1, numeric_type(dtype)))
+            zero = onnx.numpy_helper.from_array(np.zeros(1, numeric_type(dtype)))
             zeros = self._add(self._after, "ConstantOfShape", [dims], value=zero)
             self._results[slot] = self._add(self._after, "Concat", [self.outputs[slot], zeros], axis=0)
 
@@ -82,7 +81,7 @@ class _Step:
         return made
 
     def _ints(self, value: int) -> str:
-        self._constants.append(tensor_message(np.array([value], np.int64), self._fresh(f"at_{value}")))
+        self._constants.append(onnx.numpy_helper.from_array(np.array([value], np.int64), self._fresh(f"at_{value}")))
         return self._constants[-1].name
 
     def _fresh(self, hint: str) -> str:
