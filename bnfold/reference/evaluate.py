@@ -19,6 +19,7 @@ from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
+Alterations = Mapping[ir.Value, Callable[[Datum], Datum]]
 Environment = dict[ir.Value, Datum]
 
 
@@ -39,6 +40,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     jitter: int | None = None,
     later: bool = False,
     noise: Noise | None = None,
+    altered: Alterations | None = None,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -58,6 +60,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
             that is about what they err by in float64 (Monte Carlo arithmetic).
         later: Read a node that does not fit its own version as the next one that it fits.
         noise: What random operators draw; without it they are refused.
+        altered: What to make of some stored or computed values of any graph before they are read.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -75,6 +78,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
     evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
     evaluation.later, evaluation.noise = later, noise
+    evaluation.altered = altered or {}
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -130,6 +134,7 @@ class Evaluation:
         self.jitter: np.random.Generator | None = None
         self.later = False
         self.noise: Noise | None = None
+        self.altered: Alterations = {}
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {
             (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
@@ -170,8 +175,11 @@ class Evaluation:
         stored = _stored(value)
         if stored is None:
             raise _undefined(value)
-        environment[value] = self.admit(stored)
+        environment[value] = self._altered(value, self.admit(stored))
         return environment[value]
+
+    def _altered(self, value: ir.Value, datum: Datum) -> Datum:
+        return self.altered[value](datum) if value in self.altered else datum
 
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
         """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
@@ -191,9 +199,9 @@ class Evaluation:
         for value, result in zip(node.outputs, results, strict=False):
             if value is None or value in environment:  # a fed value stays, even where its node runs for another
                 continue
-            environment[value] = result
+            environment[value] = self._altered(value, result)
             if self.observer is not None and node.graph is self.main:
-                self.observer(value.name, result)
+                self.observer(value.name, environment[value])
 
     def _run_body(
         self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum]

@@ -13,7 +13,7 @@ from functools import cache
 import onnx
 
 from bnfold import ir
-from bnfold.verification.extract import sparse_of, walk
+from bnfold.verification.extract import held, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
 
@@ -129,7 +129,7 @@ def _changed(
     common = {name for name in graph.values if _is_activation(graph, twin, name)}
     stops = _stops(graph, twin, common)
     for node in graph.nodes:
-        if node in covered or ir.constant(node.output(0)) is not None:  # which is compared where it is read
+        if node in covered or held(node.output(0)) is not None:  # which is compared where it is read
             continue
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and twin.values[name].producer is not None]
@@ -161,16 +161,10 @@ def _same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
     """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
     if old is None or new is None:
         return old is new
-    held, stored = _held(old), _held(new)
-    if isinstance(held, ir.Tensor) and isinstance(stored, ir.Tensor):
-        return same(held, stored)
-    return held == stored and (held is not None or old.graph.path == new.graph.path)
-
-
-def _held(value: ir.Value) -> ir.Tensor | bytes | None:
-    """The tensor that a value is unless a caller overrides it; of a sparse one the message."""
-    sparse = sparse_of(value)
-    return sparse.SerializeToString(deterministic=True) if sparse else ir.constant(value) or value.tensor
+    one, other = held(old), held(new)
+    if one is not None and other is not None:
+        return same(one, other)
+    return one is other and old.graph.path == new.graph.path
 
 
 def _names(values: list[ir.Value | None]) -> list[str]:

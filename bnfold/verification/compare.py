@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnfold.verification.floats import F64, FloatType
+from bnfold.verification.floats import F64, FloatType, float_type
 
 ROUNDING_FACTOR = 8.0
 """Accepted deviations of the measured rounding noise."""
@@ -73,6 +73,36 @@ class Difference:
     def relative(self) -> float:
         """The largest difference in units of the scale."""
         return _ratio(self.max_abs, self.scale)
+
+
+def compare_values(
+    expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
+) -> Difference:
+    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _compare_lists(expected, actual, dtype)
+    expected, actual = _in_floats(expected), _in_floats(actual)
+    kind = float_type(dtype)
+    # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
+    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f"
+    if not floats or expected.shape != actual.shape:
+        return difference(expected, actual, kind, None)
+    drawn = [[_in_floats(draw) for draw in draws] for draws in rounds]
+    usable = [[draw for draw in draws if draw.shape == actual.shape] for draws in drawn]
+    return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
+
+
+def _in_floats(value: Any) -> npt.NDArray[Any]:
+    """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
+    array = np.asarray(value)
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
+
+
+def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
+    if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
+        return Difference(fault="a sequence changed its length or became something else", excess=np.inf)
+    parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
+    return max(parts, key=lambda part: part.excess, default=Difference())
 
 
 def difference(

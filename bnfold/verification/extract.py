@@ -14,6 +14,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.tensor import InMemory
+from bnfold.reference.attributes import dense
 from bnfold.verification.floats import is_float
 
 
@@ -118,6 +120,15 @@ def _check_names(values: Sequence[ir.Value]) -> None:
     for value in values:
         if by_name.setdefault(value.name, value) is not value:
             raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
+
+
+def held(value: ir.Value | None) -> ir.Tensor | None:
+    """The tensor that a value is, unless a caller overrides it."""
+    sparse = sparse_of(value) if value is not None else None
+    if value is None or sparse is None:
+        return ir.constant(value) or (value.tensor if value is not None else None)
+    array = dense(value.graph, sparse)
+    return InMemory(sparse.values.data_type, array)
 
 
 def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:

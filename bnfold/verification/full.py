@@ -10,7 +10,8 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.ir.elements import type_name
-from bnfold.verification.compare import ROUNDS, Difference, difference, tolerance
+from bnfold.verification.compare import ROUNDS, Difference, compare_values
+from bnfold.verification.evidence import Evidence, Mutant, same_place
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
@@ -30,6 +31,7 @@ class Evaluate(Protocol):
         jitter: int | None = None,
         later: bool = False,
         noise: reference.Noise | None = None,
+        altered: reference.Alterations | None = None,
     ) -> dict[str, Array]: ...
 
 
@@ -119,8 +121,7 @@ class Pair:
 
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
-        names = [*self.watched, *self.outputs]
-        given = {**feeds, **{stand_in: expected[name] for name, stand_in in self._stand_ins.items()}}
+        names, given = self._asked(feeds, expected)
         noise = reference.Noise()
         actual = self._evaluate(self._acting, given, names, noise=noise)
         self.foreign |= noise.drawn.keys() - self.drawn
@@ -133,6 +134,23 @@ class Pair:
             compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
             if len(rounds) > ROUNDS or not any(item.difference.is_in_doubt for item in compared):
                 return compared
+
+    def _asked(self, feeds: Feeds, expected: Mapping[str, Array]) -> tuple[list[str], Feeds]:
+        """The values to compare, and what the rewritten model is fed for that: jumping operators are held."""
+        held = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
+        return [*self.watched, *self.outputs], {**feeds, **held}
+
+    def look(self, evidence: Evidence, feeds: Feeds, expected: Mapping[str, Array]) -> None:
+        """Whether mutants of either model compute something else than the model does."""
+        names, given = self._asked(feeds, expected)
+        sides = (self.before, feeds), (self._acting, given)
+
+        def run(mutant: Mutant) -> dict[str, Array]:
+            (model, fed), other = sides[mutant.side], sides[1 - mutant.side]
+            mutated, altered = mutant.of(model, same_place, lambda name: self._evaluate(*other, [name])[name])
+            return self._evaluate(mutated, fed, names, altered=altered)
+
+        evidence.look(run, (expected, self._evaluate(self._acting, given, names)))
 
     def _errors(
         self, feeds: Feeds, given: Feeds, expected: Mapping[str, Array], actual: Mapping[str, Array]
@@ -174,36 +192,6 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
         move = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
         largest = max(largest, float(move.max(initial=0.0)))
     return largest / scale if scale > 0 else 0.0
-
-
-def compare_values(
-    expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
-) -> Difference:
-    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
-    if isinstance(expected, list) or isinstance(actual, list):
-        return _compare_lists(expected, actual, dtype)
-    expected, actual = _in_floats(expected), _in_floats(actual)
-    kind = float_type(dtype)
-    # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
-    floats = expected.dtype.kind == "f" and actual.dtype.kind == "f"
-    if not floats or expected.shape != actual.shape:
-        return difference(expected, actual, kind, None)
-    drawn = [[_in_floats(draw) for draw in draws] for draws in rounds]
-    usable = [[draw for draw in draws if draw.shape == actual.shape] for draws in drawn]
-    return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
-
-
-def _in_floats(value: Any) -> Array:
-    """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
-    array = np.asarray(value)
-    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
-
-
-def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
-    if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
-        return Difference(fault="a sequence changed its length or became something else", excess=np.inf)
-    parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
-    return max(parts, key=lambda part: part.excess, default=Difference())
 
 
 def too_large(compared: Compared) -> bool:
@@ -253,6 +241,7 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
         jitter: int | None = None,
         later: bool = False,
         noise: reference.Noise | None = None,
+        altered: reference.Alterations | None = None,
     ) -> dict[str, Array]:
         limit = seconds_left()
         return reference.evaluate(
@@ -265,6 +254,7 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
             jitter=jitter,
             later=later,
             noise=noise or reference.Noise(),
+            altered=altered,
         )
 
     return evaluate

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bnfold.verification.changes import beyond, uncovered
 from bnfold.verification.interface import flaw, interface_fault, narrowed, unlisted, unread
-from bnfold.verification.local import Bench, check_cuts
 from bnfold.verification.localise import localise
+from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
 from bnfold.verification.samples import Impossible
@@ -30,8 +29,7 @@ def judge(request: Request) -> Verdict:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _verdict(request, "failed", str(finding), "float64")
-    local = _local(request, draws, whole)
-    verdict = _decide(request, whole, obstacle, local)
+    verdict = _decide(request, whole, obstacle, _parts(request, draws, whole))
     return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict)
 
 
@@ -56,57 +54,46 @@ def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
         return None, str(reason)
 
 
-def _local(request: Request, draws: Draws, whole: Whole | None) -> tuple[LocalRow, ...]:
-    """Each rewrite on its own; where the whole does not decide, everything else that changed as well."""
-    decided = whole is not None and not whole.doubt  # the parts are then a second opinion, as far as time allows
-    if request.depth == "full" or (not request.cuts and decided):
-        return ()
+def _parts(request: Request, draws: Draws, whole: Whole | None) -> Parts:
+    """Whoever wants whole models compared is content with parts for what these do not show, and no more."""
+    if request.depth == "full" and (whole is None or whole.doubt):
+        return Parts()
     with request.clock.phase("local"):
-        bench = Bench(request.before, request.after, draws, request.policy, request.seed, request.clock)
-        rows = []
-        cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
-        for row in check_cuts(bench, cuts):
-            rows.append(row)
-            request.progress("rewrites", len(rows), len(cuts))
-            if decided and request.clock.is_over:
-                break
-        return tuple(rows if decided else [*rows, *_unannounced(request, bench)])
+        return check_parts(request, draws, whole)
 
 
-def _unannounced(request: Request, bench: Bench) -> list[LocalRow]:
-    """Changes outside the cuts. A value that differs may have changed its meaning; then what is made of it decides."""
-    cuts = uncovered(request, request.cuts)
-    rows = []
-    for row in check_cuts(bench, cuts):
-        rows.append(row)
-        request.progress("changes", len(rows), len(cuts))
-    failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
-    larger = list(check_cuts(bench, beyond(request, failed), hidden=[name for cut in failed for name in cut.outputs]))
-    if larger and all(row.status == "verified" for row in larger):
-        return [row for row in rows if row.status != "failed"] + larger
-    return rows
-
-
-def _decide(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
-    broken = next((row for row in local if row.status == "failed"), None)
+def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
+    local = parts.rows
+    decided = whole is not None and not whole.doubt
+    broken = next((row for row in (parts.announced if decided else local) if row.status == "failed"), None)
     if whole is not None and whole.fault:
         return _verdict(request, "failed", whole.fault, whole.test, whole, local, _location(request, whole, broken))
     if broken is not None:
-        reason = f"{broken.label}: value {broken.outputs[0]!r} {broken.note} ({broken.relative:.2g} of its scale)"
-        return _verdict(request, "failed", reason, "local", whole, local, _found(broken))
+        return _verdict(request, "failed", _said(broken), "local", whole, local, _found(broken))
     if whole is not None and whole.refusal:
         return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
-    if whole is not None and not whole.doubt:
-        return _verdict(request, "verified", _praise(whole), "float64", whole, local)
-    return _by_parts(request, whole, obstacle if whole is None else whole.doubt, local)
+    if whole is None or whole.doubt:
+        return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
+    unseen = next((row for row in parts.others if row.status != "verified"), None)
+    if unseen is not None:
+        reason = f"the whole models agree, but they need not show every change: {_said(unseen)}"
+        return _verdict(request, "unverified", reason, "nothing", whole, local)
+    return _verdict(request, "verified", _praise(whole), "float64", whole, local)
 
 
-def _by_parts(request: Request, whole: Whole | None, obstacle: str, local: Sequence[LocalRow]) -> Verdict:
+def _said(row: LocalRow) -> str:
+    if row.status == "skipped":
+        return f"{row.label}: {row.note}"
+    return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its scale)"
+
+
+def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
     """The whole did not decide: the parts do, if every one of them could be compared."""
-    skipped = [row for row in local if row.status == "skipped"]
+    local = parts.rows
+    skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
-        example = f"{skipped[0].label}: {skipped[0].note}"
-        reason = f"{obstacle}; {len(skipped)} of {len(local)} changed parts could not be compared either ({example})"
+        number = f"{len(skipped)} of {len(local)} changed parts"
+        reason = f"{obstacle}; {number} could not be compared either ({_said(skipped[0])})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
@@ -152,7 +139,7 @@ def _verdict(
         outputs=whole.rows if whole else (),
         witnesses=whole.witnesses if whole else (),
         local=tuple(local),
-        samples=whole.samples if whole else 0,
+        samples=len(whole.seen) if whole else 0,
         seed=request.seed,
         localised=localised,
         notes=(*(whole.notes if whole else ()), *notes),

@@ -10,8 +10,9 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.verification.compare import compare_values
 from bnfold.verification.extract import walk
-from bnfold.verification.full import Pair, compare_values
+from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array

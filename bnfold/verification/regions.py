@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,9 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.verification.attempts import Found, Skip
 from bnfold.verification.clock import Clock
-from bnfold.verification.compare import ROUNDS, Difference
-from bnfold.verification.extract import Region, extract
-from bnfold.verification.full import compare_values
+from bnfold.verification.compare import ROUNDS, Difference, compare_values
+from bnfold.verification.evidence import Evidence, Mutant
+from bnfold.verification.extract import Region
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.rounding import Array, Draws, errors_of_both
 
@@ -37,16 +37,13 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The two regions of a cut, and the graphs that they are cut out of.
-
-    ``hidden`` are values that differ inside: then equality counts only where they, and new weights, show in the result.
-    """
+    """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
 
     cut: ir.Cut
     old: Region
     new: Region
     graphs: Sequence[Mapping[str, ir.Value]]
-    hidden: Collection[str]
+    evidence: Evidence
     means: Means
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
@@ -59,13 +56,26 @@ class Regions:
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
-        if self.hidden and not self._shows(feeds, expected):
-            return Skip("what differs inside does not show in it", only_after=True)
         found = self._measured(feeds, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not self._reacts(feeds, expected):
             return Skip("nothing of its inputs shows at the sizes that were tried", only_after=True)
+        if is_equal:
+            self.evidence.look(lambda mutant: self._mutated(mutant, feeds), (expected, actual))
         return found
+
+    def _mutated(self, mutant: Mutant, feeds: Feeds) -> Results:
+        sides = self.old.model, self.new.model
+        region, altered = mutant.of(
+            sides[mutant.side], self._find, lambda name: self._run(sides[1 - mutant.side], feeds, [name])[name]
+        )
+        return self._run(region, feeds, altered=altered)
+
+    def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:
+        """A value in the region; what was captured from around it is in its main graph."""
+        path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
+        graphs = {graph.path: graph for graph in region.graphs()}
+        return graphs.get(path, region.graph).values[value.name]
 
     def _expected(self, feeds: Feeds, *, guessed: bool) -> Results | Skip:
         try:
@@ -90,25 +100,6 @@ class Regions:
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
-
-    def _shows(self, feeds: Feeds, expected: Results) -> bool:
-        """Whether each hidden value of both regions, taken over from the new one into the old, changes the result."""
-        values, ends = self.graphs[0], {*feeds, *self.cut.outputs}
-        inside = [region.model.graph.values for region in (self.old, self.new)]
-        for name in self.hidden:
-            if name in ends or not all(name in found for found in (values, *inside)):
-                continue
-            stops = [*self.old.inputs.values(), values[name]]
-            kept = inside[0].keys() - feeds.keys()
-            behind = extract([values[output] for output in self.cut.outputs], stops, kept).model
-            try:
-                value = self._run(self.new.model, feeds, [name])
-                result = self._run(behind, {**feeds, **value})
-            except Unsupported:
-                continue  # of another shape, say: that shows
-            if not any(_differ_much(expected[output], result[output]) for output in self.cut.outputs):
-                return False
-        return True
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
         """Whether other activations make another result: statistics over one element leave nothing of them."""
@@ -137,8 +128,6 @@ class Regions:
                 rounds.append([self._run(model, feeds) for model in disturbed])
             else:
                 rounds.append(self._errors(feeds, expected, actual))
-            if self.hidden and not all(_differ(actual, draw) for draw in rounds[0]):
-                return Skip("a new weight does not show in it", only_after=True)
             found = self._worst(expected, actual, rounds)
             if len(rounds) > ROUNDS or not found.is_in_doubt:
                 return found
@@ -167,21 +156,24 @@ class Regions:
         return replace(worst, elements=min(np.size(expected[name]) for name in self.cut.outputs))
 
     def _run(
-        self, region: ir.Model, feeds: Feeds, outputs: Sequence[str] | None = None, jitter: int | None = None
+        self,
+        region: ir.Model,
+        feeds: Feeds,
+        outputs: Sequence[str] | None = None,
+        jitter: int | None = None,
+        altered: reference.Alterations | None = None,
     ) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         limit, policy = max(self.means.clock.left, REGION_SECONDS), self.means.policy
         wanted = self.cut.outputs if outputs is None else outputs
-        return reference.evaluate(region, own, wanted, limit_seconds=limit, policy=policy, jitter=jitter)
+        return reference.evaluate(
+            region, own, wanted, limit_seconds=limit, policy=policy, jitter=jitter, altered=altered
+        )
 
 
 def _differ_much(one: Array, other: Array) -> bool:
     """Whether two results differ by more than rounding."""
     return compare_values(one, other, (), None, by_channel=False).excess > 1
-
-
-def _differ(one: Results, other: Results) -> bool:
-    return any(not np.array_equal(one[name], other[name]) for name in one)
 
 
 def _shape(value: object) -> object:

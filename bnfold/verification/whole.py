@@ -9,7 +9,9 @@ import numpy as np
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.full import Compared, Pair, compare_values, evaluator, output_rows, too_large
+from bnfold.verification.compare import compare_values
+from bnfold.verification.evidence import Evidence
+from bnfold.verification.full import Compared, Pair, evaluator, output_rows, too_large
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
 from bnfold.verification.interface import broken_promise
@@ -42,10 +44,16 @@ class Whole:
     refusal: str
     witnesses: tuple[WitnessRow, ...]
     notes: tuple[str, ...]
-    samples: int
     fed: frozenset[str]
     pair: Pair
+    seen: tuple[Sample, ...]
     failing: Feeds
+
+    def look(self, evidence: Evidence) -> None:
+        """Whether the comparison would show the mutants, sample by sample."""
+        for sample in self.seen:
+            if not evidence.is_over:
+                self.pair.look(evidence, sample.feeds, sample.expected)
 
 
 def examine_whole(request: Request, draws: Draws) -> Whole:
@@ -94,9 +102,9 @@ def _examine(request: Request, draws: Draws) -> Whole:
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
-        samples=len(seen),
         fed=frozenset(name for sample in seen for name in sample.feeds),
         pair=pair,
+        seen=tuple(seen),
         failing=seen[fault.sample if fault is not None else 0].feeds,
     )
 

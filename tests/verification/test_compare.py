@@ -4,9 +4,8 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.verification.compare import FLOOR, ROUNDING_FACTOR, difference, pattern_fault, tolerance
+from bnfold.verification.compare import FLOOR, ROUNDING_FACTOR, compare_values, difference, pattern_fault, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
-from bnfold.verification.full import compare_values
 
 SINGLE = FLOAT_TYPES[onnx.TensorProto.FLOAT]
 

@@ -23,8 +23,9 @@ from bnfold.interop.pytorch.twin import Array, CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.verification import BUDGET_SECONDS
 from bnfold.verification.clock import Clock
+from bnfold.verification.compare import compare_values
 from bnfold.verification.floats import float_type
-from bnfold.verification.full import LARGEST_DIFFERENCE, Compared, Pair, compare_values, evaluator
+from bnfold.verification.full import LARGEST_DIFFERENCE, Compared, Pair, evaluator
 from bnfold.verification.rounding import Draws
 
 WIDEST = 2.0**-5

@@ -1,0 +1,105 @@
+"""Whether what was compared would show a fault in each thing that differs: mutation testing of the comparison.
+
+Equal results prove nothing about what they do not depend on: a row that no index chose, a bound that nothing reached,
+sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the two models, alone, and
+some result has to change with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from bnfold import ir, reference
+from bnfold.classes import frozen, mutable
+from bnfold.errors import Unsupported
+from bnfold.verification.compare import compare_values
+from bnfold.verification.rounding import Array
+
+STEP = 2.0**-10
+"""How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
+share of its tolerance: then a number that is wrong altogether moves it beyond."""
+
+SECONDS = 5.0
+"""For all mutants of one comparison."""
+
+Results = Mapping[str, Array]
+Find = Callable[[ir.Model, ir.Value], ir.Value]
+
+
+@frozen
+class Mutant:
+    """One of the two models (``side``) with one change.
+
+    It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
+    ``setting`` is None); or the array is what the other model has under this name. What only other ``sizes`` could
+    bring to light is settled where the declared ones, being all there can be, were compared.
+    """
+
+    side: int
+    what: str
+    value: ir.Value
+    change: Callable[[Any], Any] | None = None
+    attribute: str = ""
+    setting: Any = None
+    sizes: bool = False
+
+    def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
+        """``model``, a part or a copy of the side's, with the change.
+
+        ``find`` tells what a value is there, and ``theirs`` what the other model computes under a name.
+        """
+        if not self.attribute:
+            return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
+        copy = model.clone()
+        node = find(copy, self.value).producer
+        assert node is not None, "it has the attribute"
+        if self.setting is None:
+            node.del_attr(self.attribute)
+        else:
+            node.set_attr(self.attribute, self.setting)
+        return copy, {}
+
+
+@mutable
+class Evidence:
+    """The mutants that no comparison has told from their models yet."""
+
+    missing: Sequence[Mutant]
+    seconds: float = field(default=SECONDS)
+    _until: float = field(default=0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to look for, or no time."""
+        return not self.missing or time.monotonic() > self._until > 0
+
+    def settle(self) -> None:
+        """Say that all sizes that there can be were compared."""
+        self.missing = [mutant for mutant in self.missing if not mutant.sizes]
+
+    def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> bool:
+        """Compare mutants with the results of the models themselves; whether this told some of them apart."""
+        self._until = self._until or time.monotonic() + self.seconds
+        left = [mutant for mutant in self.missing if self.is_over or not _shows(mutant, run, results[mutant.side])]
+        found, self.missing = len(left) < len(self.missing), left
+        return found
+
+
+def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
+    """The value of the same name in the same graph of a copy."""
+    return next(graph for graph in model.graphs() if graph.path == value.graph.path).values[value.name]
+
+
+def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:
+    try:
+        changed = run(mutant)
+    except reference.Misfit:
+        return True
+    except Unsupported:
+        return False
+    return any(
+        compare_values(results[name], changed[name], (), None, by_channel=True).excess > STEP for name in results
+    )

@@ -1,0 +1,241 @@
+"""What differs between two regions, as changes that a comparison of them has to react to.
+
+What both have under one name is changed back to what it was, what only one has is moved a little. A float is taken at
+its word where nothing but smooth operators is between it and a result: such functions that are the same at random
+places are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.node import attribute_value
+from bnfold.reference.dispatch import definition
+from bnfold.verification.evidence import STEP, Mutant
+from bnfold.verification.extract import Region, held
+from bnfold.verification.floats import float_type, is_float
+from bnfold.verification.rounding import Array
+
+FEW = 16
+"""Numbers of one constant that are changed one by one; more of them in shares, those of a table row by row."""
+
+SHARES = 8
+ROWS = 256
+
+_SMALL = 64
+"""Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
+
+_OPEN_END = 2**31 - 1
+"""Sizes and ends from here on all mean as much as there is."""
+
+_SMOOTH = frozenset(
+    {
+        *("Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "DepthToSpace"),
+        *("DequantizeLinear", "Div", "Expand", "Flatten", "Gemm", "GlobalAveragePool", "GroupNormalization"),
+        *("Identity", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean"),
+        *("MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),
+        *("Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose"),
+        *("Unsqueeze", "Upsample"),
+    }
+)
+
+_Key = tuple[str, str, int, str]
+"""Of a node: domain, operator, version in force, and the first value that it makes."""
+
+
+def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
+    """All that a comparison of the values ``compared`` has to tell apart."""
+    before, after = _Side(0, old, compared), _Side(1, new, compared)
+    moved = before.contents(after) & after.contents(before)
+    yield from after.changed_back(before)
+    for side, other in ((after, before), (before, after)):
+        yield from side.moved_a_little(other, moved)
+        yield from _results_of_bodies(side, other)
+
+
+def nudged(side: int, value: ir.Value) -> Mutant:
+    """A value that is computed, moved a little."""
+    return Mutant(side, f"value {value.name!r}", value, _nudge)
+
+
+def taken_over(value: ir.Value) -> Mutant:
+    """A value of the rewritten model replaced by what the original has under its name."""
+    return Mutant(1, f"value {value.name!r}", value)
+
+
+class _Side:
+    """What one region holds.
+
+    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all.
+    """
+
+    def __init__(self, number: int, region: Region, compared: Collection[str]) -> None:
+        self.number = number
+        self.nodes: dict[_Key, ir.Node] = {}
+        self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
+        self.rough: set[str] = set()
+        self.plain: set[str] = set()
+        self.clear: set[ir.Node] = set()
+        for node in reversed(region.nodes):
+            if held(node.output(0)) is None:
+                self._add(node, compared)
+
+    def _add(self, node: ir.Node, compared: Collection[str]) -> None:
+        made = [value for value in node.outputs if value is not None]
+        smooth = _is_smooth(node)
+        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
+            self.clear.add(node)
+        for value in node.inputs:
+            tensor = held(value)
+            if value is not None and tensor is not None:
+                self.constants[value.name] = value, tensor
+                if not smooth:
+                    self.rough.add(value.name)
+                elif node in self.clear:
+                    self.plain.add(value.name)
+        known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+        self.nodes[node.domain, node.op_type, known.version if known is not None else 0, made[0].name] = node
+
+    def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
+        """The constants and the nodes that have no counterpart of the same name on the other side."""
+        return (
+            [found for name, found in self.constants.items() if not _are_alike(found, other.constants.get(name))],
+            [node for key, node in self.nodes.items() if key not in other.nodes],
+        )
+
+    def contents(self, other: _Side) -> set[tuple[float, ...]]:
+        """What its small lone constants and the attributes of its lone nodes hold."""
+        constants, nodes = self._lone(other)
+        numbers = [tensor.numpy() for _, tensor in constants if tensor.size <= _SMALL]
+        numbers += [np.asarray(setting) for node in nodes for setting in _settings(node).values()]
+        return {tuple(array.astype(np.float64).reshape(-1).tolist()) for array in numbers if array.dtype.kind in "fiub"}
+
+    def changed_back(self, old: _Side) -> Iterator[Mutant]:
+        """What ``old`` has under the same name and otherwise."""
+        for name, (value, tensor) in self.constants.items():
+            twin = old.constants.get(name)
+            if twin is not None and _are_alike((value, tensor), twin) and not self._is_taken(name, tensor.dtype):
+                yield from _of_constant(self.number, value, tensor, twin[1].numpy(), sizes=name not in self.rough)
+        for key in self.nodes.keys() & old.nodes.keys():
+            node = self.nodes[key]
+            settings, were = _settings(node), _settings(old.nodes[key])
+            for name in settings | were:
+                was, is_ = were.get(name), settings.get(name)
+                if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
+                    yield _of_attribute(self.number, node, name, was, sizes=_is_smooth(node))
+
+    def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
+        """What ``other`` has not. Of the original only what may bound or switch: the rewritten model has the rest."""
+        constants, nodes = self._lone(other)
+        for value, tensor in constants:
+            if value.name in self.rough or (self.number and value.name not in self.plain):
+                array = tensor.numpy()
+                if array.size > _SMALL or tuple(array.astype(np.float64).reshape(-1).tolist()) not in moved:
+                    yield from _of_constant(self.number, value, tensor, None)
+        for node in nodes:
+            for name, setting in _settings(node).items():
+                if isinstance(setting, float) and not _is_smooth(node) and (setting,) not in moved:
+                    yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+
+    def _is_taken(self, name: str, dtype: int) -> bool:
+        return name in self.plain and is_float(dtype)
+
+
+def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor] | None) -> bool:
+    return other is not None and (one[1].dtype, one[1].dims) == (other[1].dtype, other[1].dims)
+
+
+def _is_smooth(node: ir.Node) -> bool:
+    if node.is_op("Gather"):
+        return held(node.input(1)) is not None
+    if node.is_op("Cast"):
+        return is_float(_settings(node).get("to"))
+    return node.is_op(*_SMOOTH)
+
+
+def _settings(node: ir.Node) -> dict[str, Any]:
+    """The attributes with their defaults, but for graphs and what only a caller of a function knows."""
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    spelled = {
+        name: attribute_value(attribute)
+        for name, attribute in node.attrs.items()
+        if name not in node.subgraphs and not attribute.ref_attr_name
+    }
+    return {**(known.defaults if known is not None else {}), **spelled}
+
+
+def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:
+    value = next(value for value in node.outputs if value is not None)
+    what = f"attribute {name!r} of {node.op_type} {node.label!r}"
+    return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)
+
+
+def _of_constant(
+    side: int, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
+) -> Iterator[Mutant]:
+    """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
+    array = _flat(tensor.numpy(), tensor.dtype)
+    goal = _nudge(array)
+    if is_float(tensor.dtype):
+        different = np.abs(array) < float_type(tensor.dtype).largest
+        if was is not None:
+            old = _flat(was, tensor.dtype)
+            different = (array != old) & ~(np.isnan(array) & np.isnan(old))
+            goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
+    else:
+        goal = goal if was is None else was.reshape(-1)
+        different = array != goal
+        if array.dtype.kind in "iu":
+            different &= (array < _OPEN_END) | (goal < _OPEN_END)
+    for places in _shares(value, tensor, np.flatnonzero(different)):
+        what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
+        change = _replacing(places, goal[places])
+        yield Mutant(side, f"{what} of {value.name!r}", value, change, sizes=sizes and not is_float(tensor.dtype))
+
+
+def _flat(array: Array, dtype: int) -> Array:
+    return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
+
+
+def _shares(value: ir.Value, tensor: ir.Tensor, places: Array) -> list[Array]:
+    if places.size <= FEW:
+        return np.split(places, places.size) if places.size else []
+    reader = next((node for node, slot in value.uses if node.is_op("Gather") and slot == 0), None)
+    if reader is None or not tensor.dims:
+        return np.array_split(places, SHARES)
+    _, rows = np.unique(np.unravel_index(places, tensor.dims)[int(reader.attr("axis", 0))], return_inverse=True)
+    count = int(rows.max()) + 1
+    shares = rows * min(count, ROWS) // count
+    return [places[shares == share] for share in range(int(shares.max()) + 1)]
+
+
+def _replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
+    def change(array: Array) -> Array:
+        copy = np.array(array)
+        copy.reshape(-1)[places] = numbers
+        return copy
+
+    return change
+
+
+def _nudge(datum: Any) -> Any:
+    """Every number a little larger, truths turned round; what is no array of these stays."""
+    kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
+    if kind == "f":
+        scale = np.abs(datum, where=np.isfinite(datum), out=np.zeros(datum.shape)).max(initial=0.0)
+        return np.asarray(datum + STEP * np.where(datum == 0, scale or 1.0, datum))
+    return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
+
+
+def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:
+    """What bodies make that only this side has: a branch that was not taken proves nothing."""
+    nodes = [node for node in side.nodes.values() if node.subgraphs]
+    models = [node.graph.model for node in other.nodes.values()] if nodes else []
+    known = {graph.path for model in models[:1] for graph in model.graphs()}
+    for node in nodes:
+        for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
+            yield from (nudged(side.number, value) for value in body.outputs if value.graph is body)

@@ -1,0 +1,82 @@
+"""Every part of a model that changed, compared on its own: where a rewrite says that it happened, and wherever else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bnfold import ir
+from bnfold.classes import frozen
+from bnfold.errors import BnfoldError
+from bnfold.verification.changes import beyond, uncovered
+from bnfold.verification.evidence import Evidence
+from bnfold.verification.local import Bench, check_cuts
+from bnfold.verification.request import Request
+from bnfold.verification.rounding import Draws
+from bnfold.verification.verdict import LocalRow
+from bnfold.verification.whole import Whole
+
+
+@frozen
+class Parts:
+    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change."""
+
+    announced: tuple[LocalRow, ...] = ()
+    others: tuple[LocalRow, ...] = ()
+
+    @property
+    def rows(self) -> tuple[LocalRow, ...]:
+        """All of them."""
+        return self.announced + self.others
+
+
+def check_parts(request: Request, draws: Draws, whole: Whole | None) -> Parts:
+    """Compare each part; what the whole models were shown to differ in need not be looked for."""
+    bench = Bench(request.before, request.after, draws, request.policy, request.seed, request.clock)
+    cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
+    announced = _rows(request, bench, cuts, "rewrites")
+    if whole is not None and whole.fault:
+        return Parts(tuple(announced))
+    same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
+    decided = whole if whole is not None and not whole.doubt else None
+    return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)))
+
+
+def _rows(request: Request, bench: Bench, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
+    rows = []
+    for row in check_cuts(bench, cuts):
+        rows.append(row)
+        request.progress(phase, len(rows), len(cuts))
+    return rows
+
+
+def _others(request: Request, bench: Bench, cuts: Sequence[ir.Cut], whole: Whole | None) -> list[LocalRow]:
+    """A value that differs may have changed its meaning; then what is made of it decides.
+
+    A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
+    are and would show a fault in it.
+    """
+    rows = _rows(request, bench, cuts, "changes")
+    failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
+    larger = list(check_cuts(bench, beyond(request, failed), hidden=[name for cut in failed for name in cut.outputs]))
+    if larger and all(row.status == "verified" for row in larger):
+        kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
+    else:
+        kept, larger = list(zip(cuts, rows, strict=True)), []
+    if whole is None:
+        return [row for _, row in kept] + larger
+    seconds = request.clock.left
+    seen = [row if row.status == "verified" else _in_whole(bench, cut, row, whole, seconds) for cut, row in kept]
+    return seen + larger
+
+
+def _in_whole(bench: Bench, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
+    try:
+        evidence = Evidence(bench.mutants(cut), seconds)
+        whole.look(evidence)
+    except BnfoldError:
+        return row
+    if evidence.missing:
+        hidden = f"a fault in {evidence.missing[0].what} would not show in the whole models"
+        return replace(row, note=f"{row.note}; {hidden}")
+    return replace(row, status="verified", note="compared in the whole models only")
