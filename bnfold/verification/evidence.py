@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from bnfold import ir, reference
 from bnfold.classes import frozen, mutable
 from bnfold.errors import Unsupported
@@ -64,12 +66,38 @@ class Mutant:
 
 
 @mutable
-class Evidence:
-    """The mutants that no comparison has told from their models yet."""
+class Table:
+    """A constant of the rewritten model from which ``index`` chooses, and which of its rows it never chose yet."""
 
-    missing: Sequence[Mutant]
+    name: str
+    index: ir.Value
+    rows: int
+    unread: set[int]
+
+    def read(self, index: Array) -> None:
+        """Note the rows that were compared."""
+        self.unread -= {int(row) % self.rows for row in np.unique(index)}
+
+
+@mutable
+class Evidence:
+    """The mutants that no comparison has told from their models yet, and tables with rows that none has read."""
+
+    mutants: Sequence[Mutant]
+    tables: Sequence[Table] = field(default=())
     seconds: float = field(default=SECONDS)
     _until: float = field(default=0.0)
+
+    @property
+    def missing(self) -> int:
+        """How many things would not show a fault."""
+        return len(self.mutants) + sum(len(table.unread) for table in self.tables)
+
+    @property
+    def example(self) -> str:
+        """What one of them is."""
+        rows = (f"row {min(table.unread)} of {table.name!r}" for table in self.tables if table.unread)
+        return next((mutant.what for mutant in self.mutants), "") or next(rows, "")
 
     @property
     def is_over(self) -> bool:
@@ -78,14 +106,20 @@ class Evidence:
 
     def settle(self) -> None:
         """Say that all sizes that there can be were compared."""
-        self.missing = [mutant for mutant in self.missing if not mutant.sizes]
+        self.mutants = [mutant for mutant in self.mutants if not mutant.sizes]
 
-    def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> bool:
-        """Compare mutants with the results of the models themselves; whether this told some of them apart."""
+    def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
+        """Compare mutants with the results of the models themselves."""
         self._until = self._until or time.monotonic() + self.seconds
-        left = [mutant for mutant in self.missing if self.is_over or not _shows(mutant, run, results[mutant.side])]
-        found, self.missing = len(left) < len(self.missing), left
-        return found
+        self.mutants = [
+            mutant for mutant in self.mutants if self.is_over or not _shows(mutant, run, results[mutant.side])
+        ]
+
+    def read(self, value: Callable[[ir.Value], Array]) -> None:
+        """Note what the tables' indices chose, where ``value`` computes them."""
+        for table in self.tables:
+            if table.unread:
+                table.read(value(table.index))
 
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:

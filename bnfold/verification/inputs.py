@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bnfold.errors import BadInput
 from bnfold.verification.dims import Known
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.legal import ShapeOf, declared_shape, legal, small_integers
-from bnfold.verification.roles import role
+from bnfold.verification.roles import role, uses
 from bnfold.verification.shapes import Sizing
 from bnfold.verification.sized import told_shapes
 
@@ -80,6 +80,22 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
 def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int) -> Feeds:
     """A value for every required input, of the shapes that `input_shapes` chose."""
     return {value.name: random_value(value, shapes[value.name], seed, sample) for value in required(model)}
+
+
+def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
+    """The feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
+    chosen = dict(feeds)
+    for value in inputs:
+        tables = [node.input(0) for node, slot in uses(value) if node.is_op("Gather") and slot == 1]
+        wanted = next((rows[table.name] for table in tables if table is not None and table.name in rows), None)
+        indices = np.array(feeds[value.name])
+        number = min(indices.size, 0 if wanted is None else wanted.size)
+        if wanted is None or not number:
+            continue
+        places = np.random.default_rng(turn).permutation(indices.size)[:number]
+        indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
+        chosen[value.name] = indices
+    return chosen
 
 
 def random_value(

@@ -19,10 +19,10 @@ from bnfold.verification.compare import Difference
 from bnfold.verification.dims import learn_shapes
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Region, extract
-from bnfold.verification.inputs import CannotFeed, random_value
+from bnfold.verification.inputs import CannotFeed, choosing, random_value
 from bnfold.verification.legal import ShapeOf
-from bnfold.verification.mutants import mutants, nudged, taken_over
-from bnfold.verification.region_shapes import Shapes, has_guesses, lacks_rank, region_shapes
+from bnfold.verification.mutants import mutants, nudged, tables, taken_over
+from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.regions import Means, Regions
 from bnfold.verification.rounding import Draws
 from bnfold.verification.verdict import LocalRow
@@ -70,7 +70,7 @@ class Bench:
             found.fault,
         )
 
-    def mutants(self, cut: ir.Cut) -> list[Mutant]:
+    def evidence(self, cut: ir.Cut, seconds: float) -> Evidence:
         """All that comparing whole models has to show of what differs in a cut: what it makes, and its constants.
 
         Raises Unsupported for a cut that is not in both models.
@@ -79,7 +79,8 @@ class Bench:
         if isinstance(regions, Skip):
             raise Unsupported(regions.reason)
         values = self._graphs[1][cut.graph].values
-        return [*(nudged(1, values[name]) for name in cut.outputs), *mutants(*regions, ())]
+        found = [*(nudged(1, values[name]) for name in cut.outputs), *mutants(*regions, ())]
+        return Evidence(found, tables(*regions), seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
         sides = self._regions(cut)
@@ -88,7 +89,7 @@ class Bench:
         old, new = sides
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
-        evidence = Evidence(_mutants(cut, old, new, hidden))
+        evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
         regions = Regions(cut, old, new, [graphs[cut.graph].values for graphs in self._graphs], evidence, self._means)
         attempts = Attempts(unranked=lacks_rank(fed))
         equal: Difference | None = None
@@ -97,10 +98,7 @@ class Bench:
             guessed = has_guesses(fed, trial.shapes)
             if equal is None and not attempts.need(guessed=guessed, acquits=trial.acquits):
                 continue
-            latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
-            for other in trial.others:
-                if isinstance(latest, Difference) and not _fails(latest):
-                    latest = self._at_other_sizes(regions, fed, other, latest, guessed=guessed)
+            latest = self._tried(regions, fed, trial, guessed=guessed)
             if equal is not None and _fails(latest) and not guessed:
                 return latest
             rank = max(map(len, trial.shapes.values()), default=0)
@@ -113,8 +111,15 @@ class Bench:
             evidence.settle()
         outcome = equal or attempts.outcome()
         if evidence.missing and isinstance(outcome, Difference) and not _fails(outcome):
-            return Skip(f"a fault in {evidence.missing[0].what} would not show in it")
+            return Skip(f"a fault in {evidence.example} would not show in it")
         return outcome
+
+    def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
+        latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
+        for other in trial.others:
+            if isinstance(latest, Difference) and not _fails(latest):
+                latest = self._at_other_sizes(regions, fed, other, latest, guessed=guessed)
+        return latest
 
     def _at_other_sizes(
         self, regions: Regions, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
@@ -135,11 +140,12 @@ class Bench:
                 name: random_value(value, shapes[name], self._seed, sample, _fed_or_declared(shapes))
                 for name, value in inputs.items()
             }
-            before = len(regions.evidence.missing)
+            feeds = choosing(inputs.values(), feeds, self._means.draws.rows, sample)
+            before = regions.evidence.missing
             found.append(regions.attempt(feeds, guessed=guessed))
             wanted = _samples(shapes, found[0])
             if not regions.evidence.is_over and not isinstance(found[-1], Skip):
-                wanted = max(wanted, MOST_SAMPLES) if len(regions.evidence.missing) == before else len(found) + 1
+                wanted = max(wanted, MOST_SAMPLES) if regions.evidence.missing == before else len(found) + 1
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 

@@ -15,16 +15,15 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.reference.dispatch import definition
-from bnfold.verification.evidence import STEP, Mutant
+from bnfold.verification.evidence import STEP, Mutant, Table
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.rounding import Array
 
 FEW = 16
-"""Numbers of one constant that are changed one by one; more of them in shares, those of a table row by row."""
+"""Numbers of one constant that are changed one by one; more of them in shares."""
 
 SHARES = 8
-ROWS = 256
 
 _SMALL = 64
 """Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
@@ -35,8 +34,16 @@ _OPEN_END = 2**31 - 1
 _SMOOTH = frozenset(
     {
         *("Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "DepthToSpace"),
-        *("DequantizeLinear", "Div", "Expand", "Flatten", "Gemm", "GlobalAveragePool", "GroupNormalization"),
-        *("Identity", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean"),
+        *("DequantizeLinear", "Div", "Expand", "Flatten", "Gemm", "Gather", "GlobalAveragePool"),
+        *(
+            "GroupNormalization",
+            "Identity",
+            "InstanceNormalization",
+            "LayerNormalization",
+            "LpNormalization",
+            "MatMul",
+            "Mean",
+        ),
         *("MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),
         *("Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose"),
         *("Unsqueeze", "Upsample"),
@@ -55,6 +62,26 @@ def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mut
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
         yield from _results_of_bodies(side, other)
+
+
+def tables(old: Region, new: Region) -> list[Table]:
+    """What the rewritten model chooses from otherwise than the original; where only rows differ, these."""
+    nodes = [_Side(number, region, ()).nodes for number, region in enumerate((old, new))]
+    found = []
+    for key, node in nodes[1].items():
+        tensor, index = held(node.input(0)), node.input(1)
+        axis = _settings(node).get("axis", 0)
+        if not node.is_op("Gather") or tensor is None or index is None or held(index) is not None:
+            continue
+        twin = nodes[0].get(key)
+        before = held(twin.input(0)) if twin is not None else None
+        rows = tensor.dims[axis] if -len(tensor.dims) <= axis < len(tensor.dims) else 0
+        unread = set(range(rows))
+        if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
+            differs = np.moveaxis(before.numpy() != tensor.numpy(), axis, 0).reshape(rows, -1).any(axis=1)
+            unread = unread if nodes[0].keys() != nodes[1].keys() and differs.any() else set(np.flatnonzero(differs))
+        found.append(Table(node.inputs[0].name if node.inputs[0] else "", index, rows, unread))
+    return found
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
@@ -150,8 +177,6 @@ def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor
 
 
 def _is_smooth(node: ir.Node) -> bool:
-    if node.is_op("Gather"):
-        return held(node.input(1)) is not None
     if node.is_op("Cast"):
         return is_float(_settings(node).get("to"))
     return node.is_op(*_SMOOTH)
@@ -191,7 +216,7 @@ def _of_constant(
         different = array != goal
         if array.dtype.kind in "iu":
             different &= (array < _OPEN_END) | (goal < _OPEN_END)
-    for places in _shares(value, tensor, np.flatnonzero(different)):
+    for places in _shares(np.flatnonzero(different)):
         what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
         change = _replacing(places, goal[places])
         yield Mutant(side, f"{what} of {value.name!r}", value, change, sizes=sizes and not is_float(tensor.dtype))
@@ -201,16 +226,10 @@ def _flat(array: Array, dtype: int) -> Array:
     return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
 
 
-def _shares(value: ir.Value, tensor: ir.Tensor, places: Array) -> list[Array]:
+def _shares(places: Array) -> list[Array]:
     if places.size <= FEW:
         return np.split(places, places.size) if places.size else []
-    reader = next((node for node, slot in value.uses if node.is_op("Gather") and slot == 0), None)
-    if reader is None or not tensor.dims:
-        return np.array_split(places, SHARES)
-    _, rows = np.unique(np.unravel_index(places, tensor.dims)[int(reader.attr("axis", 0))], return_inverse=True)
-    count = int(rows.max()) + 1
-    shares = rows * min(count, ROWS) // count
-    return [places[shares == share] for share in range(int(shares.max()) + 1)]
+    return np.array_split(places, SHARES)
 
 
 def _replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:

@@ -9,7 +9,6 @@ from bnfold import ir
 from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes import beyond, uncovered
-from bnfold.verification.evidence import Evidence
 from bnfold.verification.local import Bench, check_cuts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
@@ -72,11 +71,11 @@ def _others(request: Request, bench: Bench, cuts: Sequence[ir.Cut], whole: Whole
 
 def _in_whole(bench: Bench, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
     try:
-        evidence = Evidence(bench.mutants(cut), seconds)
+        evidence = bench.evidence(cut, seconds)
         whole.look(evidence)
     except BnfoldError:
         return row
     if evidence.missing:
-        hidden = f"a fault in {evidence.missing[0].what} would not show in the whole models"
+        hidden = f"a fault in {evidence.example} would not show in the whole models"
         return replace(row, note=f"{row.note}; {hidden}")
     return replace(row, status="verified", note="compared in the whole models only")

@@ -62,6 +62,7 @@ class Regions:
             return Skip("nothing of its inputs shows at the sizes that were tried", only_after=True)
         if is_equal:
             self.evidence.look(lambda mutant: self._mutated(mutant, feeds), (expected, actual))
+            self.evidence.read(lambda index: self._run(self.new.model, feeds, [index.name])[index.name])
         return found
 
     def _mutated(self, mutant: Mutant, feeds: Feeds) -> Results:

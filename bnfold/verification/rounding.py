@@ -143,6 +143,22 @@ class Draws:
         """All new weights."""
         return [key for key in self._stored if self.is_new(*key)]
 
+    @cached_property
+    def rows(self) -> dict[str, Array]:
+        """The rows of each changed table that the original chooses from, first those that differ."""
+        found: dict[str, Array] = {}
+        for node in self._models[0].nodes():
+            table = node.input(0) if node.is_op("Gather") and not node.has_references else None
+            key = (table.graph.path, table.name) if table is not None else ("", "")
+            old, new, axis = self._old.get(key), self._stored.get(key), int(node.attr("axis", 0)) if table else 0
+            if old is None or new is None or old.dims != new.dims or not -len(old.dims) <= axis < len(old.dims):
+                continue
+            differs = np.moveaxis(old.numpy() != new.numpy(), axis, 0)
+            rows = differs.reshape(len(differs), -1).any(axis=1)
+            if rows.any():
+                found[key[1]] = np.argsort(~rows, kind="stable")
+        return found
+
     @property
     def elements(self) -> int:
         """How many numbers all new weights have."""

@@ -22,6 +22,7 @@ from bnfold.verification.inputs import (
     SAMPLE_KINDS,
     CannotFeed,
     Feeds,
+    choosing,
     input_shapes,
     known_shapes,
     overridable,
@@ -258,6 +259,7 @@ def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
 
 def _drawn(request: Request, pair: Pair, choice: Choice, index: int) -> Sample:
     feeds = random_feeds(choice.model, choice.shapes, request.seed, index)
+    feeds = choosing(required(choice.model), feeds, pair.rows, index)
     return _expected(request, pair, Recorded(feeds), index, request.samples)
 
 

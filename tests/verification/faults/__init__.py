@@ -6,7 +6,17 @@ one right model after, and named wrong ones.
 
 from __future__ import annotations
 
-from tests.verification.faults import arms, carriers, convolution, normalisers, operators, precision, products, upgrades
+from tests.verification.faults import (
+    arms,
+    carriers,
+    convolution,
+    normalisers,
+    operators,
+    precision,
+    products,
+    unseen,
+    upgrades,
+)
 from tests.verification.faults.rewrite import Rewrite
 
 __all__ = ["Rewrite", "rewrites", "table"]
@@ -14,7 +24,7 @@ __all__ = ["Rewrite", "rewrites", "table"]
 
 def rewrites() -> list[Rewrite]:
     """All of them."""
-    modules = (arms, carriers, convolution, normalisers, operators, precision, products, upgrades)
+    modules = (arms, carriers, convolution, normalisers, operators, precision, products, unseen, upgrades)
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
 

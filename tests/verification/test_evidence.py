@@ -1,0 +1,120 @@
+"""What was compared has to react to what differs, or the verdict is not *verified*."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.verification import Verdict, verify
+from bnfold.verification.request import Depth
+from tests.verification.graphs import Weights, model, numbers
+
+DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
+
+
+def verdict(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> Verdict:
+    return verify(ir.load(before), ir.load(after), depth=depth, witness="none")
+
+
+def both(body: str, weights: Weights, changed: Weights) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    return model(body, weights), model(body, {**weights, **changed})
+
+
+TABLE = numbers(3).normal(size=(1000, 4))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("row", [0, 500, 999])
+def test_a_changed_row_of_a_table_is_read(row: int, depth: Depth) -> None:
+    other = TABLE.copy()
+    other[row] = 1e6
+    before, after = both("(int64[N,L] i) => (float[N,L,4] y) { y = Gather (T, i) }", {"T": TABLE}, {"T": other})
+    assert verdict(before, after, depth).status == "failed"
+    assert verdict(before, before, depth).status == "verified"
+
+
+def test_rows_that_no_sample_can_reach_are_not_verified() -> None:
+    """One index, and 1,000 rows of which any may be wrong where all were rewritten."""
+    before = model(
+        "(int64[1] i) => (float[1,4] y) { h = Gather (T, i)  y = Mul (h, s) }", {"T": TABLE, "s": np.ones(4)}
+    )
+    after = model("(int64[1] i) => (float[1,4] y) { y = Gather (T, i) }", {"T": TABLE * (1 + 2.0**-40)})
+    assert verdict(before, after, "full").status != "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_weight_behind_a_factor_of_zero_shows_nowhere(depth: Depth) -> None:
+    body = "(float[N,3] x) => (float[N,3] y) { z = Add (x, m)  s = Mul (z, k)  y = Add (s, x) }"
+    weights = {"m": np.array([1.0, 2.0, 3.0]), "k": np.array([1.0, 0.0, 1.0])}
+    before, after = both(body, weights, {"m": np.array([1.0, 7.0, 3.0])})
+    assert verdict(before, after, depth).status != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_bound_that_nothing_reaches_is_not_verified(depth: Depth) -> None:
+    body = "(float[N,3] x) => (float[N,3] y) { t = Tanh (x)  y = Clip (t, low, high) }"
+    weights = {"low": np.array(-30.0), "high": np.array(40.0)}
+    assert verdict(*both(body, weights, {"high": np.array(50.0)}), "full").status == "unverified"
+    assert verdict(*both(body, weights, {"high": np.array(50.0)}), depth).status != "verified"
+    assert verdict(*both(body, weights, {"high": np.array(0.5)}), depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_an_end_far_out_is_not_verified(depth: Depth) -> None:
+    body = "(float[N,h] x) => (float[N,k] y) { y = Slice (x, start, end, axis) }"
+    weights = {"start": np.array([0]), "end": np.array([5000]), "axis": np.array([1])}
+    assert verdict(*both(body, weights, {"end": np.array([4000])}), depth).status != "verified"
+    endless = {**weights, "end": np.array([2**31 - 1])}
+    assert verdict(*both(body, endless, {"end": np.array([2**63 - 1])}), depth).status == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_branch_that_is_not_taken_is_compared(depth: Depth) -> None:
+    body = (
+        "(float[N,3] x) => (float[N,3] y) <bool on = {1}> { y = If (on) <then_branch = t () => (float[N,3] p)"
+        " { p = Neg (x) }, else_branch = e () => (float[N,3] q) { q = LeakyRelu <alpha = 0.1> (x) }> }"
+    )
+    assert verdict(model(body, {}), model(body.replace("0.1", "0.2"), {}), depth).status != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_new_branch_that_is_not_taken_is_not_verified(depth: Depth) -> None:
+    head = "(float[N,3] x) => (float[N,3] y) <bool on = {1}>"
+    after = (
+        f"{head} {{ y = If (on) <then_branch = t () => (float[N,3] p) {{ p = Neg (x) }},"
+        " else_branch = e () => (float[N,3] q) { q = Abs (x) }> }"
+    )
+    assert verdict(model(f"{head} {{ y = Neg (x) }}", {}), model(after, {}), depth).status == "unverified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_weight_that_callers_read_is_compared(depth: Depth) -> None:
+    """Nobody else does, or only a BatchNormalization whose scale is zero."""
+    stats = {"scale": np.zeros(3), "B": np.ones(3), "var": np.ones(3), "mean": np.zeros(3), "k": np.zeros(3)}
+    nodes = "n = BatchNormalization (x, scale, B, mean, var)  y = Add (n, x)"
+    body = f"(float[N,3] x) => (float[N,3] y, float[3] mean, float[3] k) {{ {nodes} }}"
+    for name in ("mean", "k"):
+        before, after = both(body, stats, {name: np.array([7.0, 0.0, 0.0])})
+        assert verdict(before, after, depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+def test_an_attribute_of_what_has_no_counterpart_may_move(depth: Depth) -> None:
+    """From an attribute to an input, as between versions; bounds that nothing reaches are the same on both sides."""
+    head = "(float[N,3] x) => (float[N,3] y)"
+    before = model(f"{head} {{ y = Clip <min = 0.0, max = 1e30> (x) }}", {}, opset=6)
+    after, lost = (
+        model(f"{head} {{ y = Clip ({names}) }}", {"low": np.array(0.0), "high": np.array(1e30)}, opset=13)
+        for names in ("x, low, high", "x, low")
+    )
+    assert verdict(before, after, depth).status == "verified"
+    assert verdict(before, lost, depth).status == "unverified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_sizes_that_are_all_declared_settle_what_only_others_would_show(depth: Depth) -> None:
+    body = "(float[2,3,4] x) => (float[6,4] y) { y = Reshape (x, t) }"
+    before, after = both(body, {"t": np.array([6, 4])}, {"t": np.array([-1, 4])})
+    assert verdict(before, after, depth).status == "verified"
