@@ -126,24 +126,35 @@ def _apply(
     known = definition(node.domain, node.op_type, opset)
     if known is None:
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")
-    function = find(node.domain, node.op_type, known.version)
-    if function is None:
-        function = fallback.find(node.domain, node.op_type, known.version)
-    if function is None:
+    found = _kernel(node.domain, node.op_type, known.version)
+    if found is None:
         raise refused(node, known.version or opset, "no proven implementation of this version")
+    function, meant = found
     _check_inputs(node, known, inputs)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
     drawn = (
         None if noise is None else partial(noise.of, node.outputs[0].name if node.outputs[0] else "", attrs.get("seed"))
     )
-    call = Call(
-        node.op_type, known.version, attrs, known.defaults, named, read, policy, node.domain, opset, precision, drawn
-    )
+    call = Call(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision, drawn)
     if precision == "float64":
         return [widen(value) for value in _compute(function, call, known, node, inputs)]
     results = _compute(function, call, known, node, [workable(value) for value in inputs])
     return [rounded(value, _model_of(known, inputs, index)) for index, value in enumerate(results)]
+
+
+def _kernel(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
+    own = find(domain, op, version)
+    other = fallback.find(domain, op, version) if own is None else None
+    return own if other is None else (other, version)
+
+
+def meaning(node: ir.Node) -> tuple[str, str, int]:
+    """The operator that a node has, with one number for all versions that compute the same of the same attributes."""
+    opset = node.graph.opset(node.domain)
+    known = definition(node.domain, node.op_type, opset)
+    version = known.version or opset if known is not None else opset
+    return node.domain, node.op_type, (find(node.domain, node.op_type, version) or (None, version))[1]
 
 
 def refused(node: ir.Node, version: int, reason: str, kind: type[Unsupported] = Unsupported) -> Unsupported:
@@ -170,20 +181,20 @@ def _compute(function: Kernel, call: Call, known: Definition, node: ir.Node, inp
     said in numpy's words.
     """
     try:
-        check_attributes(call, known.needed)
+        check_attributes(call, known.version, known.needed)
         check_types(known.allowed, known.input_types, inputs)
         answer = function(call, *inputs)
     except Randomness as reason:
-        raise refused(node, call.version, str(reason), Random) from reason
+        raise refused(node, known.version, str(reason), Random) from reason
     except Mismatch as reason:
-        raise refused(node, call.version, str(reason), Misfit) from reason
+        raise refused(node, known.version, str(reason), Misfit) from reason
     except Declined as reason:
-        raise refused(node, call.version, str(reason)) from reason
+        raise refused(node, known.version, str(reason)) from reason
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
-        raise refused(node, call.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
+        raise refused(node, known.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
     made = [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]
     if any(isinstance(value, np.ndarray) and value.ndim > MAX_RANK for value in made):
-        raise refused(node, call.version, "it makes more axes than can be evaluated")  # numpy itself is of two minds
+        raise refused(node, known.version, "it makes more axes than can be evaluated")  # numpy itself is of two minds
     return made
 
 

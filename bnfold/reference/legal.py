@@ -63,7 +63,7 @@ versions of Resize, too.
 _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)+")
 
 
-def check_attributes(call: Call, needed: frozenset[str]) -> None:
+def check_attributes(call: Call, version: int, needed: frozenset[str]) -> None:
     """Refuse a node without an attribute that it needs, or with a value that the text of its version does not know.
 
     Version 1 asks for ``consumed_inputs``, which mean nothing, and which real files leave out; its Pad takes the later
@@ -76,7 +76,7 @@ def check_attributes(call: Call, needed: frozenset[str]) -> None:
     for name, value in call.attrs.items():
         known = VALUES.get((call.op, name)) or VALUES.get(("", name))
         if known is not None:
-            text = next((text for first, text in reversed(known.items()) if call.version >= first), "")
+            text = next((text for first, text in reversed(known.items()) if version >= first), "")
             require(str(value) in text.split(), f"{name} {value!r} is not in the operator text")
 
 

@@ -121,24 +121,27 @@ class Call:
         return self.noise()
 
 
-_KERNELS: dict[tuple[str, str, int], Kernel] = {}
+_KERNELS: dict[tuple[str, str, int], tuple[Kernel, int]] = {}
 
 
 def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kernel]:
-    """Register a function for these schema versions of an operator; a second registration is a mistake."""
+    """Register a function for schema versions of an operator that mean the same: it is told the newest of them.
+
+    A function of versions that differ in meaning is registered for one after the other; for one twice is a mistake.
+    """
 
     def register(function: Kernel) -> Kernel:
         for version in versions:
             if (domain, op, version) in _KERNELS:
                 raise ValueError(f"two kernels for {domain}:{op}-{version}")
-            _KERNELS[domain, op, version] = function
+            _KERNELS[domain, op, version] = function, max(versions)
         return function
 
     return register
 
 
-def find(domain: str, op: str, version: int) -> Kernel | None:
-    """The kernel of exactly this version, or None."""
+def find(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
+    """The kernel of exactly this version, or None; and the newest version that means the same."""
     return _KERNELS.get((domain, op, version))
 
 

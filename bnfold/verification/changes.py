@@ -1,18 +1,18 @@
 """What differs between two models outside the cuts: nothing may hide where no rewrite said it happened.
 
-A node counts as unchanged if its twin, the maker of the same values in the other model, has the same operator
-*version*, attributes, inputs and stored tensors, and so have the nodes of its bodies. Every other node becomes a cut of
-its own, bounded by the nearest values that both have and that can be fed (`may_be_fed`).
+A node counts as unchanged if its twin, the maker of the same values in the other model, has an operator of the same
+*meaning*, the same attributes, inputs and stored tensors, and so have the nodes of its bodies. Every other node becomes
+a cut of its own, bounded by the nearest values that both have and that can be fed (`may_be_fed`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
 
 import onnx
 
 from bnfold import ir
+from bnfold.reference.dispatch import definition, meaning
 from bnfold.verification.extract import held, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
@@ -149,7 +149,7 @@ def _same_output(old: ir.Value, new: ir.Value) -> bool:
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
     """Whether two nodes compute the same from values of the same names, but for what their bodies do."""
     return (
-        _operator(old) == _operator(new)
+        _same_operator(old, new)
         and _names(old.outputs) == _names(new.outputs)
         and _names(old.inputs) == _names(new.inputs)
         and _attributes(old) == _attributes(new)
@@ -194,19 +194,16 @@ def _signature(graph: ir.Graph) -> object:
     return inputs, outputs, sorted(graph.proto.attribute), defaults
 
 
-def _operator(node: ir.Node) -> object:
-    version = since_version(node.domain, node.op_type, node.graph.opset(node.domain))
-    return node.domain, node.op_type, version, getattr(node.proto, "overload", "")
-
-
-@cache
-def since_version(domain: str, op_type: str, opset: int) -> int:
-    """The operator version in force at an opset; the opset itself where onnx has no schema for it."""
-    try:
-        version: int = onnx.defs.get_schema(op_type, opset, domain).since_version
-    except onnx.defs.SchemaError:
-        return opset
-    return version
+def _same_operator(old: ir.Node, new: ir.Node) -> bool:
+    """Whether the meaning is the same; a default that only one version has is what the other one does."""
+    one, other = (definition(node.domain, node.op_type, node.graph.opset(node.domain)) for node in (old, new))
+    defaults = [dict(known.defaults) if known is not None else {} for known in (one, other)]
+    shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
+    return (
+        meaning(old) == meaning(new)
+        and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
+        and all(defaults[0][name] == defaults[1][name] for name in shared)
+    )
 
 
 def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:

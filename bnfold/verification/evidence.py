@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.classes import frozen, mutable
 from bnfold.errors import Unsupported
 from bnfold.verification.compare import compare_values
 from bnfold.verification.rounding import Array
@@ -31,7 +30,7 @@ Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mutant:
     """One of the two models (``side``) with one change.
 
@@ -65,7 +64,7 @@ class Mutant:
         return copy, {}
 
 
-@mutable
+@dataclass(slots=True)
 class Table:
     """A constant of the rewritten model from which ``index`` chooses, and which of its rows it never chose yet."""
 
@@ -79,7 +78,7 @@ class Table:
         self.unread -= {int(row) % self.rows for row in np.unique(index)}
 
 
-@mutable
+@dataclass(slots=True)
 class Evidence:
     """The mutants that no comparison has told from their models yet, and tables with rows that none has read."""
 

@@ -149,7 +149,7 @@ class Pair:
         def run(mutant: Mutant) -> dict[str, Array]:
             (model, fed), other = sides[mutant.side], sides[1 - mutant.side]
             mutated, altered = mutant.of(model, same_place, lambda name: self._evaluate(*other, [name])[name])
-            return self._evaluate(mutated, fed, names, altered=altered)
+            return self._evaluate(mutated, fed, names, altered=altered, later=bool(self.misfit and not mutant.side))
 
         evidence.look(run, (expected, self._evaluate(self._acting, given, names)))
         if all(table.index.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen

@@ -14,7 +14,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
-from bnfold.reference.dispatch import definition
+from bnfold.reference.dispatch import definition, meaning
 from bnfold.verification.evidence import STEP, Mutant, Table
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
@@ -51,7 +51,7 @@ _SMOOTH = frozenset(
 )
 
 _Key = tuple[str, str, int, str]
-"""Of a node: domain, operator, version in force, and the first value that it makes."""
+"""Of a node: domain, operator and version that it means, and the first value that it makes."""
 
 
 def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
@@ -124,8 +124,7 @@ class _Side:
                     self.rough.add(value.name)
                 elif node in self.clear:
                     self.plain.add(value.name)
-        known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
-        self.nodes[node.domain, node.op_type, known.version if known is not None else 0, made[0].name] = node
+        self.nodes[*meaning(node), made[0].name] = node
 
     def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
         """The constants and the nodes that have no counterpart of the same name on the other side."""
@@ -148,9 +147,10 @@ class _Side:
             if twin is not None and _are_alike((value, tensor), twin) and not self._is_taken(name, tensor.dtype):
                 yield from _of_constant(self.number, value, tensor, twin[1].numpy(), sizes=name not in self.rough)
         for key in self.nodes.keys() & old.nodes.keys():
-            node = self.nodes[key]
-            settings, were = _settings(node), _settings(old.nodes[key])
-            for name in settings | were:
+            node, former = self.nodes[key], old.nodes[key]
+            settings, were = _settings(node), _settings(former)
+            # A default that only one version has is what the other one does.
+            for name in (settings.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 was, is_ = were.get(name), settings.get(name)
                 if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=_is_smooth(node))

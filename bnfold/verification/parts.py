@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bnfold import ir
-from bnfold.classes import frozen
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes import beyond, uncovered
 from bnfold.verification.local import Bench, check_cuts
@@ -16,7 +15,7 @@ from bnfold.verification.verdict import LocalRow
 from bnfold.verification.whole import Whole
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Parts:
     """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change."""
 

@@ -135,7 +135,8 @@ def is_inf(call: Call, x: Array) -> Result:
     return positive | ((x == -np.inf) & bool(call.attr("detect_negative")))
 
 
-@kernel("Softmax", 1, 11, 13)
+@kernel("Softmax", 1, 11)
+@kernel("Softmax", 13)
 def softmax(call: Call, x: Array) -> Result:
     """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
@@ -145,7 +146,8 @@ def softmax(call: Call, x: Array) -> Result:
     return (e / e.sum(axis, keepdims=True)).reshape(x.shape)
 
 
-@kernel("LogSoftmax", 1, 11, 13)
+@kernel("LogSoftmax", 1, 11)
+@kernel("LogSoftmax", 13)
 def log_softmax(call: Call, x: Array) -> Result:
     """The logarithm of Softmax."""
     rows, axis = _rows(call, x)
@@ -155,7 +157,8 @@ def log_softmax(call: Call, x: Array) -> Result:
     return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).reshape(x.shape)
 
 
-@kernel("Hardmax", 1, 11, 13)
+@kernel("Hardmax", 1, 11)
+@kernel("Hardmax", 13)
 def hardmax(call: Call, x: Array) -> Result:
     """1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
     rows, axis = _rows(call, x)

@@ -96,7 +96,8 @@ _binary("BitwiseOr", (), (18,), np.bitwise_or)
 _binary("BitwiseXor", (), (18,), np.bitwise_xor)
 
 
-@kernel("Mod", 10, 13, 28)
+@kernel("Mod", 10, 13)
+@kernel("Mod", 28)
 def modulo(call: Call, a: Array, b: Array) -> Result:
     """Remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
@@ -131,7 +132,8 @@ def _variadic(op: str, function: Binary) -> None:
         total = reduce(function, operands)
         return total / len(operands) if op == "Mean" else total
 
-    kernel(op, 1, 6, 8, 13, *(() if op in ("Sum", "Mean") else (12,)))(fold)
+    kernel(op, 1, 6)(fold)
+    kernel(op, 8, *(() if op in ("Sum", "Mean") else (12,)), 13)(fold)
 
 
 _variadic("Sum", np.add)
@@ -140,7 +142,8 @@ _variadic("Max", np.maximum)
 _variadic("Min", np.minimum)
 
 
-@kernel("PRelu", 1, 6, 7, 9, 16)
+@kernel("PRelu", 1, 6)
+@kernel("PRelu", 7, 9, 16)
 def prelu(call: Call, x: Array, slope: Array) -> Result:
     """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:

@@ -18,7 +18,8 @@ COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
 
 
-@kernel("Conv", 1, 11, 22)
+@kernel("Conv", 1)
+@kernel("Conv", 11, 22)
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x, w)
@@ -94,7 +95,8 @@ def _columns(image: Array, win: Window, rows: slice, groups: int) -> Array:
     return columns.reshape(groups, -1, math.prod(size))
 
 
-@kernel("ConvTranspose", 1, 11, 22)
+@kernel("ConvTranspose", 1)
+@kernel("ConvTranspose", 11, 22)
 def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…).
 

@@ -114,7 +114,8 @@ def eye_like(call: Call, x: Array) -> Result:
     return np.eye(rows, columns, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
 
 
-@kernel("Dropout", 1, 6, 7, 10)
+@kernel("Dropout", 1, 6)
+@kernel("Dropout", 7, 10)
 def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
     """The input, unless ``is_test`` says (or, absent before version 7, the policy decides) that it trains.
 

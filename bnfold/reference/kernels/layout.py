@@ -103,7 +103,8 @@ def transpose(call: Call, x: Array) -> Result:
     return np.transpose(x, order)
 
 
-@kernel("Concat", 1, 4, 11, 13)
+@kernel("Concat", 1)
+@kernel("Concat", 4, 11, 13)
 def concat(call: Call, *parts: Array) -> Result:
     """Parts one behind the other on ``axis``; version 1 has a default, axis 1."""
     axis = call.attr("axis", 1 if call.version == 1 else None)

@@ -10,7 +10,8 @@ from bnfold.reference.kernels.broadcast import legacy_operand, spread_onto
 from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
-@kernel("Gemm", 1, 6, 7, 9, 11, 13)
+@kernel("Gemm", 1, 6)
+@kernel("Gemm", 7, 9, 11, 13)
 def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
     """Alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
     require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")

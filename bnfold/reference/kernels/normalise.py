@@ -18,7 +18,9 @@ LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
 
 
-@kernel("BatchNormalization", 1, 6, 7, 9, 14, 15)
+@kernel("BatchNormalization", 1, 6)
+@kernel("BatchNormalization", 7, 9)
+@kernel("BatchNormalization", 14, 15)
 def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> tuple[Array, ...]:
     """X (N, C, D1…), parameters (C), or (C, D1…) where ``spatial`` is 0 -> Y and, in training, the statistics."""
     training = is_training(call)
@@ -98,7 +100,8 @@ def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
     return centred / np.sqrt(average(np.square(centred), axes) + epsilon)
 
 
-@kernel("GroupNormalization", 18, 21)
+@kernel("GroupNormalization", 18)
+@kernel("GroupNormalization", 21)
 def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
     """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")

@@ -30,7 +30,8 @@ def spread(x: Array, win: Window, fill: float) -> Array:
     return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
 
-@kernel("AveragePool", 1, 7, 10, 11, 19, 22)
+@kernel("AveragePool", 1)
+@kernel("AveragePool", 7, 10, 11, 19, 22)
 def average_pool(call: Call, x: Array) -> Result:
     """Mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
     win = pooling_window(call, x)
@@ -60,7 +61,8 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
     return counts
 
 
-@kernel("MaxPool", 1, 8, 10, 11, 12, 22)
+@kernel("MaxPool", 1)
+@kernel("MaxPool", 8, 10, 11, 12, 22)
 def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
     """Maximum of each window; with a second output also its flat index in X, the first one winning ties, and NaN all.
 
@@ -123,7 +125,8 @@ def _bins(first: int, last: int, count: int, limit: int) -> list[slice]:
     return [slice(max(start, 0), max(min(end, limit), 0)) for start, end in zip(starts, ends, strict=True)]
 
 
-@kernel("LpPool", 1, 2, 11, 18, 22)
+@kernel("LpPool", 1)
+@kernel("LpPool", 2, 11, 18, 22)
 def lp_pool(call: Call, x: Array) -> Result:
     """(Σ |x|^p)^(1/p) over each window."""
     win = pooling_window(call, x)
