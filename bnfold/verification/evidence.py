@@ -8,8 +8,8 @@ some result has to change with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ class Mutant:
 
     It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
     ``setting`` is None); or the array is what the other model has under this name. What only other ``sizes`` could
-    bring to light is settled where the declared ones, being all there can be, were compared.
+    bring to light is settled where the declared ones, being all there can be, were compared. Not even ``poison``
+    showing in any result proves that nobody reads what changed; None where it may have shown, or proves nothing.
     """
 
     side: int
@@ -46,6 +47,7 @@ class Mutant:
     attribute: str = ""
     setting: Any = None
     sizes: bool = False
+    poison: Callable[[Any], Any] | None = None
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """``model``, a part or a copy of the side's, with the change.
@@ -103,16 +105,21 @@ class Evidence:
         """Whether there is nothing left to look for, or no time."""
         return not self.missing or time.monotonic() > self._until > 0
 
-    def settle(self) -> None:
-        """Say that all sizes that there can be were compared."""
-        self.mutants = [mutant for mutant in self.mutants if not mutant.sizes]
+    def settle(self, *, all_sizes: bool) -> None:
+        """Say that enough was compared, maybe all sizes that there can be."""
+        self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and all_sizes)]
 
     def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
         """Compare mutants with the results of the models themselves."""
         self._until = self._until or time.monotonic() + self.seconds
-        self.mutants = [
-            mutant for mutant in self.mutants if self.is_over or not _shows(mutant, run, results[mutant.side])
-        ]
+        self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
+
+    def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
+        if self.is_over:
+            yield replace(mutant, poison=None)
+        elif not _shows(mutant, run, results):
+            is_read = mutant.poison is None or _shows(replace(mutant, change=mutant.poison), run, results)
+            yield replace(mutant, poison=None) if is_read else mutant
 
     def read(self, value: Callable[[ir.Value], Array]) -> None:
         """Note what the tables' indices chose, where ``value`` computes them."""

@@ -20,19 +20,9 @@ from bnfold.verification.verdict import OutputRow
 
 
 class Evaluate(Protocol):
-    """`evaluator`: the named values of a model; an observer is told every value of its main graph."""
+    """`evaluator`: the named values of a model; ``options`` are those of `reference.evaluate`."""
 
-    def __call__(
-        self,
-        model: ir.Model,
-        feeds: Feeds,
-        outputs: Sequence[str],
-        observer: reference.Observer | None = None,
-        jitter: int | None = None,
-        later: bool = False,
-        noise: reference.Noise | None = None,
-        altered: reference.Alterations | None = None,
-    ) -> dict[str, Array]: ...
+    def __call__(self, model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> dict[str, Array]: ...
 
 
 FEW = 100_000
@@ -112,7 +102,7 @@ class Pair:
         self.has_empty = False
         names = [*self.outputs, *self.watched]
         noise = reference.Noise()
-        expected = self._evaluate(self.before, feeds, names, self._look, later=bool(self.misfit), noise=noise)
+        expected = self._evaluate(self.before, feeds, names, observer=self._look, later=bool(self.misfit), noise=noise)
         self.drawn |= noise.drawn.keys()
         self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
         return expected
@@ -236,28 +226,8 @@ def _row(item: Compared) -> OutputRow:
 def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
     """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
-    def evaluate(
-        model: ir.Model,
-        feeds: Feeds,
-        outputs: Sequence[str],
-        observer: reference.Observer | None = None,
-        jitter: int | None = None,
-        later: bool = False,
-        noise: reference.Noise | None = None,
-        altered: reference.Alterations | None = None,
-    ) -> dict[str, Array]:
-        limit = seconds_left()
-        return reference.evaluate(
-            model,
-            feeds,
-            outputs,
-            observer=observer,
-            limit_seconds=limit,
-            policy=policy,
-            jitter=jitter,
-            later=later,
-            noise=noise or reference.Noise(),
-            altered=altered,
-        )
+    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> dict[str, Array]:
+        drawing = {"noise": reference.Noise(), **options}
+        return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy, **drawing)
 
     return evaluate

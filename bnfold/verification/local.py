@@ -107,8 +107,7 @@ class Bench:
             acquitted += trial.acquits and not guessed and isinstance(latest, Difference)
             if equal is not None and evidence.is_over:
                 break
-        if acquitted >= (1 if _is_static(fed) else 2):
-            evidence.settle()
+        evidence.settle(all_sizes=acquitted >= (1 if _is_static(fed) else 2))
         outcome = equal or attempts.outcome()
         if evidence.missing and isinstance(outcome, Difference) and not _fails(outcome):
             return Skip(f"a fault in {evidence.example} would not show in it")

@@ -97,7 +97,8 @@ def taken_over(value: ir.Value) -> Mutant:
 class _Side:
     """What one region holds.
 
-    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all.
+    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
+    it ``carries`` NaN, all results have it that depend on what is NaN.
     """
 
     def __init__(self, number: int, region: Region, compared: Collection[str]) -> None:
@@ -107,6 +108,7 @@ class _Side:
         self.rough: set[str] = set()
         self.plain: set[str] = set()
         self.clear: set[ir.Node] = set()
+        self.carries = True
         for node in reversed(region.nodes):
             if held(node.output(0)) is None:
                 self._add(node, compared)
@@ -114,6 +116,8 @@ class _Side:
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = _is_smooth(node)
+        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
+        self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
         if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
             self.clear.add(node)
         for value in node.inputs:
@@ -145,13 +149,15 @@ class _Side:
         for name, (value, tensor) in self.constants.items():
             twin = old.constants.get(name)
             if twin is not None and _are_alike((value, tensor), twin) and not self._is_taken(name, tensor.dtype):
-                yield from _of_constant(self.number, value, tensor, twin[1].numpy(), sizes=name not in self.rough)
+                yield from self._of_constant(value, tensor, twin[1].numpy(), sizes=name not in self.rough)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
             settings, were = _settings(node), _settings(former)
             # A default that only one version has is what the other one does.
             for name in (settings.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 was, is_ = were.get(name), settings.get(name)
+                if name == "dtype" and _types(node) == _types(former):
+                    continue  # of nothing else is it said
                 if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=_is_smooth(node))
 
@@ -162,11 +168,37 @@ class _Side:
             if value.name in self.rough or (self.number and value.name not in self.plain):
                 array = tensor.numpy()
                 if array.size > _SMALL or tuple(array.astype(np.float64).reshape(-1).tolist()) not in moved:
-                    yield from _of_constant(self.number, value, tensor, None)
+                    yield from self._of_constant(value, tensor, None)
         for node in nodes:
             for name, setting in _settings(node).items():
                 if isinstance(setting, float) and not _is_smooth(node) and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+
+    def _of_constant(
+        self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
+    ) -> Iterator[Mutant]:
+        """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
+        array = _flat(tensor.numpy(), tensor.dtype)
+        goal = _nudge(array)
+        if is_float(tensor.dtype):
+            different = np.abs(array) < float_type(tensor.dtype).largest
+            if was is not None:
+                old = _flat(was, tensor.dtype)
+                different = (array != old) & ~(np.isnan(array) & np.isnan(old))
+                goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
+        else:
+            goal = goal if was is None else was.reshape(-1)
+            different = array != goal
+            if array.dtype.kind in "iu":
+                different &= (array < _OPEN_END) | (goal < _OPEN_END)
+        for places in _shares(np.flatnonzero(different)):
+            what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
+            change = _replacing(places, goal[places])
+            if not is_float(tensor.dtype):
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
+            else:
+                poison = _replacing(places, np.full(places.size, np.nan)) if self.carries else None
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
 
     def _is_taken(self, name: str, dtype: int) -> bool:
         return name in self.plain and is_float(dtype)
@@ -180,6 +212,10 @@ def _is_smooth(node: ir.Node) -> bool:
     if node.is_op("Cast"):
         return is_float(_settings(node).get("to"))
     return node.is_op(*_SMOOTH)
+
+
+def _types(node: ir.Node) -> list[int | None]:
+    return [value.dtype for value in node.outputs if value is not None]
 
 
 def _settings(node: ir.Node) -> dict[str, Any]:
@@ -197,29 +233,6 @@ def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: b
     value = next(value for value in node.outputs if value is not None)
     what = f"attribute {name!r} of {node.op_type} {node.label!r}"
     return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)
-
-
-def _of_constant(
-    side: int, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
-) -> Iterator[Mutant]:
-    """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
-    array = _flat(tensor.numpy(), tensor.dtype)
-    goal = _nudge(array)
-    if is_float(tensor.dtype):
-        different = np.abs(array) < float_type(tensor.dtype).largest
-        if was is not None:
-            old = _flat(was, tensor.dtype)
-            different = (array != old) & ~(np.isnan(array) & np.isnan(old))
-            goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
-    else:
-        goal = goal if was is None else was.reshape(-1)
-        different = array != goal
-        if array.dtype.kind in "iu":
-            different &= (array < _OPEN_END) | (goal < _OPEN_END)
-    for places in _shares(np.flatnonzero(different)):
-        what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
-        change = _replacing(places, goal[places])
-        yield Mutant(side, f"{what} of {value.name!r}", value, change, sizes=sizes and not is_float(tensor.dtype))
 
 
 def _flat(array: Array, dtype: int) -> Array:

@@ -168,7 +168,14 @@ class Regions:
         limit, policy = max(self.means.clock.left, REGION_SECONDS), self.means.policy
         wanted = self.cut.outputs if outputs is None else outputs
         return reference.evaluate(
-            region, own, wanted, limit_seconds=limit, policy=policy, jitter=jitter, altered=altered
+            region,
+            own,
+            wanted,
+            limit_seconds=limit,
+            policy=policy,
+            jitter=jitter,
+            altered=altered,
+            noise=reference.Noise(),
         )
 
 
