@@ -5,14 +5,15 @@ All of it in float32, or float64 where a type is: averages in 16 bits would satu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from math import prod
 
 from bnfold import ir
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
 from bnfold.decomposing.layout import Layout
-from bnfold.decomposing.moments import Moments
 from bnfold.decomposing.runtime import parameter
 from bnfold.decomposing.spec import Spec
 from bnfold.ir.tensor import FLOATS
@@ -32,111 +33,69 @@ def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     return spec.layout.spread(builder, parameter(builder, spec, name, compute))
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """The activation as statistics are taken of it: in the type to compute in, and in a rank that is known.
+class Statistics:
+    """Mean and variance of a batch or of each instance, over axes that are kept as 1; nodes are made when asked for.
 
-    Where its own rank is not, or has no axis to average over, it is brought to (N, C, the rest) and back.
+    They are taken of the activation in the type to compute in. Where its own rank is not known, or has no axis to
+    average over (``reshape``), it is brought to (N, C, the rest) and back.
     """
 
-    spec: Spec
-    x: ir.Value
-    compute: int
-    is_reshaped: bool
-
-    @classmethod
-    def of(cls, builder: Builder, spec: Spec, *, reshape: bool) -> Stage:
-        compute = widest(*spec.dtypes.values())
-        x = builder.cast(spec.x, spec.dtypes["x"], compute)
-        if not reshape:
-            return cls(spec, x, compute, is_reshaped=False)
-        x = builder.add("Reshape", [x, builder.three_axes(_channels(builder, spec))], "rank3", allowzero=1)
-        return cls(replace(spec, layout=Layout(3)), x, compute, is_reshaped=True)
-
-    def output(self, builder: Builder, moments: Moments) -> ir.Value:
-        """y, in the type and dims of x."""
-        scale, bias = (operand(builder, self.spec, name, self.compute) for name in ("scale", "bias"))
-        y = moments.normalised(scale, bias)
-        if self.is_reshaped:
-            y = builder.add("Reshape", [y, builder.dims], "restored", allowzero=1)
-        return builder.cast(y, self.compute, self.spec.dtypes["x"])
-
-
-def _channels(builder: Builder, spec: Spec) -> ir.Value:
-    """The number of channels as a (1,) of int64: there are as many scales."""
-    dims = builder.shape(spec.inputs["scale"])
-    static = [dim for dim in dims or () if isinstance(dim, int)]
-    if dims is not None and len(static) == len(dims):
-        return builder.ints([prod(static)], "channels")
-    return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """What is used of a BatchNormalization in training mode."""
-
-    spec: Spec
-    saved_var: str
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        stage = Stage.of(builder, self.spec, reshape=self.spec.layout.rank is None)
-        moments = Moments(builder, stage.x, stage.spec.layout.axes, stage.spec.epsilon, stage.compute)
-        made = _Statistics(builder, stage.spec, moments, stage.compute).used(self.saved_var)
-        y = self.spec.node.output(0)
-        if y is not None and is_used(y):
-            made[y] = stage.output(builder, moments)
-        return made
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """InstanceNormalization: statistics over the axes behind the channels."""
-
-    spec: Spec
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        stage = Stage.of(builder, self.spec, reshape=self.spec.layout.rank in (None, 2))
-        axes = range(2, stage.spec.layout.rank or 3)
-        moments = Moments(builder, stage.x, axes, stage.spec.epsilon, stage.compute)
-        output = self.spec.node.output(0)
-        return {} if output is None else {output: stage.output(builder, moments)}
-
-
-class _Statistics:
-    """The outputs behind the first."""
-
-    def __init__(self, builder: Builder, spec: Spec, moments: Moments, compute: int) -> None:
+    def __init__(self, builder: Builder, spec: Spec, *, reshape: bool, of_batch: bool) -> None:
         self._builder = builder
+        self._compute = widest(*spec.dtypes.values())
+        self._data = builder.cast(spec.x, spec.dtypes["x"], self._compute)
+        self._is_reshaped = reshape
+        if reshape:
+            shape = builder.three_axes(_channels(builder, spec))
+            self._data = builder.add("Reshape", [self._data, shape], "rank3", allowzero=1)
+            spec = replace(spec, layout=Layout(3))
         self._spec = spec
-        self._moments = moments
-        self._compute = compute
+        self._axes = spec.layout.axes if of_batch else range(2, spec.layout.rank or 3)
 
-    def used(self, saved_var: str) -> dict[ir.Value, ir.Value]:
-        """What is used of running mean and variance, saved mean and variance."""
-        form = self._spec.form
-        _, running_mean, running_var, mean, var = form.outputs if form is not None else (None,) * 5
-        made = {}
-        if running_mean is not None and is_used(running_mean):
-            made[running_mean] = self._running("mean", self._moments.mean)
-        if running_var is not None and is_used(running_var):
-            made[running_var] = self._running("var", self._moments.var)
-        if mean is not None and is_used(mean):
-            made[mean] = self._saved(self._moments.mean)
-        if var is not None and is_used(var):
-            made[var] = self._saved(self._moments.var if saved_var == "variance" else self._inverse())
-        return made
+    @cached_property
+    def mean(self) -> ir.Value:
+        return self._builder.reduce_mean(self._data, self._axes, "mean", keepdims=1)
 
-    def _inverse(self) -> ir.Value:
+    @cached_property
+    def centred(self) -> ir.Value:
+        return self._builder.add("Sub", [self._data, self.mean], "centred")
+
+    @cached_property
+    def var(self) -> ir.Value:
+        """The population's, of squared deviations: where the mean is large, ``E[x²] − E[x]²`` cancels."""
+        squares = self._builder.add("Mul", [self.centred, self.centred], "squares")
+        return self._builder.reduce_mean(squares, self._axes, "var", keepdims=1)
+
+    @cached_property
+    def deviation(self) -> ir.Value:
+        """``sqrt(var + epsilon)``."""
+        epsilon = self._builder.attribute("epsilon", self._spec.epsilon, self._compute)
+        return self._builder.add("Sqrt", [self._builder.add("Add", [self.var, epsilon], "var_epsilon")], "deviation")
+
+    def output(self) -> ir.Value:
+        """``(x − mean)/deviation·scale + bias`` in the type and dims of x; only statistics are divided."""
+        builder = self._builder
+        scale, bias = (operand(builder, self._spec, name, self._compute) for name in ("scale", "bias"))
+        s = builder.add("Div", [scale, self.deviation], "s")
+        product = builder.add("Mul", [self.centred, s], "mul")
+        y = builder.add("Add", [product, bias], "add")
+        if self._is_reshaped:
+            y = builder.add("Reshape", [y, builder.dims], "restored", allowzero=1)
+        return builder.cast(y, self._compute, self._spec.dtypes["x"])
+
+    def inverse(self) -> ir.Value:
+        """What the fifth output may hold instead of the variance."""
         self._builder.repair("saved-var", "output 5 holds 1/sqrt(variance + epsilon), as asked")
-        return self._builder.add("Reciprocal", [self._moments.deviation], "inverse")
+        return self._builder.add("Reciprocal", [self.deviation], "inverse")
 
-    def _saved(self, statistic: ir.Value) -> ir.Value:
+    def saved(self, statistic: ir.Value) -> ir.Value:
+        """A statistic as an output in the type of x."""
         return self._builder.cast(self._vector(statistic, "mean"), self._compute, self._spec.dtypes["x"])
 
-    def _running(self, name: str, current: ir.Value) -> ir.Value:
+    def running(self, name: str, current: ir.Value) -> ir.Value:
         """``input·momentum + current·(1 − momentum)``: the opposite sense of PyTorch's momentum."""
         builder, spec, momentum = self._builder, self._spec, self._spec.momentum
-        old, new = builder.attribute("momentum", momentum, self._compute), None
+        old = builder.attribute("momentum", momentum, self._compute)
         if isinstance(momentum, str):
             new = builder.add("Sub", [builder.number(1.0, self._compute, "one"), old], "remainder")
         else:
@@ -148,3 +107,33 @@ class _Statistics:
     def _vector(self, statistic: ir.Value, like: str) -> ir.Value:
         dims = self._builder.shape(self._spec.inputs[like])
         return self._spec.layout.collapse(self._builder, statistic, dims)
+
+
+def _channels(builder: Builder, spec: Spec) -> ir.Value:
+    """The number of channels as a (1,) of int64: there are as many scales."""
+    dims = builder.shape(spec.inputs["scale"])
+    static = [dim for dim in dims or () if isinstance(dim, int)]
+    if dims is not None and len(static) == len(dims):
+        return builder.ints([prod(static)], "channels")
+    return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
+
+
+def training(spec: Spec, saved_var: str, builder: Builder) -> dict[ir.Value, ir.Value]:
+    """What is used of a BatchNormalization in training mode: y, running mean and variance, saved mean and variance."""
+    found = Statistics(builder, spec, reshape=spec.layout.rank is None, of_batch=True)
+    y, running_mean, running_var, mean, var = spec.form.outputs if spec.form is not None else (None,) * 5
+    makers: tuple[tuple[ir.Value | None, Callable[[], ir.Value]], ...] = (
+        (running_mean, lambda: found.running("mean", found.mean)),
+        (running_var, lambda: found.running("var", found.var)),
+        (mean, lambda: found.saved(found.mean)),
+        (var, lambda: found.saved(found.var if saved_var == "variance" else found.inverse())),
+        (y, found.output),
+    )
+    return {output: make() for output, make in makers if output is not None and is_used(output)}
+
+
+def instance(spec: Spec, builder: Builder) -> dict[ir.Value, ir.Value]:
+    """InstanceNormalization: statistics over the axes behind the channels."""
+    output = spec.node.output(0)
+    found = Statistics(builder, spec, reshape=spec.layout.rank in (None, 2), of_batch=False)
+    return {} if output is None else {output: found.output()}

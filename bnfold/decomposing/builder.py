@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -119,3 +119,7 @@ class Builder(Site):
         factors = self.add("Concat", [self.ints([1], "one"), self.inner_dims], "factors", axis=0)
         rest = self.add("ReduceProd", [factors], "rest", keepdims=1)
         return self.add("Concat", [batch, channels, rest], "three_dims", axis=0)
+
+
+Emit = Callable[[Builder], dict[ir.Value, ir.Value]]
+"""Adds the new nodes; for each used output of the old node the value that is to take its place."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.decomposing import spec, static
-from bnfold.decomposing.batch import Instance, Training
-from bnfold.decomposing.builder import Builder
+from bnfold.decomposing.batch import instance, training
+from bnfold.decomposing.builder import Emit
 from bnfold.decomposing.calls import bound
 from bnfold.decomposing.facts import Facts
-from bnfold.decomposing.runtime import Formula
+from bnfold.decomposing.runtime import formula
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
@@ -21,17 +22,11 @@ _BROADCASTS, _ALLOWS_ZERO = 7, 14
 """First opsets with numpy's broadcasting, and with a Reshape that can be told sizes of zero."""
 
 
-class Recipe(Protocol):
-    """How one node is written out."""
+class Recipe(NamedTuple):
+    """How one node is written out, and what it was read as."""
 
-    @property
-    def spec(self) -> spec.Spec:
-        """What the node was read as."""
-        ...
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        """Add the new nodes; for each used output of the old node the value that is to take its place."""
-        ...
+    spec: spec.Spec
+    emit: Emit
 
 
 def recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
@@ -46,12 +41,12 @@ def _recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
     if node.is_op("InstanceNormalization"):
         read = spec.instancenorm(node, facts)
         _need_rank(read, is_enough=read.layout.rank not in (None, 2))
-        return Instance(read)
+        return Recipe(read, partial(instance, read))
     read = spec.batchnorm(node, facts, policy)
     if read.form is not None and read.form.mode == "training":
         _need_rank(read, is_enough=read.layout.rank is not None)
-        return Training(read, policy.saved_var)
-    return _inference(read, form, policy)
+        return Recipe(read, partial(training, read, policy.saved_var))
+    return Recipe(read, _inference(read, form, policy))
 
 
 def _need_rank(read: spec.Spec, *, is_enough: bool) -> None:
@@ -60,13 +55,14 @@ def _need_rank(read: spec.Spec, *, is_enough: bool) -> None:
         raise Declined(Reason.RANK_UNKNOWN, f"value {read.x.name!r}, before opset {_ALLOWS_ZERO}")
 
 
-def _inference(read: spec.Spec, form: str, policy: Policy) -> Recipe:
+def _inference(read: spec.Spec, form: str, policy: Policy) -> Emit:
     """Constants where they can be had; else the formula, centred where that keeps what is not finite as it was."""
     try:
         return static.plan(read, form, policy)
     except Declined as refusal:
         known = (Reason.NON_FINITE, Reason.RANGE)
-        return Formula(read, centre=form == "sub_mul_add" or refusal.reason in known or not _is_finite(read))
+        centre = form == "sub_mul_add" or refusal.reason in known or not _is_finite(read)
+        return partial(formula, read, centre)
 
 
 def _is_finite(read: spec.Spec) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bnfold import ir
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.guard import widest
@@ -11,34 +9,28 @@ from bnfold.decomposing.spec import Spec
 from bnfold.ir.tensor import Exact
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+def formula(spec: Spec, centre: bool, builder: Builder) -> dict[ir.Value, ir.Value]:
     """In the widest of all types, at least float32.
 
     ``s = scale/sqrt(var + epsilon)`` on vectors, then ``s·x + (bias − mean·s)``; with ``centre`` it is
     ``s·(x − mean) + bias``, which keeps NaN and infinity where the operator has them.
     """
-
-    spec: Spec
-    centre: bool
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        spec, layout = self.spec, self.spec.layout
-        compute = widest(*spec.dtypes.values())
-        scale, bias, mean, var = (parameter(builder, spec, name, compute) for name in ("scale", "bias", "mean", "var"))
-        epsilon = builder.attribute("epsilon", spec.epsilon, compute)
-        deviation = builder.add("Sqrt", [builder.add("Add", [var, epsilon], "var_epsilon")], "deviation")
-        s = builder.add("Div", [scale, deviation], "s")
-        x = builder.cast(spec.x, spec.dtypes["x"], compute)
-        if self.centre:
-            centred = builder.add("Sub", [x, layout.spread(builder, mean)], "centred")
-            product, shift = builder.add("Mul", [centred, layout.spread(builder, s)], "mul"), bias
-        else:
-            shift = builder.add("Sub", [bias, builder.add("Mul", [mean, s], "mean_s")], "t")
-            product = builder.add("Mul", [x, layout.spread(builder, s)], "mul")
-        y = builder.add("Add", [product, layout.spread(builder, shift)], "add")
-        output = spec.node.output(0)
-        return {} if output is None else {output: builder.cast(y, compute, spec.dtypes["x"])}
+    layout = spec.layout
+    compute = widest(*spec.dtypes.values())
+    scale, bias, mean, var = (parameter(builder, spec, name, compute) for name in ("scale", "bias", "mean", "var"))
+    epsilon = builder.attribute("epsilon", spec.epsilon, compute)
+    deviation = builder.add("Sqrt", [builder.add("Add", [var, epsilon], "var_epsilon")], "deviation")
+    s = builder.add("Div", [scale, deviation], "s")
+    x = builder.cast(spec.x, spec.dtypes["x"], compute)
+    if centre:
+        centred = builder.add("Sub", [x, layout.spread(builder, mean)], "centred")
+        product, shift = builder.add("Mul", [centred, layout.spread(builder, s)], "mul"), bias
+    else:
+        shift = builder.add("Sub", [bias, builder.add("Mul", [mean, s], "mean_s")], "t")
+        product = builder.add("Mul", [x, layout.spread(builder, s)], "mul")
+    y = builder.add("Add", [product, layout.spread(builder, shift)], "add")
+    output = spec.node.output(0)
+    return {} if output is None else {output: builder.cast(y, compute, spec.dtypes["x"])}
 
 
 def parameter(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.decomposing.builder import TP, Builder
+from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.guard import HALVES, fits, has_headroom, is_steady
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.facts import known_dims
@@ -32,49 +34,34 @@ class Step:
         return bool((self.block == (1.0 if self.op_type == "Mul" else 0.0)).all())
 
 
-@dataclass(frozen=True, slots=True)
-class Elementwise:
+def elementwise(spec: Spec, compute: int, steps: Sequence[Step], builder: Builder) -> dict[ir.Value, ir.Value]:
     """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
-
-    spec: Spec
-    compute: int
-    steps: tuple[Step, ...]
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        dtype, value = self.spec.dtypes["x"], self.spec.x
-        steps = [step for step in self.steps if not step.is_idle]
-        if steps:
-            value = builder.cast(value, dtype, self.compute)
-            for step in steps:
-                name = step.op_type.lower()
-                operand = self.spec.layout.constant(builder, step.old, step.block, self.compute, f"{name}_by")
-                value = builder.add(step.op_type, [value, operand], name)
-            value = builder.cast(value, self.compute, dtype)
-        return {_output(self.spec): value}
+    dtype, value = spec.dtypes["x"], spec.x
+    steps = [step for step in steps if not step.is_idle]
+    if steps:
+        value = builder.cast(value, dtype, compute)
+        for step in steps:
+            name = step.op_type.lower()
+            operand = spec.layout.constant(builder, step.old, step.block, compute, f"{name}_by")
+            value = builder.add(step.op_type, [value, operand], name)
+        value = builder.cast(value, compute, dtype)
+    return {_output(spec): value}
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
+def convolution(spec: Spec, compute: int, s: Step, t: Step, builder: Builder) -> dict[ir.Value, ir.Value]:
     """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
-
-    spec: Spec
-    compute: int
-    s: Step
-    t: Step
-
-    def emit(self, builder: Builder) -> dict[ir.Value, ir.Value]:
-        channels, inner = self.s.block.size, (self.spec.layout.rank or 0) - 2
-        kernel = self.s.block.reshape((channels, 1, *(1,) * inner))
-        weight = builder.successor(self.s.old, kernel, self.compute, "weight")
-        bias = builder.successor(self.t.old, self.t.block.reshape(-1), self.compute, "bias")
-        dtype = self.spec.dtypes["x"]
-        value = builder.cast(self.spec.x, dtype, self.compute)
-        made = builder.add("Conv", [value, weight, bias], "conv", kernel_shape=[1] * inner, group=channels)
-        return {_output(self.spec): builder.cast(made, self.compute, dtype)}
+    channels, inner = s.block.size, (spec.layout.rank or 0) - 2
+    kernel = s.block.reshape((channels, 1, *(1,) * inner))
+    weight = builder.successor(s.old, kernel, compute, "weight")
+    bias = builder.successor(t.old, t.block.reshape(-1), compute, "bias")
+    dtype = spec.dtypes["x"]
+    value = builder.cast(spec.x, dtype, compute)
+    made = builder.add("Conv", [value, weight, bias], "conv", kernel_shape=[1] * inner, group=channels)
+    return {_output(spec): builder.cast(made, compute, dtype)}
 
 
-def plan(spec: Spec, form: str, policy: Policy) -> Elementwise | Convolution:
-    """The steps of an inference BatchNormalization.
+def plan(spec: Spec, form: str, policy: Policy) -> Emit:
+    """How to write out an inference BatchNormalization.
 
     Raises Declined where a parameter is no constant, where one is not finite, or where no type at hand holds them.
     """
@@ -91,8 +78,8 @@ def plan(spec: Spec, form: str, policy: Policy) -> Elementwise | Convolution:
         steps, steady = (multiply, shift), is_steady(t, scale, bias, dtype)
     compute = _type(spec, steps, steady=steady)
     if form == "depthwise_conv" and _convolves(spec, compute, s.size):
-        return Convolution(spec, compute, multiply, shift)
-    return Elementwise(spec, compute, steps)
+        return partial(convolution, spec, compute, multiply, shift)
+    return partial(elementwise, spec, compute, steps)
 
 
 def _type(spec: Spec, steps: tuple[Step, ...], *, steady: bool) -> int:
