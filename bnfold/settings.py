@@ -161,7 +161,9 @@ class Options(Checked):
         decompose_form: How an inference BatchNormalization is spelled out.
         decompose_ops: Operators to spell out: BatchNormalization, InstanceNormalization.
         policy: How to read what the operator texts leave open.
-        freeze_overridable: Take initializers that are also inputs for constants. They are taken off the inputs.
+        overridable: Initializers that are inputs too, which callers may feed. ``freeze`` takes them off the inputs, as
+            constants, ``keep`` leaves them. ``auto`` freezes where the file lists every initializer, as some exporters
+            do by habit, and a BatchNormalization folds by it.
         max_growth: What copies of shared weights may add. In bytes; None for what folding frees and 1 % of the weights.
         only: Let only these operators take part in folding. Empty for all.
         excluded: Keep these operators out of folding.
@@ -177,7 +179,7 @@ class Options(Checked):
         default=frozenset({"BatchNormalization"}), metadata={"operators": NORMALIZATIONS}
     )
     policy: Policy = field(default_factory=Policy)
-    freeze_overridable: bool = False
+    overridable: Literal["auto", "freeze", "keep"] = "auto"
     max_growth: int | None = field(default=None, metadata={"low": 0})
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     excluded: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})

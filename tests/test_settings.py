@@ -171,7 +171,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
     np.savez(tmp_path / "data.npz", x=np.zeros(1))
     line = (
         "--target-opset 17 --decompose all --decompose-form sub_mul_add --decompose-ops InstanceNormalization "
-        "--assert-none Conv,Relu --freeze-overridable --max-growth 5 --only Conv --only Gemm --except Add "
+        "--assert-none Conv,Relu --overridable freeze --max-growth 5 --only Conv --only Gemm --except Add "
         "--all-affines --legacy-mode training --force-inference --saved-var inv-std --input a=1,2 --input b=3 "
         f"--samples 4 --seed 5 --witness none --data {tmp_path / 'data.npz'} --verify local --report r.json --json "
         "--external-data none --size-threshold 9 --in-place --require-verified --keep-failed bad.onnx --jobs 2 "
@@ -182,7 +182,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (asked,) = seen
     policy = Policy("training", force_inference=True, saved_var="inv-std")
     assert asked.options == Options(
-        target_opset=17, decompose="all", decompose_form="sub_mul_add", policy=policy, freeze_overridable=True,
+        target_opset=17, decompose="all", decompose_form="sub_mul_add", policy=policy, overridable="freeze",
         decompose_ops=frozenset({"InstanceNormalization"}), max_growth=5, only=frozenset({"Conv", "Gemm"}),
         excluded=frozenset({"Add"}), all_affines=True,
     )  # fmt: skip

@@ -130,7 +130,7 @@ class Onnx:
             after,
             checks=checks,
             cuts=report.cuts if report is not None else (),
-            frozen=options.freeze_overridable,
+            frozen=report is not None and bool(report.frozen),
             policy=options.policy,
             progress=progress,
         )

@@ -92,7 +92,7 @@ class Outcome:
         from bnfold.pipeline.explain import explain
 
         before = formats.of(self.source).load(self.source)
-        before.freeze_overridable = self.options.freeze_overridable
+        before.freeze_overridable = bool(self.report.frozen)
         facts = explain(before, self.model, self.report, self.options.policy)
         return {**facts, "input": _file_facts(self.source)}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bnfold import folding, ir, log, upgrading
 from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
+from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
@@ -28,6 +29,8 @@ class Run:
     report: Report
     original: frozenset[str]
     progress: Progress
+    freezes: bool = False
+    """Whether initializers that callers may override are taken for constants."""
     events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
@@ -65,15 +68,26 @@ def describe(run: Run) -> None:
     run.live()
 
 
+def choose_overridable(run: Run) -> None:
+    """While the inputs are as the file lists them."""
+    run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _left(run, freezes=freezes))
+
+
+def _left(run: Run, *, freezes: bool) -> int:
+    """The BatchNormalizations that folding leaves in a copy of the model."""
+    trial = Run(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
+    for step in (describe, normalise, raise_opset, fold_affines):
+        step(trial)
+    return sum(node.is_op("BatchNormalization") for node in trial.model.nodes())
+
+
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
     if upgrading.unite(run.model):
         text = "the operators of onnx were imported at several opsets: read at the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
-    free = [value for value in run.model.graph.inputs if run.model.is_overridable(value)]
-    if run.options.freeze_overridable and free:
-        text = "frozen, as asked: a caller may no longer override the input"
-        run.report.notes += [f"{text} {value.name!r}" for value in free]
+    if run.freezes:
+        run.report.frozen = overridable.names(run.model)
         upgrading.strip_initializer_inputs(run.model, frozen=True)
     elif upgrading.strip_initializer_inputs(run.model):
         text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
@@ -195,7 +209,9 @@ def check(run: Run) -> None:
         raise AssertionError(f"bnfold made a model that onnx's checker rejects, please report this: {error}")
 
 
-PASSES: tuple[Callable[[Run], None], ...] = (describe, normalise, raise_opset, fold_affines, spell_out, tidy, check)
+PASSES: tuple[Callable[[Run], None], ...] = (
+    describe, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
+)  # fmt: skip
 
 
 def rewrite(model: ir.Model, options: Options, progress: Progress | None = None) -> Report:

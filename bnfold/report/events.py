@@ -109,6 +109,7 @@ class Report:
         opset_after: The same in the result.
         ir_before: IR version of the file.
         ir_after: IR version of the result.
+        frozen: Initializers that callers could override, and no longer can.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         makers: Whose fold a computed weight belongs to, for bnfold itself.
@@ -121,6 +122,7 @@ class Report:
     opset_after: int = 0
     ir_before: int = 0
     ir_after: int = 0
+    frozen: list[str] = field(default_factory=list)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
@@ -157,5 +159,6 @@ class Report:
             "batchnorms": [event.to_json() for event in self.batchnorms],
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
+            "frozen": list(self.frozen),
             "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},
         }

@@ -14,7 +14,7 @@ class Reason(Enum):
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
     DYNAMIC_PARAMETERS = "its parameters are computed at run time or are inputs of the graph"
     OVERRIDABLE_PARAMETER = (
-        "a parameter is an initializer that a caller may override (--freeze-overridable says nobody does)"
+        "a parameter is an initializer that a caller may override (--overridable freeze says nobody does)"
     )
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
     UNREADABLE = "its form is legal in no version of the operator"

@@ -32,8 +32,9 @@ def draw(mode: str, seed: int) -> Case:
     model, feeds, *drawn = DRAWS.get(mode, chains.draw)(seed)
     settings = DEFAULTS[mode] | (drawn[0] if drawn else {})
     stored = {tensor.name for tensor in model.graph.initializer}
-    if stored.intersection(info.name for info in model.graph.input) and seed % 2:
-        settings["freeze_overridable"] = True
+    if stored.intersection(info.name for info in model.graph.input):
+        settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
+    if settings.get("overridable", "keep") != "keep":  # what callers feed may differ only where the inputs stay
         feeds = {name: array for name, array in feeds.items() if name not in stored}
     return Case(model.SerializeToString(), feeds=feeds, settings=settings)
 

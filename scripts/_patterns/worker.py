@@ -33,17 +33,6 @@ def optimize(source: str, out: str) -> None:
     ir.save(model, out)
 
 
-def frozen(source: str, out: str) -> None:
-    """As `optimize`, initializers that a caller could override taken for constants, as other tools take them."""
-    from bnfold import ir
-    from bnfold.pipeline import order
-    from bnfold.settings import Options
-
-    model = ir.load(source)
-    order.rewrite(model, Options(freeze_overridable=True))
-    ir.save(model, out)
-
-
 def onnxruntime(source: str, out: str) -> None:
     """Everything that it does offline for any processor."""
     import onnxruntime as ort
@@ -105,7 +94,6 @@ def onnxoptimizer(source: str, out: str) -> None:
 TOOLS: dict[str, Callable[[str, str], None]] = {
     "bnfold": bnfold,
     "bnfold optimize": optimize,
-    "bnfold optimize --freeze-overridable": frozen,
     "onnxruntime": onnxruntime,
     "onnxruntime basic": basic,
     "onnxscript": onnxscript,

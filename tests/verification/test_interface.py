@@ -109,7 +109,7 @@ def test_what_was_frozen_is_declared_and_exempt_in_its_own_run() -> None:
     proto.graph.node[0].output[0] = "m_"
     proto.graph.node.append(onnx.helper.make_node("BatchNormalization", ["m_", *weights], ["y"]))
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
-    outcome = bnfold.fold(proto, freeze_overridable=True)
+    outcome = bnfold.fold(proto, overridable="freeze")
     assert outcome.verdict is not None
     assert outcome.verdict.verified
     assert "frozen, as asked: a caller may no longer override the input 'k'" in outcome.report.notes

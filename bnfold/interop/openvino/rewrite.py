@@ -50,9 +50,9 @@ def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]
         raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
     if options.target_opset not in (None, "keep"):
         raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
-    if options.policy != Policy() or options.freeze_overridable:
+    if options.policy != Policy() or options.overridable != "auto":
         raise BadInput(
-            "--legacy-mode, --force-inference, --saved-var and --freeze-overridable are about ONNX: an IR leaves none "
+            "--legacy-mode, --force-inference, --saved-var and --overridable are about ONNX: an IR leaves none "
             "of it open"
         )
 

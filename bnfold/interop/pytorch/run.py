@@ -117,7 +117,7 @@ def optimize(
     asked, checks = options or Options(), checks or Checks()
     source, holder, given = _opened(program)
     before = source if isinstance(source, ir.Model) else ir.load(source)
-    before.freeze_overridable = asked.freeze_overridable
+    before.freeze_overridable = asked.overridable == "freeze"
     training = training_nodes(before, asked.policy)
     comparing = module is not None and checks.depth != "none"
     if training.dropouts or (training and not comparing):
@@ -125,6 +125,7 @@ def optimize(
     found: list[ModuleVerdict] = []
 
     def second_opinion(outcome: Outcome) -> None:
+        before.freeze_overridable = bool(outcome.report.frozen)
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
         wanted = Asked(example, checks.inputs, samples, checks.seed)
         found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]

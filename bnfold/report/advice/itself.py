@@ -30,7 +30,7 @@ ITSELF: dict[Reason, Advice] = {
     Reason.OVERRIDABLE_PARAMETER: Advice(
         "From IR version 4 on, an initializer that is listed among the graph's inputs too is only a default: a "
         "caller may feed another tensor, and the folded weights would not follow.",
-        "If nobody feeds it, say so with --freeze-overridable. Exporters have a switch to leave initializers off "
+        "If nobody feeds it, say so with --overridable freeze. Exporters have a switch to leave initializers off "
         "the inputs (keep_initializers_as_inputs=False in PyTorch).",
         model("(float[1,2,4,4] x, float[2] s) => (float[1,2,4,4] y)", "c = Conv (x, w)", norm("c", "y")),
     ),

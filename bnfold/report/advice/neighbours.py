@@ -57,7 +57,7 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "The layer that could take the affine has a weight that is an input of the graph or computed at run time,"
         " so it cannot be multiplied in advance.",
         "Export with the weights stored in the model. If the weight is a default that nobody overrides, use "
-        "--freeze-overridable; if it is computed from constants, run a constant folder first.",
+        "--overridable freeze; if it is computed from constants, run a constant folder first.",
         model(
             "(float[1,2,4,4] x, float[2,2,1,1] w) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",

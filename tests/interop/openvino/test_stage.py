@@ -232,7 +232,7 @@ def in_memory(path: Path) -> Outcome:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"target_opset": 15}, "--target-opset"), ({"freeze_overridable": True}, "are about ONNX")],
+    [({"target_opset": 15}, "--target-opset"), ({"overridable": "freeze"}, "are about ONNX")],
 )
 def test_options_that_an_ir_knows_nothing_of(tmp_path: Path, options: dict[str, object], message: str) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")

@@ -1,0 +1,47 @@
+"""Initializers that are inputs too: defaults that callers may override, or all that an exporter lists by habit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+
+from bnfold import ir
+from bnfold.report.events import Report
+from bnfold.settings import Options
+
+FROZEN = (
+    "froze the {count} initializers, all of which the file lists as inputs: {more} BatchNormalizations fold by it, and "
+    "callers can no longer feed them (--overridable keep leaves them inputs)"
+)
+KEPT = "{more} more BatchNormalizations fold with --overridable freeze, if nobody feeds the {count} overridable inputs"
+
+
+def names(model: ir.Model) -> list[str]:
+    """The inputs with a default."""
+    return [value.name for value in model.graph.inputs if model.is_overridable(value)]
+
+
+def is_frozen(model: ir.Model, options: Options, report: Report, left: Callable[[bool], int]) -> bool:
+    """Whether they are taken for constants; a note says so, or what that would fold.
+
+    ``left`` counts the BatchNormalizations that folding leaves of a copy, with frozen initializers or without.
+    """
+    count = len(names(model))
+    if not count:
+        return False
+    if options.overridable == "freeze":
+        report.notes.append(f"froze {count} initializers that were inputs too, as asked")
+        return True
+    if not options.fold or not report.batchnorms or (more := left(False) - left(True)) <= 0:
+        return False
+    freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
+    report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))
+    return freezes
+
+
+def _lists_every_initializer(graph: onnx.GraphProto) -> bool:
+    """Whoever lists only some of them has chosen."""
+    inputs = {info.name for info in graph.input}
+    dense = {tensor.name for tensor in graph.initializer}
+    return inputs >= dense | {tensor.values.name for tensor in graph.sparse_initializer}
