@@ -10,11 +10,15 @@ from bnfold import ir
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
+ASKED = "initializers taken off the inputs, as asked: {count}"
 FROZEN = (
-    "froze the {count} initializers, all of which the file lists as inputs: {more} BatchNormalizations fold by it, and "
-    "callers can no longer feed them (--overridable keep leaves them inputs)"
+    "the file lists every initializer as an input: taken off the inputs ({count}), so that more BatchNormalizations "
+    "fold ({more}); callers can no longer feed them, --overridable keep leaves them inputs"
 )
-KEPT = "{more} more BatchNormalizations fold with --overridable freeze, if nobody feeds the {count} overridable inputs"
+KEPT = (
+    "BatchNormalizations that --overridable freeze would fold: {more} more, where nobody feeds the initializers that "
+    "are inputs too ({count})"
+)
 
 
 def names(model: ir.Model) -> list[str]:
@@ -31,7 +35,7 @@ def is_frozen(model: ir.Model, options: Options, report: Report, left: Callable[
     if not count:
         return False
     if options.overridable == "freeze":
-        report.notes.append(f"froze {count} initializers that were inputs too, as asked")
+        report.notes.append(ASKED.format(count=count))
         return True
     if not options.fold or not report.batchnorms or (more := left(False) - left(True)) <= 0:
         return False

@@ -112,8 +112,9 @@ def test_what_was_frozen_is_declared_and_exempt_in_its_own_run() -> None:
     outcome = bnfold.fold(proto, overridable="freeze")
     assert outcome.verdict is not None
     assert outcome.verdict.verified
-    assert "frozen, as asked: a caller may no longer override the input 'k'" in outcome.report.notes
-    assert not any("frozen" in note for note in bnfold.fold(proto).report.notes)
+    assert outcome.report.frozen == ["k"]
+    assert "initializers taken off the inputs, as asked: 1" in outcome.report.notes
+    assert not bnfold.fold(proto).report.frozen
 
 
 def test_open_and_unknown_dims_do_not_clash() -> None:

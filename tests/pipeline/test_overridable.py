@@ -1,0 +1,152 @@
+"""Initializers that callers could override: whose file lists all of them by habit, and whose some by choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+import bnfold
+from bnfold.settings import Checks
+
+rng = np.random.default_rng(7)
+WEIGHTS = {
+    "w": rng.normal(size=(4, 3, 1, 1)), "s": rng.uniform(0.5, 2, 4), "b": rng.normal(size=4), "m": rng.normal(size=4),
+    "v": rng.uniform(0.5, 2, 4),
+}  # fmt: skip
+CONV = "c = Conv (x, w)"
+NORM = "y = BatchNormalization (c, s, b, m, v)"
+ALL = ", float[4,3,1,1] w, float[4] s, float[4] b, float[4] m, float[4] v"
+SHOWN = "float[1,4,5,5] y"
+
+
+def made(
+    listed: str = ALL, *, body: str = f"{CONV} {NORM}", outputs: str = SHOWN, ir_version: int = 8, opset: int = 15
+) -> onnx.ModelProto:
+    head = f'<ir_version: {ir_version}, opset_import: ["" : {opset}, "f" : 1]>'
+    model = onnx.parser.parse_model(f"{head} g (float[1,3,5,5] x{listed}) => ({outputs}) {{ {body} }}")
+    stored = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in WEIGHTS.items()]
+    model.graph.initializer.extend(stored)
+    return model
+
+
+def left(outcome: bnfold.Outcome) -> int:
+    return sum(node.op_type == "BatchNormalization" for node in outcome.to_proto().graph.node)
+
+
+def results(model: onnx.ModelProto) -> list[np.ndarray]:
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(3).normal(size=(1, 3, 5, 5)).astype(np.float32)
+    found: list[np.ndarray] = session.run(None, {"x": x})
+    return found
+
+
+def test_where_every_initializer_is_listed_they_are_frozen_and_it_is_said() -> None:
+    model = made()
+    outcome = bnfold.optimize(model)
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert left(outcome) == 0
+    assert [info.name for info in outcome.to_proto().graph.input] == ["x"]
+    assert outcome.report.frozen == list(ALL.replace(",", "").split()[1::2])
+    (note,) = outcome.report.notes
+    assert "every initializer as an input: taken off the inputs (5)" in note
+    assert "--overridable keep" in note
+    for before, after in zip(results(model), results(outcome.to_proto()), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def test_what_callers_feed_stays_an_input_where_that_is_asked_for() -> None:
+    outcome = bnfold.optimize(made(), options=bnfold.Options(overridable="keep"))
+    assert left(outcome) == 1
+    assert outcome.report.frozen == []
+    assert len(outcome.to_proto().graph.input) == 6
+    (note,) = outcome.report.notes
+    assert note.startswith("BatchNormalizations that --overridable freeze would fold: 1 more")
+
+
+@pytest.mark.parametrize("listed", [ALL.rpartition(", ")[0], ", float[4] s", ", float[4,3,1,1] w"])
+def test_who_lists_some_of_them_has_chosen(listed: str) -> None:
+    outcome = bnfold.optimize(made(listed))
+    assert left(outcome) == 1
+    assert outcome.report.frozen == []
+    assert "--overridable freeze" in outcome.report.notes[0]
+    assert left(bnfold.optimize(made(listed), options=bnfold.Options(overridable="freeze"))) == 0
+
+
+def test_a_sparse_initializer_that_is_not_listed_is_a_choice() -> None:
+    model = made(outputs=f"{SHOWN}, float[2] z", body=f"{CONV} {NORM} z = Identity (k)")
+    values = numpy_helper.from_array(np.ones(1, np.float32), "k")
+    indices = numpy_helper.from_array(np.zeros(1, np.int64), "places")
+    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [2]))
+    assert bnfold.optimize(model, checks=Checks(depth="none")).report.frozen == []
+
+
+def test_nothing_is_frozen_where_nothing_folds_by_it() -> None:
+    alone = bnfold.optimize(made(body="c = Sigmoid (x) y = Conv (c, w)"))
+    assert (alone.report.frozen, alone.report.notes) == ([], [])
+    stays = bnfold.optimize(made(", float[3] s, float[3] b, float[3] m, float[3] v", body="y = Relu (x)"))
+    assert (stays.report.frozen, stays.report.notes) == ([], [])
+
+
+def test_an_upgrade_never_freezes() -> None:
+    outcome = bnfold.upgrade(made(opset=9, ir_version=4), target_opset=15)
+    assert outcome.report.frozen == []
+    assert len(outcome.to_proto().graph.input) == 6
+
+
+def test_before_ir_version_4_they_are_constants_whatever_is_asked() -> None:
+    for asked in ("auto", "freeze", "keep"):
+        outcome = bnfold.optimize(made(ir_version=3, opset=9), options=bnfold.Options(overridable=asked))
+        assert left(outcome) == 0
+        assert outcome.report.frozen == []
+
+
+def test_a_listed_initializer_may_be_an_output_too() -> None:
+    model = made(outputs=f"{SHOWN}, float[4,3,1,1] w")
+    outcome = bnfold.optimize(model)
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert left(outcome) == 0
+    for before, after in zip(results(model), results(outcome.to_proto()), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def test_a_body_that_captures_them_computes_the_same() -> None:
+    then = f"t () => (float[1,4,5,5] i) {{ {CONV} i = BatchNormalization (c, s, b, m, v) }}"
+    other = "e () => (float[1,4,5,5] j) { j = Conv (x, w) }"
+    branches = f"then_branch = {then}, else_branch = {other}"
+    body = f"sum = ReduceSum <keepdims = 0> (x) ok = Cast <to = 9> (sum) y = If (ok) <{branches}>"
+    model = made(body=body)
+    outcome = bnfold.optimize(model)
+    assert outcome.report.frozen
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    for before, after in zip(results(model), results(outcome.to_proto()), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_that_is_given_them_computes_the_same() -> None:
+    model = made(body="c = Conv (x, w) y = f.norm (c, s, b, m, v)")
+    node = onnx.helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])
+    imports = [onnx.helper.make_opsetid("", 15)]
+    model.functions.append(onnx.helper.make_function("f", "norm", ["x", "s", "b", "m", "v"], ["y"], [node], imports))
+    outcome = bnfold.optimize(model)
+    for before, after in zip(results(model), results(outcome.to_proto()), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+    if outcome.report.frozen:
+        assert outcome.report.notes
+
+
+def test_a_later_verify_says_that_the_inputs_are_gone(tmp_path: Path) -> None:
+    model = made()
+    onnx.save(model, tmp_path / "before.onnx")
+    bnfold.optimize(model, tmp_path / "after.onnx")
+    verdict = bnfold.verify(tmp_path / "before.onnx", tmp_path / "after.onnx")
+    assert not verdict.verified
+    assert "have a default that callers could override" in verdict.reason
