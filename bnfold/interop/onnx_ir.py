@@ -6,7 +6,7 @@ computed in float64 and rounded once when somebody asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,16 +49,7 @@ def borrow(model: onnx_ir.Model) -> ir.Model:
         content = np.frombuffer(payloads.add(_Borrowed(tensor)), dtype=np.uint8)
         return onnx_ir.Tensor(content, name=tensor.name, doc_string=tensor.doc_string)
 
-    for holder in _holders(copy):
-        if isinstance(holder, onnx_ir.Value):
-            if holder.const_value is not None and holder.const_value.nbytes >= THRESHOLD:
-                holder.const_value = token(holder.const_value)
-            continue
-        for name, attribute in list(holder.attributes.items()):
-            if attribute.type == onnx_ir.AttributeType.TENSOR and not attribute.is_ref():
-                tensor = attribute.as_tensor()
-                if tensor.nbytes >= THRESHOLD:
-                    holder.attributes[name] = onnx_ir.AttrTensor(name, token(tensor))
+    _exchange(copy, lambda tensor, _: token(tensor) if tensor.nbytes >= THRESHOLD else None)
     proto = _written(copy)
     for message in tensor_messages(proto):
         held = payloads.get(message.raw_data)
@@ -91,18 +82,22 @@ def _written(model: onnx_ir.Model) -> onnx.ModelProto:
 def give_back(model: ir.Model) -> onnx_ir.Model:
     """The skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
     result = onnx_ir.from_proto(model.proto)
-    for holder in _holders(result):
+    _exchange(result, lambda tensor, name: _as_onnx_ir(held, name) if (held := _held(model, tensor)) else None)
+    return result
+
+
+def _exchange(model: onnx_ir.Model, change: Callable[[Any, str], onnx_ir.TensorProtocol | None]) -> None:
+    """Put what ``change`` makes of an initializer or an attribute, given its name, in its place; None leaves it."""
+    for holder in _holders(model):
         if isinstance(holder, onnx_ir.Value):
-            held = _held(model, holder.const_value)
-            if held is not None:
-                holder.const_value = _as_onnx_ir(held, holder.name or "")
+            if holder.const_value is not None:
+                holder.const_value = change(holder.const_value, holder.name or "") or holder.const_value
             continue
         for name, attribute in list(holder.attributes.items()):
             if attribute.type == onnx_ir.AttributeType.TENSOR and not attribute.is_ref():
-                held = _held(model, attribute.as_tensor())
-                if held is not None:
-                    holder.attributes[name] = onnx_ir.AttrTensor(name, _as_onnx_ir(held, name))
-    return result
+                made = change(attribute.as_tensor(), name)
+                if made is not None:
+                    holder.attributes[name] = onnx_ir.AttrTensor(name, made)
 
 
 def _holders(model: onnx_ir.Model) -> Iterator[onnx_ir.Value | onnx_ir.Node]:

@@ -191,6 +191,16 @@ def numbers(layer: Layer, name: str) -> tuple[int, ...]:
         raise MalformedModel(f"{layer.where}: {name}={layer.data[name]!r} is no list of numbers") from error
 
 
+def fresh(hint: str, taken: set[str]) -> str:
+    """The hint, or the hint with the first number that makes it a name not taken; it is then."""
+    name, count = hint, 0
+    while name in taken:
+        count += 1
+        name = f"{hint}_{count}"
+    taken.add(name)
+    return name
+
+
 def weights_path(path: Path) -> Path:
     """Where the constants of the model at ``path`` lie."""
     return path.with_suffix(".bin")

@@ -17,7 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
-from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, read
+from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, fresh, read
 from bnfold.interop.openvino.emit import Payload
 from bnfold.interop.openvino.operators import DOMAIN, NORM, Meaning, Seen, Slot, meaning
 from bnfold.interop.openvino.views import View, seen_as
@@ -89,10 +89,9 @@ def load(path: Path) -> IrModel:
     proto = onnx.ModelProto(ir_version=_ONNX_IR)
     proto.opset_import.add(domain="", version=OPSET)
     proto.opset_import.add(domain=DOMAIN, version=1)
-    names = _Names()
     payloads = Payloads()
     try:
-        draft = _Draft(document, document.net, proto.graph, names, payloads).filled()
+        draft = _Draft(document, document.net, proto.graph, set(), payloads).filled()
         proto.graph.name = document.root.get("name", "")
         model = IrModel(proto, payloads)
     except MalformedModel as error:
@@ -119,21 +118,6 @@ def _scopes(draft: _Draft, graph: ir.Graph) -> Iterator[Scope]:
             yield from _scopes(body, subgraph)
 
 
-class _Names:
-    """Names of values, each given once in the whole model: a body must not seem to capture what is outside."""
-
-    def __init__(self) -> None:
-        self._given: set[str] = set()
-
-    def give(self, hint: str) -> str:
-        name, count = hint or "value", 0
-        while name in self._given:
-            count += 1
-            name = f"{hint}_{count}"
-        self._given.add(name)
-        return name
-
-
 @dataclass(slots=True, eq=False)
 class _Draft:
     """One net while it is written into ``proto``."""
@@ -141,7 +125,8 @@ class _Draft:
     document: Document
     net: Net
     proto: onnx.GraphProto
-    given: _Names
+    given: set[str]
+    """Names of values, each given once in the whole model: a body must not seem to capture what is outside."""
     payloads: Payloads
     names: dict[Port, str] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -192,7 +177,7 @@ class _Draft:
                 raise MalformedModel(f"an edge starts at port {source[1]} of {layer.where}, which has none") from None
         key = (layer.id, view)
         if key not in self._views:
-            name = self._views[key] = self.given.give(f"{layer.name}.{view}" if view else layer.name)
+            name = self._views[key] = fresh(f"{layer.name}.{view}" if view else layer.name or "value", self.given)
             shown = seen_as(tensor, view)
             self.held[name] = Held(shown, source)
             self.proto.initializer.add(
@@ -205,7 +190,7 @@ class _Draft:
     def _name_outputs(self, layer: Layer) -> None:
         ports = layer.ports("output")
         for index, port in enumerate(ports):
-            name = self.given.give(_hint(layer, port) if len(ports) == 1 else f"{layer.name}.{index}")
+            name = fresh(_hint(layer, port) or "value" if len(ports) == 1 else f"{layer.name}.{index}", self.given)
             self.names[layer.id, port.get("id", "")] = name
             if layer.type != "Parameter":
                 self.proto.value_info.append(self._info(layer, port))

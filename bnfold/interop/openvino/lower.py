@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.interop.openvino.document import PRECISIONS, Layer, Port
+from bnfold.interop.openvino.document import PRECISIONS, Layer, Port, fresh
 from bnfold.interop.openvino.emit import Emitter, Kind, Payload
 from bnfold.interop.openvino.lift import IrModel, Scope
-from bnfold.interop.openvino.naming import Naming, fresh, output_port
+from bnfold.interop.openvino.naming import Naming, output_port
 from bnfold.interop.openvino.spell import spelled
 from bnfold.interop.openvino.views import View
 from bnfold.ir.tensor import FLOATS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from bnfold import ir
-from bnfold.interop.openvino.document import Layer, Port
+from bnfold.interop.openvino.document import Layer, Port, fresh
 from bnfold.interop.openvino.lift import Scope, tensor_names
 
 Source = Callable[[ir.Value], Port | None]
@@ -63,16 +63,6 @@ def output_port(scope: Scope, port: Port) -> tuple[Layer, ET.Element]:
     """An output port's layer and element."""
     layer = scope.net.layers[port[0]]
     return layer, next(found for found in layer.ports("output") if found.get("id") == port[1])
-
-
-def fresh(hint: str, taken: set[str]) -> str:
-    """The hint, or the hint with the first number that makes it a name not taken; it is then."""
-    name, count = hint, 0
-    while name in taken:
-        count += 1
-        name = f"{hint}_{count}"
-    taken.add(name)
-    return name
 
 
 def _set_names(port: ET.Element, names: Sequence[str]) -> None:

@@ -151,17 +151,24 @@ def _matmul(seen: Seen) -> Meaning | None:
     return Meaning("MatMul", tuple(Slot(index, view) for index, view in enumerate(views)))
 
 
-def _same(op_type: str, inputs: int = 1) -> Translate:
-    return lambda _: Meaning(op_type, tuple(map(Slot, range(inputs))))
+def _same(
+    op_type: str,
+    inputs: int = 1,
+    *,
+    where: Callable[[Seen], bool] = lambda _: True,
+    **attributes: Callable[[Seen], int],
+) -> Translate:
+    """The same operator, where ``where`` holds; its attributes are told by the layer."""
+
+    def translate(seen: Seen) -> Meaning | None:
+        told = {name: tell(seen) for name, tell in attributes.items()}
+        return Meaning(op_type, tuple(map(Slot, range(inputs))), told) if where(seen) else None
+
+    return translate
 
 
 def _arithmetic(op_type: str) -> Translate:
-    def translate(seen: Seen) -> Meaning | None:
-        if seen.layer.data.get("auto_broadcast", "numpy").lower() != "numpy":
-            return None
-        return Meaning(op_type, (Slot(0), Slot(1)))
-
-    return translate
+    return _same(op_type, 2, where=lambda seen: seen.layer.data.get("auto_broadcast", "numpy").lower() == "numpy")
 
 
 def _pool(op_type: str) -> Translate:
@@ -180,29 +187,16 @@ def _pool(op_type: str) -> Translate:
 
 
 def _reduce(op_type: str) -> Translate:
-    def translate(seen: Seen) -> Meaning:
-        attributes = {"keepdims": int(seen.flag("keep_dims")), "noop_with_empty_axes": 1}
-        return Meaning(op_type, (Slot(0), Slot(1)), attributes)
-
-    return translate
+    return _same(op_type, 2, keepdims=lambda seen: int(seen.flag("keep_dims")), noop_with_empty_axes=lambda _: 1)
 
 
 def _axes(op_type: str) -> Translate:
-    def translate(seen: Seen) -> Meaning | None:
-        if len(seen.constants) != 2 or seen.flag("allow_axis_skip"):
-            return None
-        return Meaning(op_type, (Slot(0), Slot(1)))
-
-    return translate
+    return _same(op_type, 2, where=lambda seen: len(seen.constants) == 2 and not seen.flag("allow_axis_skip"))
 
 
 def _concat(seen: Seen) -> Meaning | None:
     axis = numbers(seen.layer, "axis")
     return Meaning("Concat", tuple(map(Slot, range(len(seen.constants)))), {"axis": axis[0]}) if axis else None
-
-
-def _reshape(seen: Seen) -> Meaning:
-    return Meaning("Reshape", (Slot(0), Slot(1)), {"allowzero": int(not seen.flag("special_zero"))})
 
 
 def _transpose(seen: Seen) -> Meaning | None:
@@ -249,7 +243,7 @@ _TABLE: dict[str, Translate] = {
     "Concat": _concat,
     "Split": _split,
     "VariadicSplit": _split,
-    "Reshape": _reshape,
+    "Reshape": _same("Reshape", 2, allowzero=lambda seen: int(not seen.flag("special_zero"))),
     "Squeeze": _axes("Squeeze"),
     "Unsqueeze": _axes("Unsqueeze"),
     "Transpose": _transpose,

@@ -18,8 +18,8 @@ import onnx
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.interop.pytorch import inputs as examples
-from bnfold.interop.pytorch.inputs import Inputs
-from bnfold.interop.pytorch.twin import Array, CannotRun, Twin
+from bnfold.interop.pytorch.inputs import Array, Inputs
+from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.verification import BUDGET_SECONDS
 from bnfold.verification.clock import Clock

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.verification.inputs import Feeds, input_shapes, random_value, required
 from bnfold.verification.shapes import sizings
 
-Sizes = Mapping[str, int]
+Array = npt.NDArray[Any]
 
 VARIATIONS: tuple[Callable[[int, int], int], ...] = (
     lambda axis, size: size + 1 if axis == 0 else 2 * size,
@@ -60,7 +61,7 @@ class Inputs:
 
     def feeds(self, leaves: Sequence[Any]) -> Feeds:
         """The same for the graph; floats as float64, exactly."""
-        return {value.name: _array(leaves[slot]) for value, slot in zip(self.values, self.slots, strict=True)}
+        return {value.name: as_array(leaves[slot]) for value, slot in zip(self.values, self.slots, strict=True)}
 
     def shapes(self, leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
         """The shape of each input of the graph."""
@@ -126,9 +127,10 @@ def _like(example: Any, value: ir.Value, shape: tuple[int, ...], key: tuple[int,
     return pool[torch.from_numpy(np.asarray(picks))]
 
 
-def _array(tensor: Any) -> Any:
+def as_array(tensor: Any) -> Array:
+    """A tensor for numpy, which has no bfloat16: floats of any width as float64."""
     plain = tensor.detach().cpu()
-    return plain.double().numpy() if plain.is_floating_point() else plain.numpy()
+    return np.asarray(plain.double().numpy() if plain.is_floating_point() else plain.numpy())
 
 
 def made_up(model: ir.Model, given: Mapping[str, Sequence[int]], seed: int) -> Iterator[Inputs]:

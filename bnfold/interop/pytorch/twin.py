@@ -6,12 +6,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from bnfold.interop.pytorch.inputs import Array, Inputs, as_array
 
-from bnfold.interop.pytorch.inputs import Inputs
-
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 
@@ -45,7 +41,7 @@ class Twin:
                 return self._in_own_precision(inputs, leaves, f"its copy in float64 returns {narrow}")
         else:
             outputs = self._outputs(inputs, leaves)
-        return [_numpy(output) for output in outputs]
+        return [as_array(output) for output in outputs]
 
     def _in_own_precision(self, inputs: Inputs, leaves: Sequence[Any], why: str) -> list[Array]:
         """From now on as the module is; if it does not run on these inputs either, they are to blame, not float64."""
@@ -58,7 +54,7 @@ class Twin:
             raise
         self.precision = "stored"
         self.notes.append(f"the module was run in its own precision: {why}")
-        return [_numpy(output) for output in outputs]
+        return [as_array(output) for output in outputs]
 
     def _outputs(self, inputs: Inputs, leaves: Sequence[Any]) -> list[Any]:
         import torch
@@ -92,9 +88,3 @@ def _double(leaf: Any) -> Any:
 
 def _is_narrow(output: Any) -> bool:
     return bool(output.is_floating_point()) and output.element_size() < 8
-
-
-def _numpy(output: Any) -> Array:
-    """Floats of any width as float64: numpy has no bfloat16."""
-    tensor = output.detach().cpu()
-    return np.asarray(tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy())
