@@ -92,8 +92,11 @@ class ExportedInTraining(Unsupported):
         self.nodes = tuple(nodes)
 
 
-class UpgradeBlocked(Unsupported):
-    """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them."""
+class UpgradeBlocked(Unsupported, RuntimeError):
+    """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them.
+
+    Whoever calls onnx's own converter catches RuntimeError.
+    """
 
     def __init__(self, message: str, blockers: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -125,3 +125,4 @@ def test_all_blocking_nodes_are_listed(upgraded: Upgraded, text: Text) -> None:
     with pytest.raises(UpgradeBlocked) as caught:
         upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)
     assert len(caught.value.blockers) == 2
+    assert isinstance(caught.value, RuntimeError)
