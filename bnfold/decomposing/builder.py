@@ -68,9 +68,7 @@ class Builder(Site):
         alone = len(old.uses) == 1 and not old.is_output and not old.is_input
         if not (alone and old.holds_constant and old.dtype == dtype):
             return self.graph.add_constant(f"{self.node.label}_{hint}", tensor)
-        old.tensor = tensor
-        old.graph.types.pop(old.name, None)
-        old.graph.dropped_names.add(old.name)  # a value_info that tells its old dims
+        old.replace_tensor(tensor)
         return old
 
     # -- operators whose spelling depends on the opset

@@ -88,21 +88,13 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
     if copy is not None:
         node.set_input(edit.slot, copy)
     elif old is not None and old.holds_constant and old.only_reader is node:
-        _replace(old, edit.tensor)  # no other reader: the name passes on
+        old.replace_tensor(edit.tensor)  # no other reader: the name passes on
     else:
         name = old.name if old is not None and not edit.hint else f"{node.label}_{edit.hint or 'constant'}"
         fresh = node.graph.add_constant(name, edit.tensor)
         if old is not None:
             budget.remember(old, edit.tensor, fresh)
         node.set_input(edit.slot, fresh)
-
-
-def _replace(value: ir.Value, tensor: ir.Tensor) -> None:
-    """Another payload under the same name; an annotation that says other dims goes."""
-    if value.type is not None and value.shape != tensor.dims and not value.is_initializer:
-        del value.graph.types[value.name]
-        value.graph.dropped_names.add(value.name)
-    value.tensor = tensor
 
 
 def _add_behind(edit: Residual) -> None:

@@ -131,6 +131,13 @@ class Value:
         self._tensor = tensor.copy() if isinstance(tensor, Inline) else tensor
         self.graph.touched_tensors[self] = None
 
+    def replace_tensor(self, tensor: Tensor) -> None:
+        """Store another tensor under the same name; an annotation that says other dims goes."""
+        if shape_of(self.type) != tensor.dims:
+            self.graph.types.pop(self.name, None)
+            self.graph.dropped_names.add(self.name)
+        self.tensor = tensor
+
     def settle(self) -> None:
         """Read a small tensor from its message again, which has to be in step with it."""
         if self.tensor_proto is not None and self._tensor is not None and self._tensor.nbytes < THRESHOLD:

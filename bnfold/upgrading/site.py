@@ -189,9 +189,7 @@ class Site:
         if key not in self.shared.reshaped:
             shaped = _with_dims(tensor, dims)
             if len(value.uses) == 1 and not value.is_output and value.graph is self.graph:
-                value.tensor = shaped
-                self.graph.types.pop(value.name, None)
-                self.graph.dropped_names.add(value.name)  # its annotation, where there is one, has the old dims
+                value.replace_tensor(shaped)
                 self.shared.reshaped[key] = value
             else:
                 self.shared.reshaped[key] = self.graph.add_constant(value.name, shaped)

@@ -25,18 +25,18 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
     views = surroundings.Views(before, after, report.cuts)
     nodes = views.batchnorms()
     rows: list[dict[str, Any]] = []
-    seen = scales.Scales()
+    seen = []
     for event in report.batchnorms:
         node = nodes.get(event.key)
         if node is None:  # an earlier rewrite made it: the file itself has no such node
             rows.append({"parameters": None, "affine": None, "policies": [], "drawing": None})
             continue
-        facts = parameters.describe(node, policy)
-        seen.add(facts.affine)
-        rows.append({**facts.to_json(), "drawing": views.drawing(event, node)})
+        facts, affine = parameters.describe(node, policy)
+        seen += [affine[0]] if affine is not None else []
+        rows.append({**facts, "drawing": views.drawing(event, node)})
     return {
         "batchnorms": rows,
-        "scales": seen.to_json(),
+        "scales": scales.distribution(seen),
         "operators": {"before": totals.operators(before), "after": totals.operators(after)},
         "weights": {"before": totals.weights(before), "after": totals.weights(after)},
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bnfold import ir
@@ -17,41 +16,32 @@ from bnfold.semantics import batchnorm as batchnorm_semantics
 NAMES = ("scale", "bias", "mean", "var")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """``affine`` is (scale, shift) in float64, one element a parameter; None where it is not the same in every run."""
-
-    sources: dict[str, dict[str, Any]]
-    epsilon: float | None
-    per_activation: bool
-    affine: tuple[Float64, Float64] | None
-    policies: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        affine = None
-        if self.affine is not None:
-            scale, shift = self.affine
-            affine = {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
-        return {
-            "parameters": {**self.sources, "epsilon": self.epsilon, "per_activation": self.per_activation},
-            "affine": affine,
-            "policies": list(self.policies),
-        }
+Affine = tuple[Float64, Float64]
+"""Scale and shift, one element a parameter."""
 
 
-def describe(node: ir.Node, policy: Policy) -> Facts:
-    """The facts of a BatchNormalization of any version, read as ``policy`` says."""
+def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
+    """The facts of a BatchNormalization of any version, read as ``policy`` says, as reports hold them.
+
+    And the affine that it is in every run; None where there is none.
+    """
     sources = {name: source(node, slot) for slot, name in enumerate(NAMES, start=1)}
+    parameters: dict[str, Any] = {**sources, "epsilon": None, "per_activation": False}
+    facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
     try:
         norm = batchnorm_semantics.read(node, policy)
     except (Unreadable, BnfoldError):
-        return Facts(sources, None, per_activation=False, affine=None, policies=())
-    return Facts(
-        sources, norm.epsilon, norm.per_activation, _affine(norm), tuple(repair.text for repair in norm.repairs)
-    )
+        return facts, None
+    parameters |= {"epsilon": norm.epsilon, "per_activation": norm.per_activation}
+    facts["policies"] = [repair.text for repair in norm.repairs]
+    affine = _affine(norm)
+    if affine is not None:
+        scale, shift = affine
+        facts["affine"] = {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
+    return facts, affine
 
 
-def _affine(norm: batchnorm_semantics.BatchNorm) -> tuple[Float64, Float64] | None:
+def _affine(norm: batchnorm_semantics.BatchNorm) -> Affine | None:
     if norm.mode == "training":
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,32 +33,17 @@ def _divisible(low: float, high: float) -> bool:
     return bool(np.isfinite(step)) and low + step > low and high - step < high
 
 
-def _by_decade(magnitudes: Float64) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    exponents = np.clip(np.log10(magnitudes), DECADES[0], DECADES[-1])
-    return np.histogram(exponents, DECADES)[0].astype(np.int64)
-
-
-class Scales:
+def distribution(blocks: Sequence[Float64]) -> dict[str, Any]:
     """A histogram of |scale| over all BatchNormalizations, on a logarithmic axis; the ends hold what lies beyond."""
+    scale = np.concatenate([np.zeros(0), *blocks])
+    return {
+        "log10_edges": [float(edge) for edge in DECADES],
+        "positive": _by_decade(scale[scale > 0]),
+        "negative": _by_decade(-scale[scale < 0]),
+        "zeros": int((scale == 0).sum()),
+    }
 
-    def __init__(self) -> None:
-        self._positive = np.zeros(len(DECADES) - 1, dtype=np.int64)
-        self._negative = np.zeros(len(DECADES) - 1, dtype=np.int64)
-        self._zeros = 0
 
-    def add(self, affine: tuple[Float64, Float64] | None) -> None:
-        """Count the scales of one BatchNormalization; None counts nothing."""
-        if affine is None:
-            return
-        scale = affine[0]
-        self._zeros += int((scale == 0).sum())
-        self._positive += _by_decade(scale[scale > 0])
-        self._negative += _by_decade(-scale[scale < 0])
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "log10_edges": [float(edge) for edge in DECADES],
-            "positive": [int(count) for count in self._positive],
-            "negative": [int(count) for count in self._negative],
-            "zeros": self._zeros,
-        }
+def _by_decade(magnitudes: Float64) -> list[int]:
+    exponents = np.clip(np.log10(magnitudes), DECADES[0], DECADES[-1])
+    return [int(count) for count in np.histogram(exponents, DECADES)[0]]
