@@ -68,7 +68,7 @@ def plan(spec: Spec, form: str, policy: Policy) -> Emit:
     if isinstance(spec.epsilon, str):
         raise Declined(Reason.REFERENCE_ATTRIBUTE, "attribute epsilon")
     dtype, norm = spec.dtypes["x"], batchnorm_semantics.read(spec.node, policy)
-    s, t = statistics(norm)
+    s, t = statistics(norm, spec.epsilon)
     scale, bias, mean = (_values(value) for value in norm.inputs[1:4])
     multiply, shift = Step("Mul", s, norm.inputs[1]), Step("Add", t, norm.inputs[2])
     if form == "sub_mul_add":

@@ -33,7 +33,7 @@ def bounded_together(*blocks: Float64) -> None:
 
 def every(truths: Bools) -> bool:
     """As ``truths.all()``, in a fifth of the time where there are few: a plan asks a dozen times."""
-    return bool(np.count_nonzero(truths) == truths.size)
+    return b"\0" not in truths.tobytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

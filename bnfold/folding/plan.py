@@ -26,20 +26,15 @@ class Plan:
     relabelled: tuple[ir.Value, ...] = ()
     nodes: tuple[ir.Node, ...] = ()
     absorbers: tuple[ir.Node, ...] = ()
+    residuals: int = 0
+    """Operations that the plan adds."""
     images: bool = False
     """Whether what is added may be as large as a picture, which the limit of growth has a say in."""
-
-    @property
-    def residuals(self) -> int:
-        """Operations that the plan adds."""
-        return len({edit.edge for edit in self.edits if isinstance(edit, Residual)})
 
 
 def check_gain(plan: Plan) -> None:
     """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
     residuals = plan.residuals
-    if not residuals:
-        return
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
     removed = len(plan.chain.links) + len(bypassed)
     if residuals > removed or (residuals == removed and not plan.chain.batchnorms):

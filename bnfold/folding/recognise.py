@@ -14,7 +14,7 @@ from bnfold.folding.affine import Affine, every, make, on_axis
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import BatchNorm, Policy, Unreadable
+from bnfold.semantics import Form, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
@@ -54,14 +54,14 @@ class Chain:
 def batchnorm(node: ir.Node, policy: Policy) -> Link:
     """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
     try:
-        norm = batchnorm_semantics.read(node, policy)
+        norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
     except Unreadable as error:
         raise Declined(
             Reason.REFERENCE_ATTRIBUTE if node.has_references else Reason.UNREADABLE, error.reason
         ) from error
     if norm.mode == "training":
         raise Declined(Reason.TRAINING_MODE)
-    s, t = statistics(norm)
+    s, t = statistics(norm, epsilon)
     x = norm.inputs[0]
     channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:
@@ -89,16 +89,15 @@ def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
     return on_axis(s, t, 0, 1) if rank == 1 else on_axis(s, t, 1, rank)
 
 
-def statistics(norm: BatchNorm) -> tuple[Float64, Float64]:
+def statistics(norm: Form, epsilon: float) -> tuple[Float64, Float64]:
     """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
     scale, bias, mean, var = [_parameter(value) for value in norm.inputs[1:]]
     if not scale.size == bias.size == mean.size == var.size:
         raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
-    spread = var + norm.epsilon
     with np.errstate(all="ignore"):
-        s = scale / np.sqrt(spread)
+        s = scale / np.sqrt(var + epsilon)
         t = bias - mean * s
-    if not every((spread > 0) & np.isfinite(s) & np.isfinite(t)):
+    if not every(np.isfinite(t)):  # it is not where s is not, or the root is of no positive number
         raise Declined(Reason.NON_FINITE)
     return s, t
 

@@ -19,7 +19,7 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan, check_gain
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Bypass, Draft, SetConstant, Step
+from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.report.reasons import Attempt, Declined, Reason
 
@@ -260,8 +260,10 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         tuple(draft.relabelled),
         tuple(draft.nodes),
         tuple(draft.absorbers),
+        residuals=len({edit.edge for edit in draft.edits if isinstance(edit, Residual)}),
         images=bool(search.padded),
     )
-    check_gain(plan)
+    if plan.residuals:
+        check_gain(plan)
     search.budget.check(plan.edits, images=plan.images)
     return plan

@@ -55,7 +55,7 @@ def _key(node: ir.Node) -> tuple[str, str]:
 def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
     path, value = _key(node)
     try:
-        form = batchnorm_semantics.read_form(node, policy)
+        form = batchnorm_semantics.read(node, policy)
     except (Unreadable, Unsupported):
         return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
     return BatchNormEvent(node.label, path, form.version, form.mode, value=value)

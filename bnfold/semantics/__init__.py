@@ -4,9 +4,9 @@ This room reads and decides; it never edits a graph. What had to be decided rath
 ``repairs``, so that no choice stays silent.
 """
 
-from bnfold.semantics.batchnorm import BatchNorm, Form
+from bnfold.semantics.batchnorm import Form
 from bnfold.semantics.instancenorm import InstanceNorm
 from bnfold.semantics.policy import Repair, Unreadable
 from bnfold.settings import Policy
 
-__all__ = ["BatchNorm", "Form", "InstanceNorm", "Policy", "Repair", "Unreadable"]
+__all__ = ["Form", "InstanceNorm", "Policy", "Repair", "Unreadable"]

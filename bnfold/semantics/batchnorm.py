@@ -32,7 +32,7 @@ Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | No
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What can be said of a node whose epsilon and momentum are a function's parameters: all but the numbers.
+    """One BatchNormalization, but for epsilon and momentum, which may be a function's parameters.
 
     Attributes:
         inputs: x of dims (N, C, D1..Dn), or (N,) with C = 1; scale, bias, mean and variance, each of C elements, or
@@ -50,48 +50,27 @@ class Form:
     repairs: tuple[Repair, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchNorm(Form):
-    """One BatchNormalization; ``epsilon`` and ``momentum`` are float32 attributes, widened."""
-
-    epsilon: float
-    momentum: float
-
-
-def read(node: ir.Node, policy: Policy) -> BatchNorm:
+def read(node: ir.Node, policy: Policy) -> Form:
     """Normal form of ``node`` under ``policy``.
 
     Raises:
-        Unreadable: No version of the operator allows this form, the policy forbids to guess, or a needed attribute is
-            a parameter of the enclosing function.
+        Unreadable: No version of the operator allows this form, the policy forbids to guess, or an attribute that says
+            the mode or the layout is a parameter of the enclosing function.
     """
-    form, epsilon, momentum = _form(node, policy), literal(node, "epsilon"), literal(node, "momentum")
-    return BatchNorm(
-        *form,
-        DEFAULT_EPSILON if epsilon is None else float(epsilon),
-        DEFAULT_MOMENTUM if momentum is None else float(momentum),
-    )
-
-
-def read_form(node: ir.Node, policy: Policy) -> Form:
-    """Inputs, mode, layout and outputs of ``node``; epsilon and momentum may be a function's parameters.
-
-    Raises:
-        Unreadable: As :func:`read`, but for epsilon and momentum.
-    """
-    return Form(*_form(node, policy))
-
-
-def _form(node: ir.Node, policy: Policy) -> tuple[int, Parameters, Mode, bool, Outputs, tuple[Repair, ...]]:
-    """The fields of a `Form`."""
     version = version_of(node)
     inputs = parameters(node)
     if (y := _plain_output(node, version)) is not None:
-        return version, inputs, "inference", False, (y, None, None, None, None), ()
+        return Form(version, inputs, "inference", False, (y, None, None, None, None), ())
     repairs = _misplaced(node, version)
     mode = read_mode(node, version, policy, repairs)
     per_activation = is_per_activation(node, inputs, repairs)
-    return version, inputs, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs)
+    return Form(version, inputs, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
+
+
+def epsilon(node: ir.Node) -> float:
+    """The float32 attribute, widened. Raises Unreadable where it is no number, or a function's parameter."""
+    stated = literal(node, "epsilon")
+    return DEFAULT_EPSILON if stated is None else float(stated)
 
 
 def _plain_output(node: ir.Node, version: int) -> ir.Value | None:

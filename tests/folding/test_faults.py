@@ -64,7 +64,7 @@ def tiled(block: Float64, _: Any, area: int) -> Float64:
 
 
 def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
-    return weights.scaled(node, 1, 1, np.resize(s, kernel.dims[1]))
+    return weights.scaled(node, 1, kernel, 1, np.resize(s, kernel.dims[1]))
 
 
 def everything_ends(made: ir.Value, *_: Any) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:

@@ -21,6 +21,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """In inference mode ``scale' = scale·s``, ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``."""
     try:  # where an old version leaves the mode open, a caller may read it as training
         norm, strict = semantics.read(node, Policy()), semantics.read(node, Policy(legacy_mode="training"))
+        epsilon = semantics.epsilon(node)
     except Unreadable as error:
         raise Declined(Reason.UNREADABLE, error.reason) from error
     if "training" in (norm.mode, strict.mode) or norm.per_activation:
@@ -28,7 +29,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     scale, bias, mean, var = (facts.weight(node, index) for index in (1, 2, 3, 4))
     s, t = weights.on_channels(node, affine, scale.size)
     with np.errstate(all="ignore"):
-        slope = scale.float64() / np.sqrt(var.float64() + norm.epsilon)
+        slope = scale.float64() / np.sqrt(var.float64() + epsilon)
         shifted = bias.float64() + slope * (t + mean.float64() * (s - 1))
     return Step(
         edits=(

@@ -17,7 +17,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
     kernel = weights.shape_of(node, 1)
     s, t = weights.on_channels(node, affine, kernel.dims[0])
-    return weights.scaled(node, 1, 0, s).plus(*new_bias(node, kernel, s, t))
+    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t))
 
 
 def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
@@ -60,10 +60,10 @@ def shift_before(node: ir.Node, affine: Affine) -> Residual:
 def scale_inputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
     """The kernel with ``s`` of the input channels multiplied in."""
     if group == 1:
-        return weights.scaled(node, 1, 1, s)
+        return weights.scaled(node, 1, kernel, 1, s)
     by_group = s.reshape(group, -1)
     if kernel.dims[1] == 1 or (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
+        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
     return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
 
 

@@ -26,12 +26,12 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
     if group == 1:
-        return weights.scaled(node, 1, 1, s)
+        return weights.scaled(node, 1, kernel, 1, s)
     by_group = s.reshape(group, -1)
     if (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
+        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
     if (by_group == by_group[:1]).all():
-        return weights.scaled(node, 1, 1, by_group[0])
+        return weights.scaled(node, 1, kernel, 1, by_group[0])
     return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
 
 
@@ -40,7 +40,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     inputs = kernel.dims[0]
     s, t = weights.on_channels(node, affine, inputs)
-    scaled = weights.scaled(node, 1, 0, s)
+    scaled = weights.scaled(node, 1, kernel, 0, s)
     if affine.is_scale_only:
         return scaled
     if not _is_pointwise(node, kernel):

@@ -20,7 +20,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.s.shape[0] != 1:
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
     s = vector(affine.s, 1, matrix.dims[axis])
-    return weights.scaled(node, 1, axis, s).plus(*_new_c(node, matrix, s, affine.t))
+    return weights.scaled(node, 1, matrix, axis, s).plus(*_new_c(node, matrix, s, affine.t))
 
 
 def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
@@ -54,7 +54,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     matrix = weights.shape_of(node, 1)
     n_axis, k_axis = (0, 1) if node.attr("transB", 0) else (1, 0)
     s, t = weights.on_channels(node, affine, matrix.dims[k_axis])
-    scaled = weights.scaled(node, 1, k_axis, s)
+    scaled = weights.scaled(node, 1, matrix, k_axis, s)
     if affine.is_scale_only:
         return scaled
     moved = float(node.attr("alpha", 1.0)) * np.tensordot(matrix.float64(), t, axes=([k_axis], [0]))

@@ -21,7 +21,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     outer = affine.rank - (1 if slot == 1 or _is_vector(node.input(1)) else 2)
     if outer < 0 or any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != outer):
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales its {'last axis' if slot else 'rows'} only")
-    scaled = weights.scaled(node, slot, inner, vector(affine.s, outer, matrix.dims[inner]))
+    scaled = weights.scaled(node, slot, matrix, inner, vector(affine.s, outer, matrix.dims[inner]))
     return scaled.plus(*_shift(node, slot, matrix, affine.t))
 
 
@@ -60,7 +60,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
         raise Declined(Reason.AXIS, f"{facts.where(node)} sums over another axis")
     inner = len(matrix.dims) - (2 if constant == 1 else 1)
     size = matrix.dims[inner]
-    scaled = weights.scaled(node, constant, inner, vector(affine.s, axis, size))
+    scaled = weights.scaled(node, constant, matrix, inner, vector(affine.s, axis, size))
     if affine.is_scale_only:
         return scaled
     product = np.tensordot(matrix.float64(), vector(affine.t, axis, size), axes=([inner], [0]))

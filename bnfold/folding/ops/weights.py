@@ -8,19 +8,15 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, vector
 from bnfold.folding.step import SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Scaled
+from bnfold.ir.tensor import Exact, Float64, Scaled, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def scaled(node: ir.Node, slot: int, axis: int, factors: Float64) -> Step:
-    """The weight at ``slot`` scaled along ``axis``: a new constant, or wanted of its DequantizeLinear."""
-    value = node.input(slot)
-    if not facts.is_quantized(value):
-        return Step(edits=(SetConstant(node, slot, Scaled(facts.weight(node, slot), [(axis, factors)])),))
-    held = ir.constant(value)
-    if held is None:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {facts.where(node)}")
-    shape = [1] * len(held.dims)
+def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64) -> Step:
+    """The ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of its DequantizeLinear."""
+    if not facts.is_quantized(node.input(slot)):
+        return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
+    shape = [1] * len(weight.dims)
     shape[axis] = -1
     return Step(wanted=((slot, make(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
 

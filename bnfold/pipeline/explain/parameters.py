@@ -29,23 +29,23 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     parameters: dict[str, Any] = {**sources, "epsilon": None, "per_activation": False}
     facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
     try:
-        norm = batchnorm_semantics.read(node, policy)
+        norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
     except (Unreadable, BnfoldError):
         return facts, None
-    parameters |= {"epsilon": norm.epsilon, "per_activation": norm.per_activation}
+    parameters |= {"epsilon": epsilon, "per_activation": norm.per_activation}
     facts["policies"] = [repair.text for repair in norm.repairs]
-    affine = _affine(norm)
+    affine = _affine(norm, epsilon)
     if affine is not None:
         scale, shift = affine
         facts["affine"] = {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
     return facts, affine
 
 
-def _affine(norm: batchnorm_semantics.BatchNorm) -> Affine | None:
+def _affine(norm: batchnorm_semantics.Form, epsilon: float) -> Affine | None:
     if norm.mode == "training":
         return None
     try:
-        scale, shift = recognise.statistics(norm)
+        scale, shift = recognise.statistics(norm, epsilon)
     except (Declined, BnfoldError):
         return None
     return (scale, shift) if scale.size else None

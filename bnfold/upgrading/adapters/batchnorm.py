@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.semantics import Form
-from bnfold.semantics.batchnorm import read_form
+from bnfold.semantics.batchnorm import read
 from bnfold.upgrading.adapters.statistics import saved_statistics
 from bnfold.upgrading.site import Inexpressible, Site
 
@@ -26,7 +26,7 @@ def to_target(site: Site) -> None:
         for value in node.inputs:
             if value is not None:
                 site.shape(value)  # what tells spatial=0 from the exporter bug
-    form = read_form(node, site.policy)
+    form = read(node, site.policy)
     site.shared.repairs.extend(form.repairs)
     if form.mode == "training":
         site.shared.training.append(node.label)
