@@ -34,9 +34,10 @@ class Budget:
     refused: int = 0
     """Plans that did not fit; what is spent or copied later may let them."""
 
-    def check(self, edits: Sequence[Edit], *, images: bool = False) -> None:
-        """Raise TooLarge if the copies among ``edits`` do not fit, Declined if new ``images`` do not."""
-        if images and (size := added(edits)) > self.left:
+    def check(self, edits: Sequence[Edit], *, images: bool = False) -> int:
+        """What the copies among ``edits``, and new ``images``, cost. Raises TooLarge or Declined if they do not fit."""
+        size = added(edits) if images else 0
+        if images and size > self.left:
             self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         copies = self._copied(edits)
@@ -44,11 +45,11 @@ class Budget:
         if growth > 0 and growth > self.left:
             self.refused += 1
             raise TooLarge(copies, growth)
+        return growth + size
 
-    def charge(self, edits: Sequence[Edit], *, images: bool = False) -> None:
-        """Take off what the plan costs, before it is applied."""
-        self._spent += self._growth(self._copied(edits))
-        self._spent += added(edits) if images else 0
+    def charge(self, cost: int) -> None:
+        """Take off what a plan costs, as `check` told."""
+        self._spent += cost
 
     @property
     def left(self) -> int:

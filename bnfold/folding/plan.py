@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,19 +29,24 @@ class Plan:
     absorbers: tuple[ir.Node, ...] = ()
     residuals: int = 0
     """Operations that the plan adds."""
-    images: bool = False
-    """Whether what is added may be as large as a picture, which the limit of growth has a say in."""
+    cost: int = 0
+    """Bytes that it takes of what may be added."""
 
 
-def check_gain(plan: Plan) -> None:
-    """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
-    residuals = plan.residuals
-    bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
-    removed = len(plan.chain.links) + len(bypassed)
-    if residuals > removed or (residuals == removed and not plan.chain.batchnorms):
+def count_residuals(chain: Chain, edits: Sequence[Edit]) -> int:
+    """Operations that are added to take the chain out.
+
+    Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
+    """
+    residuals = len({edit.edge for edit in edits if isinstance(edit, Residual)})
+    if not residuals:
+        return 0
+    removed = len(chain.links) + sum(isinstance(edit, Bypass) for edit in edits)
+    if residuals > removed or (residuals == removed and not chain.batchnorms):
         raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
-    if plan.chain.source.graph.opset() < 7:
+    if chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
+    return residuals
 
 
 def work(plan: Plan) -> int:

@@ -91,10 +91,11 @@ def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
 
 def statistics(norm: Form, epsilon: float) -> tuple[Float64, Float64]:
     """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
-    scale, bias, mean, var = [_parameter(value) for value in norm.inputs[1:]]
-    if not scale.size == bias.size == mean.size == var.size:
-        raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
+    tensors = [_parameter(value) for value in norm.inputs[1:]]
     with np.errstate(all="ignore"):
+        scale, bias, mean, var = [tensor.widened().reshape(-1) for tensor in tensors]
+        if not scale.size == bias.size == mean.size == var.size:
+            raise Declined(Reason.UNREADABLE, "its parameters have different lengths")
         s = scale / np.sqrt(var + epsilon)
         t = bias - mean * s
     if not every(np.isfinite(t)):  # it is not where s is not, or the root is of no positive number
@@ -102,10 +103,10 @@ def statistics(norm: Form, epsilon: float) -> tuple[Float64, Float64]:
     return s, t
 
 
-def _parameter(value: ir.Value) -> Float64:
+def _parameter(value: ir.Value) -> ir.Tensor:
     tensor = ir.constant(value)
     if tensor is not None:
-        return tensor.float64().reshape(-1)
+        return tensor
     if value.is_initializer and value.is_input:
         raise Declined(Reason.OVERRIDABLE_PARAMETER, value.name)
     raise Declined(Reason.DYNAMIC_PARAMETERS, value.name)

@@ -104,7 +104,7 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
     fold.refusals.edit(plan)
-    fold.budget.charge(plan.edits, images=plan.images)
+    fold.budget.charge(plan.cost)
     before = {value: value.name for value in plan.relabelled}
     _note_names(fold, before, apply(plan, fold.budget), cut)
     if event is not None:
@@ -142,7 +142,7 @@ def _shrink(fold: Fold, node: ir.Node) -> None:
         into = ", ".join(absorber.label for absorber in found.plan.absorbers)
         less = f"{len(found.channels)} of {found.channels_before} channels"
         before = {value: value.name for value in found.plan.relabelled}
-        fold.budget.charge(found.plan.edits)
+        fold.budget.charge(found.plan.cost)
         small, gone = partial.carry_out(found, fold.budget)
         _note_names(fold, before, gone, cut)
         fold.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")

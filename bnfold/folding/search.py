@@ -17,9 +17,9 @@ from bnfold.folding.ask import ask, ask_joint
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import record
-from bnfold.folding.plan import Plan, check_gain
+from bnfold.folding.plan import Plan, count_residuals
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Bypass, Draft, Residual, SetConstant, Step
+from bnfold.folding.step import Bypass, Draft, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact
 from bnfold.report.reasons import Attempt, Declined, Reason
 
@@ -253,17 +253,14 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     draft = search.draft
     guard.check(draft.edits)
-    plan = Plan(
+    residuals = count_residuals(chain, draft.edits)
+    return Plan(
         chain,
         direction,
         tuple(draft.edits),
         tuple(draft.relabelled),
         tuple(draft.nodes),
         tuple(draft.absorbers),
-        residuals=len({edit.edge for edit in draft.edits if isinstance(edit, Residual)}),
-        images=bool(search.padded),
+        residuals,
+        cost=search.budget.check(draft.edits, images=bool(search.padded)),
     )
-    if plan.residuals:
-        check_gain(plan)
-    search.budget.check(plan.edits, images=plan.images)
-    return plan

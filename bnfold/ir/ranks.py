@@ -5,11 +5,13 @@ Behind a plugin nothing is known of the data; but what a convolution makes has t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TypeProto
 
+from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ def type_by_weights(node: Node) -> TypeProto | None:
 def dims_by_weights(node: Node) -> Dims | None:
     """Dims of the first output as far as they are certain; None if nothing tells its rank."""
     tell = None if node.domain else _TELLTALES.get(node.op_type)
-    return tell(node) if tell is not None and not node.has_references else None
+    with suppress(ReferenceAttribute):
+        return tell(node) if tell is not None else None
+    return None
 
 
 def _shape(node: Node, index: int) -> tuple[int | str | None, ...] | None:

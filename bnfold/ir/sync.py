@@ -67,7 +67,8 @@ def _fill_all(model: Model, pairs: list[tuple[onnx.TensorProto, Tensor]]) -> Non
         (small if computed and 0 < tensor.nbytes < THRESHOLD else others).append((message, tensor))
     for start in range(0, len(small), BATCH):
         batch = small[start : start + BATCH]
-        exact = np.concatenate([tensor.float64().reshape(-1) for _, tensor in batch])
+        with np.errstate(invalid="ignore"):
+            exact = np.concatenate([tensor.widened().reshape(-1) for _, tensor in batch])
         rounded = round_once(exact, onnx.TensorProto.FLOAT)
         if np.isfinite(rounded).all():
             _fill_from(batch, rounded.astype("<f4", copy=False).tobytes())

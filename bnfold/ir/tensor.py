@@ -83,7 +83,11 @@ class Tensor:
     def float64(self) -> Float64:
         """The values widened to float64; exact for every float type, and for what was never rounded yet."""
         with np.errstate(invalid="ignore"):  # a signalling NaN, which widening makes a quiet one
-            return self.numpy().astype(np.float64)
+            return self.widened()
+
+    def widened(self) -> Float64:
+        """As `float64`, for who has told numpy already that a NaN is no news."""
+        return self.numpy().astype(np.float64)
 
     @property
     def can_read(self) -> bool:
@@ -135,11 +139,13 @@ class Inline(Tensor):
         if self.is_reference:
             what = f"tensor {self.proto.name!r} has external data"
             raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
-        dims, dtype, raw = self.dims, self.dtype, self.proto.raw_data
-        possible = dtype in RAW_TYPES and min(dims, default=0) >= 0 and len(dims) <= MAX_RANK
-        if raw and possible and len(raw) == math.prod(dims) * numpy_type(dtype).itemsize:
-            return from_raw(raw, dtype).reshape(dims)  # the usual case, without onnx's detours
-        check_rank(self.proto.name, dims)
+        raw = self.proto.raw_data
+        if raw and self.dtype in RAW_TYPES and len(raw) == math.prod(self.dims) * numpy_type(self.dtype).itemsize:
+            try:  # the usual case, without onnx's detours
+                return from_raw(raw, self.dtype).reshape(self.dims)
+            except ValueError:  # dims below zero, or more than an array can have
+                pass
+        check_rank(self.proto.name, self.dims)
         from onnx import numpy_helper
 
         if any(dim < 0 for dim in self.dims):
@@ -176,7 +182,7 @@ class Exact(Tensor):
     def numpy(self) -> Array:
         return round_once(self.values, self.dtype)
 
-    def float64(self) -> Float64:
+    def widened(self) -> Float64:
         return self.values
 
 
@@ -211,11 +217,11 @@ class Scaled(Tensor):
     def numpy(self) -> Array:
         return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))
 
-    def float64(self) -> Float64:
+    def widened(self) -> Float64:
         factor: Float64 | float = 1.0
         for axis, vector in self.factors:
             factor = vector.reshape(-1, *(1,) * (len(self.dims) - axis - 1)) * factor
-        return self.base.float64() * factor
+        return self.base.widened() * factor
 
     def blocks(self) -> Iterator[Array]:
         base = self.base

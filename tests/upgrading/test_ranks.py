@@ -32,7 +32,7 @@ def test_behind_a_plugin_the_weights_tell_the_rank(call: str, shape: tuple[int |
 
 def test_a_referenced_attribute_tells_nothing() -> None:
     text = """<ir_version: 8, opset_import: ["" : 15, "f" : 1]> g (float[2, 7] x, float[7, 5] m) => (float[] y)
-              { y = f.fn <t = 1> (x, m) } <domain: "f", opset_import: ["" : 15]>
-              fn <t> (x, m) => (y) { q = Gemm <transB : int = @t> (x, m) y = Relu (q) }"""
+              { y = f.fn <t = [1, 1]> (x, m) } <domain: "f", opset_import: ["" : 15]>
+              fn <t> (x, m) => (y) { q = MaxPool <kernel_shape : ints = @t> (x) y = Relu (q) }"""
     model = ir.load(onnx.parser.parse_model(text))
     assert Types(15).shape(model.functions[0].values["q"]) is None

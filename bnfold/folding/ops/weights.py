@@ -23,9 +23,10 @@ def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64
 
 def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, Float64]:
     """The affine as vectors along axis 1. Raises Declined where it varies along others."""
-    if not affine.varies_only_on(1):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only")
-    return vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    try:
+        return vector(affine.s, 1, channels), vector(affine.t, 1, channels)
+    except (ValueError, IndexError) as error:
+        raise Declined(Reason.AXIS, f"{facts.where(node)} scales channels only") from error
 
 
 def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
