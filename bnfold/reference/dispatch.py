@@ -14,7 +14,7 @@ import onnx
 from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
-from bnfold.reference.legal import Types, check_attributes, check_types, types
+from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registry import (
     NO_SCHEMA,
@@ -110,7 +110,7 @@ def _later_versions(node: ir.Node, opset: int) -> Iterator[int]:
     for version in range(opset + 1, onnx.defs.onnx_opset_version() + 1 if node.domain == "" else 0):
         with suppress(onnx.defs.SchemaError):
             schema = onnx.defs.get_schema(node.op_type, version)
-            if schema.since_version == version and node.attrs.keys() - {"consumed_inputs"} <= schema.attributes.keys():
+            if schema.since_version == version and node.attrs.keys() - MEANINGLESS <= schema.attributes.keys():
                 yield version
 
 

@@ -60,16 +60,18 @@ versions of Resize, too.
 """
 
 
+MEANINGLESS = frozenset({"consumed_inputs"})
+"""What version 1 of many operators asks for, and what means nothing to any; real files leave it out."""
+
 _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)+")
 
 
 def check_attributes(call: Call, version: int, needed: frozenset[str]) -> None:
     """Refuse a node without an attribute that it needs, or with a value that the text of its version does not know.
 
-    Version 1 asks for ``consumed_inputs``, which mean nothing, and which real files leave out; its Pad takes the later
-    ``pads`` for ``paddings``.
+    Pad-1 takes the later ``pads`` for ``paddings``.
     """
-    missing = needed - call.attrs.keys() - {"consumed_inputs"}
+    missing = needed - call.attrs.keys() - MEANINGLESS
     if "pads" in call.attrs:
         missing -= {"paddings"}
     require(not missing, f"a required attribute is missing: {', '.join(missing)}")

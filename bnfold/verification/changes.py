@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.extract import held, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
@@ -181,6 +182,7 @@ def _attributes(node: ir.Node) -> dict[str, object]:
         if name in node.subgraphs
         else attribute.SerializeToString(deterministic=True)
         for name, attribute in node.attrs.items()
+        if name not in MEANINGLESS
     }
 
 

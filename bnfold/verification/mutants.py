@@ -15,6 +15,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.evidence import STEP, Mutant, Table
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
@@ -156,8 +157,8 @@ class _Side:
             # A default that only one version has is what the other one does.
             for name in (settings.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 was, is_ = were.get(name), settings.get(name)
-                if name == "dtype" and _types(node) == _types(former):
-                    continue  # of nothing else is it said
+                if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
+                    continue  # of nothing else is the type said
                 if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=_is_smooth(node))
 
@@ -171,7 +172,8 @@ class _Side:
                     yield from self._of_constant(value, tensor, None)
         for node in nodes:
             for name, setting in _settings(node).items():
-                if isinstance(setting, float) and not _is_smooth(node) and (setting,) not in moved:
+                is_rough = not (_is_smooth(node) or _is_unread(node, name))
+                if isinstance(setting, float) and is_rough and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
 
     def _of_constant(
@@ -219,14 +221,19 @@ def _types(node: ir.Node) -> list[int | None]:
 
 
 def _settings(node: ir.Node) -> dict[str, Any]:
-    """The attributes with their defaults, but for graphs and what only a caller of a function knows."""
+    """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
     known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     spelled = {
         name: attribute_value(attribute)
         for name, attribute in node.attrs.items()
-        if name not in node.subgraphs and not attribute.ref_attr_name
+        if not (name in node.subgraphs or name in MEANINGLESS or attribute.ref_attr_name)
     }
     return {**(known.defaults if known is not None else {}), **spelled}
+
+
+def _is_unread(node: ir.Node, name: str) -> bool:
+    """Of Dropouts with a ratio of their own only those are evaluated that drop nothing."""
+    return node.is_op("Dropout") and name == "ratio"
 
 
 def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:

@@ -118,3 +118,20 @@ def test_sizes_that_are_all_declared_settle_what_only_others_would_show(depth: D
     body = "(float[2,3,4] x) => (float[6,4] y) { y = Reshape (x, t) }"
     before, after = both(body, {"t": np.array([6, 4])}, {"t": np.array([-1, 4])})
     assert verdict(before, after, depth).status == "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+@pytest.mark.parametrize(
+    ("old", "new", "opset"),
+    [
+        ("y = Tanh <consumed_inputs = [0]> (x)", "y = Tanh (x)", 1),
+        ("y = Dropout <is_test = 1> (x)", "y = Dropout (x)", 1),
+        ("y = Dropout <ratio = 0.3> (x)", "y = Dropout (x)", 7),
+        ("y = Dropout <ratio = 0.3> (x)", "h = Constant <value_float = 0.3> ()  y = Dropout (x, h)", 10),
+    ],
+)
+def test_what_no_version_reads_need_not_show(old: str, new: str, opset: int, depth: Depth) -> None:
+    head = "(float[4,3] x) => (float[4,3] y)"
+    before, after = model(f"{head} {{ {old} }}", {}, opset=opset), model(f"{head} {{ {new} }}", {}, opset=15)
+    found = verdict(before, after, depth)
+    assert found.verified, found.reason
