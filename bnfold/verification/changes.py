@@ -8,6 +8,7 @@ a cut of its own, bounded by the nearest values that both have and that can be f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import onnx
 
@@ -215,13 +216,18 @@ def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Val
 
 
 def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
-    """The smallest cut with the output ``name``: back to values of both models, without those that depend on others."""
+    """The smallest cut with the output ``name``: back to values of both models."""
     leaves: dict[str, None] = {}
     for side, stop in zip((twin, graph), stops, strict=True):
         leaves.update(dict.fromkeys(leaf.name for leaf in walk([side.values[name]], stop)[1] if leaf in stop))
-    originals = {twin.values[leaf] for leaf in leaves}
-    inputs = tuple(leaf for leaf in leaves if not _depends(twin.values[leaf], originals))
-    return ir.Cut(graph.path, inputs, (name,), f"{what} {name}")
+    return ir.Cut(graph.path, tuple(leaves), (name,), f"{what} {name}")
+
+
+def widened(request: Request, cut: ir.Cut) -> ir.Cut:
+    """The cut without inputs that depend on others: fed beside them, they may be what they never are."""
+    values = next(graph for graph in request.before.graphs() if graph.path == cut.graph).values
+    leaves = [values[name] for name in cut.inputs]
+    return replace(cut, inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
 def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes import beyond, uncovered
+from bnfold.verification.changes import beyond, uncovered, widened
 from bnfold.verification.local import Bench, check_cuts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
@@ -48,15 +48,20 @@ def _rows(request: Request, bench: Bench, cuts: Sequence[ir.Cut], phase: str) ->
     return rows
 
 
-def _others(request: Request, bench: Bench, cuts: Sequence[ir.Cut], whole: Whole | None) -> list[LocalRow]:
+def _others(request: Request, bench: Bench, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
     """A value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
     are and would show a fault in it.
     """
     rows = _rows(request, bench, cuts, "changes")
+    for place, row in enumerate(rows):
+        wider = widened(request, cuts[place])
+        if row.status != "verified" and wider != cuts[place]:
+            cuts[place], rows[place] = wider, next(check_cuts(bench, [wider]))
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
-    larger = list(check_cuts(bench, beyond(request, failed), hidden=[name for cut in failed for name in cut.outputs]))
+    behind = [widened(request, cut) for cut in beyond(request, failed)]
+    larger = list(check_cuts(bench, behind, hidden=[name for cut in failed for name in cut.outputs]))
     if larger and all(row.status == "verified" for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
     else:
