@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from bnfold.errors import MalformedModel, MistypedAttribute, ReferenceAttribute
+from bnfold.ir.schemas import attribute_type, schema_of, versions_of
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -117,7 +118,7 @@ class Node:
         expected = None if self.domain else _attribute_types(self._op_type).get(attribute.name)
         if expected is None:
             return
-        kind: int = attribute.type or _kind_by_field(attribute)
+        kind: int = attribute.type or kind_by_field(attribute) or AP.INT
         if _ALIKE.get(kind, kind) not in expected:
             found = AP.AttributeType.Name(kind) if kind in AP.AttributeType.values() else "unknown"
             raise MistypedAttribute(
@@ -135,7 +136,7 @@ class Node:
     def set_attr(self, name: str, value: Any) -> None:
         """Set or replace an attribute; its type follows from the Python value."""
         self.del_attr(name)
-        self.proto.attribute.append(_attribute(name, value))
+        self.proto.attribute.append(onnx.helper.make_attribute(name, value))
 
     def del_attr(self, name: str) -> None:
         """Drop an attribute if it is there, every time it is."""
@@ -202,20 +203,6 @@ class Node:
         del self.proto.output[count:]
 
 
-def _attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """As `onnx.helper.make_attribute`, which is imported for rare types alone: it brings half of onnx along."""
-    kind = type(value)
-    if kind is int:
-        return AP(name=name, type=AP.INT, i=value)
-    if kind is float:
-        return AP(name=name, type=AP.FLOAT, f=value)
-    if kind is str:
-        return AP(name=name, type=AP.STRING, s=value.encode())
-    if kind in (list, tuple) and value and all(type(item) is int for item in value):
-        return AP(name=name, type=AP.INTS, ints=value)
-    return onnx.helper.make_attribute(name, value)
-
-
 _ALIKE: dict[int, int] = {AP.INT: AP.FLOAT, AP.INTS: AP.FLOATS}
 """Exporters write one for the other, and nothing is lost by it."""
 
@@ -224,19 +211,16 @@ _ALIKE: dict[int, int] = {AP.INT: AP.FLOAT, AP.INTS: AP.FLOATS}
 def _attribute_types(op_type: str) -> Mapping[str, frozenset[int]]:
     """The types that an operator's attributes have in any of its versions, numbers of both kinds as one."""
     found: dict[str, frozenset[int]] = {}
-    version = onnx.defs.onnx_opset_version()
-    while version > 0 and onnx.defs.has(op_type, version, ""):
-        schema = onnx.defs.get_schema(op_type, version, "")
-        for name, attribute in schema.attributes.items():
-            kind = AP.AttributeType.Value(str(attribute.type).removeprefix("AttrType."))
+    for version in versions_of(op_type):
+        for name, attribute in schema_of(op_type, version).attributes.items():
+            kind = attribute_type(attribute)
             found[name] = found.get(name, frozenset()) | {_ALIKE.get(kind, kind)}
-        version = schema.since_version - 1
     return found
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
     """The Python value of an attribute message; files of IR version 1 do not say the type, the field set tells it."""
-    kind = attribute.type or _kind_by_field(attribute)
+    kind = attribute.type or kind_by_field(attribute) or AP.INT
     if kind == AP.STRING:
         return attribute.s.decode("utf-8", "replace")
     if kind == AP.STRINGS:
@@ -248,7 +232,7 @@ def attribute_value(attribute: onnx.AttributeProto) -> Any:
     return None
 
 
-_SCALARS: dict[int, str] = {
+_SCALARS: dict[AP.AttributeType, str] = {
     AP.FLOAT: "f",
     AP.INT: "i",
     AP.TENSOR: "t",
@@ -256,7 +240,7 @@ _SCALARS: dict[int, str] = {
     AP.SPARSE_TENSOR: "sparse_tensor",
     AP.TYPE_PROTO: "tp",
 }
-_LISTS: dict[int, str] = {
+_LISTS: dict[AP.AttributeType, str] = {
     AP.FLOATS: "floats",
     AP.INTS: "ints",
     AP.TENSORS: "tensors",
@@ -272,6 +256,7 @@ _BY_FIELD = {
 }
 
 
-def _kind_by_field(attribute: onnx.AttributeProto) -> int:
+def kind_by_field(attribute: onnx.AttributeProto) -> onnx.AttributeProto.AttributeType:
+    """The type that the field which is set stands for; UNDEFINED where none is."""
     present = {descriptor.name for descriptor, _ in attribute.ListFields()}
-    return next((kind for field, kind in _BY_FIELD.items() if field in present), AP.INT)
+    return next((kind for field, kind in _BY_FIELD.items() if field in present), AP.UNDEFINED)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnx import defs
 
 from bnfold.ir.node import attribute_value
-from bnfold.upgrading.versions import schema_of
+from bnfold.ir.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel, Unsupported
-from bnfold.upgrading.versions import newest_opset, schema_of, version_at, versions_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from bnfold.ir.node import kind_by_field
+from bnfold.ir.schemas import attribute_type, newest_opset, schema_of, version_at, versions_of
 
 DEFAULT_TARGET = 15
 SPELLINGS = ("", "ai.onnx")
@@ -155,40 +151,13 @@ def state_attribute_types(model: ir.Model) -> None:
     for node in model.nodes():
         for attribute in node.proto.attribute:
             if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
-                attribute.type = _type_by_field(attribute) or _type_by_schema(node, attribute.name)
-
-
-def _type_by_field(attribute: onnx.AttributeProto) -> onnx.AttributeProto.AttributeType:
-    fields = {descriptor.name for descriptor, _ in attribute.ListFields()}
-    return next((kind for field, kind in _FIELD_TYPES if field in fields), onnx.AttributeProto.UNDEFINED)
+                attribute.type = kind_by_field(attribute) or _type_by_schema(node, attribute.name)
 
 
 def _type_by_schema(node: ir.Node, name: str) -> onnx.AttributeProto.AttributeType:
     """An attribute of no field at all is an empty list or a zero: the operator knows which."""
-    for schema in _schemas(node):
-        if name in schema.attributes:
-            kind: _AP.AttributeType = _AP.AttributeType.Value(
-                str(schema.attributes[name].type).removeprefix("AttrType.")
-            )
-            return kind
+    for version in () if node.domain else versions_of(node.op_type):
+        found = schema_of(node.op_type, version).attributes.get(name)
+        if found is not None:
+            return attribute_type(found)
     return onnx.AttributeProto.INTS
-
-
-def _schemas(node: ir.Node) -> Iterator[onnx.defs.OpSchema]:
-    if not node.domain:
-        yield from (schema_of(node.op_type, version) for version in versions_of(node.op_type))
-
-
-_AP = onnx.AttributeProto
-_FIELD_TYPES = (
-    ("f", _AP.FLOAT),
-    ("i", _AP.INT),
-    ("s", _AP.STRING),
-    ("t", _AP.TENSOR),
-    ("g", _AP.GRAPH),
-    ("floats", _AP.FLOATS),
-    ("ints", _AP.INTS),
-    ("strings", _AP.STRINGS),
-    ("tensors", _AP.TENSORS),
-    ("graphs", _AP.GRAPHS),
-)

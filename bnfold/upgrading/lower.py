@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.table import VALUES_SINCE, step_after
-from bnfold.upgrading.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from bnfold import ir

@@ -15,8 +15,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Policy, Repair
-from bnfold.upgrading.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

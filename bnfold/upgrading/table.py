@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
+from bnfold.ir.schemas import schema_of, version_at, versions_of
 from bnfold.upgrading.adapters import (
     attributes,
     batchnorm,
@@ -24,7 +25,6 @@ from bnfold.upgrading.adapters import (
 )
 from bnfold.upgrading.compatible import objection
 from bnfold.upgrading.site import Site
-from bnfold.upgrading.versions import schema_of, version_at, versions_of
 
 Adapter = Callable[[Site], None]
 

@@ -10,11 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import onnx
-from onnx import defs
 
 from bnfold import ir
 from bnfold.ir.ranks import type_by_weights
 from bnfold.ir.resizing import unsure_axes, without_sizes
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes import SMALL, filled
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
 from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
@@ -91,15 +91,20 @@ class Types:
                 _learn(outputs[0], kind)
 
     def _ask_onnx(self, node: ir.Node, outputs: list[ir.Value]) -> None:
-        schema = _schema(node.op_type, self._target)
-        if schema is None or _has_open_dims(node):
+        version = version_at(node.op_type, self._target)
+        if version is None or _has_open_dims(node):
             return
         inputs = [value for value in node.inputs if value is not None]
         types = {value.name: _type_of(value) or onnx.TypeProto() for value in inputs}
         constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
         try:
             inferred = onnx.shape_inference.infer_node_outputs(
-                schema, node.proto, types, constants, opset_imports=self._imports, ir_version=8
+                schema_of(node.op_type, version),
+                node.proto,
+                types,
+                constants,
+                opset_imports=self._imports,
+                ir_version=8,
             )
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
             return  # what onnx cannot infer stays unknown; whoever needs it says so
@@ -136,11 +141,6 @@ class Types:
                 _learn(value, onnx.helper.make_tensor_type_proto(dtype, dims_behind(node, slot, shapes)))
             elif (kind := ends[0].type) is not None and not kind.HasField("tensor_type"):
                 _learn(value, kind)
-
-
-@cache
-def _schema(op_type: str, opset: int) -> defs.OpSchema | None:
-    return defs.get_schema(op_type, opset, "") if defs.has(op_type, opset, "") else None
 
 
 def _has_open_dims(node: ir.Node) -> bool:

@@ -11,11 +11,11 @@ import onnx
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.graph import makers_first
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
 from bnfold.upgrading.site import Inexpressible, Shared, Site
-from bnfold.upgrading.versions import schema_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

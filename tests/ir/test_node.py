@@ -11,7 +11,7 @@ from onnx import helper
 
 from bnfold import ir
 from bnfold.errors import ReferenceAttribute
-from bnfold.ir.node import AP, _attribute, attribute_value
+from bnfold.ir.node import AP, attribute_value
 from tests.ir.build import info, model, weight
 
 
@@ -141,21 +141,3 @@ def test_subgraphs_are_found_by_attribute() -> None:
 def test_a_node_says_what_it_is() -> None:
     assert repr(single()) == "Node(Op, 'y')"
     assert isinstance(single().proto, onnx.NodeProto)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(3, 2.5, 1e300, float("-inf"), "mode", b"raw", True, np.int64(4), np.float32(0.5)),
-        *((1, 2), [1], [1, 2.5], ["a", "b"], [np.int64(1)]),
-        *(onnx.TensorProto(dims=[2]), onnx.TypeProto(), onnx.GraphProto(name="g")),
-    ],
-    ids=repr,
-)
-def test_an_attribute_is_the_one_that_onnx_makes(value: Any) -> None:
-    assert _attribute("a", value) == helper.make_attribute("a", value)
-
-
-def test_an_empty_list_has_no_type() -> None:
-    with pytest.raises(ValueError, match="type"):
-        _attribute("a", [])

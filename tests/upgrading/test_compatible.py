@@ -1,7 +1,7 @@
 import pytest
 
+from bnfold.ir.schemas import schema_of
 from bnfold.upgrading.compatible import default_of, objection
-from bnfold.upgrading.versions import schema_of
 
 
 @pytest.mark.parametrize(

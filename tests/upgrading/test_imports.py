@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 import bnfold
 from bnfold import ir
 from bnfold.errors import MalformedModel
+from bnfold.ir.schemas import newest_opset
 from bnfold.upgrading import imports
 from bnfold.upgrading import run as upgrade
-from bnfold.upgrading.versions import newest_opset
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]

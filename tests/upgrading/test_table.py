@@ -1,8 +1,8 @@
 import pytest
 from onnx import defs
 
+from bnfold.ir.schemas import operator_names, versions_of
 from bnfold.upgrading import table
-from bnfold.upgrading.versions import operator_names, versions_of
 
 STEPS = [
     (op_type, older, newer)

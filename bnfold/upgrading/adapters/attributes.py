@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from bnfold.ir.elements import type_name
+from bnfold.ir.schemas import schema_of
 from bnfold.upgrading.site import Inexpressible, Site
-from bnfold.upgrading.versions import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cache
 
-from onnx import defs
+from onnx import AttributeProto, defs
 
 
 @cache
@@ -47,3 +47,11 @@ def version_at(op_type: str, opset: int) -> int | None:
 def newest_opset() -> int:
     """The newest opset of the default domain that the installed onnx knows."""
     return int(defs.onnx_opset_version())
+
+
+def attribute_type(attribute: defs.OpSchema.Attribute) -> AttributeProto.AttributeType:
+    """The type that a schema wants, as messages say it."""
+    kind: AttributeProto.AttributeType = AttributeProto.AttributeType.Value(
+        str(attribute.type).removeprefix("AttrType.")
+    )
+    return kind
