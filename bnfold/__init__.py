@@ -47,6 +47,10 @@ _PLACES = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version

@@ -120,7 +120,7 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     message = verdict.reason if verdict else ""
     if left:
-        message = f"{len(left)} left that were not to be: {', '.join(left)}"
+        message = f"forbidden nodes that remain: {len(left)}: {', '.join(left)}"
     return Result(source, output, status, message, document, status == "verified", len(left))
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
     from bnfold.pipeline.job import Outcome
     from bnfold.report.events import Report
-    from bnfold.report.events import Verdict as Fate
     from bnfold.verification import Verdict
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
@@ -62,9 +61,9 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if quiet:
         _verification(outcome.verdict)
         return
-    say(_versions(report))
-    say(_became(report))
-    _verification(outcome.verdict)
+    say(report.versions)
+    say(report.became)
+    _verification(outcome.verdict, verbose=verbose)
     _attention(report, verbose=verbose)
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
@@ -72,47 +71,18 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         say(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
 
 
-def _versions(report: Report) -> str:
-    opset, version = _change(report.opset_before, report.opset_after), _change(report.ir_before, report.ir_after)
-    return f"opset {opset}, IR version {version}"
-
-
-def _change(before: int, after: int) -> str:
-    return f"{before} → {after}" if before != after else f"{before} (unchanged)"
-
-
-def _became(report: Report) -> str:
-    total = len(report.batchnorms)
-    if not total:
-        return "no BatchNormalization in the model"
-    gone = [event for event in report.batchnorms if event.verdict in ("folded", "removed", "decomposed")]
-    homes = Counter(operator for event in gone if event.verdict == "folded" for operator in event.operators)
-    parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-    fates: tuple[Fate, ...] = ("decomposed", "removed")
-    parts += [f"{count} {fate}" for fate in fates if (count := report.count(fate))]
-    return f"BatchNormalization {total} → {total - len(gone)}" + (": " + ", ".join(parts) if parts else "")
-
-
-def _verification(verdict: Verdict | None) -> None:
+def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
     if verdict is None:
         say("not verified, as asked", WARNING)
         return
-    if verdict.status != "verified":
-        say(f"{verdict.status.upper()}: {verdict.reason}", BAD)
+    say(verdict.summary, GOOD if verdict.verified else BAD)
+    if not verdict.verified:
         return
-    if verdict.decided_by == "storage precision":
-        say(f"verified: {verdict.reason}", GOOD)
-        return
-    worst = max(verdict.outputs, key=lambda row: row.relative, default=None)
-    if worst is None:
-        checked = sum(row.status == "verified" for row in verdict.local)
-        parts = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
-        say(f"verified: {parts if verdict.local else 'nothing that is computed has changed'}", GOOD)
-        return
-    line = f"verified: differs by {worst.relative:.1e} of the output's scale in float64"
-    if worst.error_before is not None and worst.error_after is not None:
-        line += f"; error in storage precision {worst.error_before:.1e} → {worst.error_after:.1e}"
-    say(line, GOOD)
+    for row in verdict.outputs if verbose else ():
+        if row.error_before is not None and row.error_after is not None:
+            say(
+                f"  {row.name}: error in {row.dtype} {row.error_before:.1e} → {row.error_after:.1e}, on a typical input"
+            )
     doubtful = (row for row in verdict.witnesses if row.agrees is False)
     for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
         say(f"  note: {note}")
@@ -156,8 +126,8 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     if rows:
         tables.facts(rows)
     report = outcome.report
-    say(_versions(report))
-    say(_became(report))
+    say(report.versions)
+    say(report.became)
     _attention(report, verbose=False)
     for reason in dict.fromkeys(event.reason for event in report.batchnorms if event.reason is not None):
         say(f"  {reason.code}: {ADVICE[reason].remedy}")
@@ -197,7 +167,7 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
     """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
-    say(f"{len(left)} left that were not to be:", BAD)
+    say(f"forbidden nodes that remain: {len(left)}", BAD)
     for label, graph, why in left:
         event = events.get((label, graph))
         folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""

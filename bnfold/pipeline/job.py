@@ -33,7 +33,7 @@ ONNXRUNTIMES = (
 """The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Outcome:
     """What became of one model.
 
@@ -58,6 +58,13 @@ class Outcome:
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     original: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """What the command line says after a run."""
+        source = self.source if isinstance(self.source, str | os.PathLike) else "a model in memory"
+        told = [self.report.versions, self.report.became, self.verdict.summary if self.verdict else "not verified"]
+        written = [f"written to {self.output}"] if self.output else []
+        return "\n  ".join([f"Outcome of {source}", *told, *written])
 
     def to_proto(self) -> onnx.ModelProto:
         """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""

@@ -5,6 +5,7 @@ The names in the JSON form are stable; others build on them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -72,6 +73,10 @@ class BatchNormEvent:
             "operators": list(self.operators),
             "search": [_attempt_to_json(attempt) for attempt in self.attempts],
         }
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -149,6 +154,25 @@ class Report:
 
     def count(self, verdict: Verdict) -> int:
         return sum(event.verdict == verdict for event in self.batchnorms)
+
+    @property
+    def versions(self) -> str:
+        """Opset and IR version before and after, as a line."""
+        opset, version = _change(self.opset_before, self.opset_after), _change(self.ir_before, self.ir_after)
+        return f"opset {opset}, IR version {version}"
+
+    @property
+    def became(self) -> str:
+        """What became of the BatchNormalizations, as a line."""
+        if not self.batchnorms:
+            return "no BatchNormalization in the model"
+        gone = [event for event in self.batchnorms if event.verdict in ("folded", "removed", "decomposed")]
+        homes = Counter(operator for event in gone if event.verdict == "folded" for operator in event.operators)
+        parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
+        fates: tuple[Verdict, ...] = ("decomposed", "removed")
+        parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
+        total = len(self.batchnorms)
+        return f"BatchNormalization {total} → {total - len(gone)}" + (": " + ", ".join(parts) if parts else "")
 
     def to_json(self) -> dict[str, Any]:
         """The report without what only the caller knows (files, hashes, verification)."""

@@ -109,6 +109,24 @@ class Verdict:
         """Whether the status is ``verified``."""
         return self.status == "verified"
 
+    @property
+    def summary(self) -> str:
+        """The status and why, in one line; of a verified model the largest difference, and what rounding explains."""
+        worst = max(self.outputs, key=lambda row: row.relative, default=None)
+        if self.status != "verified" or self.decided_by == "storage precision":
+            return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
+        if worst is None:
+            checked = sum(row.status == "verified" for row in self.local)
+            each = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
+            return f"verified: {each if self.local else 'nothing that is computed has changed'}"
+        inputs = f"{self.samples} input{'s' * (self.samples > 1)}"
+        if not worst.relative:
+            return f"verified: no difference in float64, on {inputs}"
+        return (
+            f"verified: largest difference {worst.relative:.1e} of the output's scale in float64, on {inputs}; "
+            f"rounding the new weights explains {worst.allowed:.1e}"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
