@@ -90,7 +90,7 @@ def normalise(run: Run) -> None:
         run.report.frozen = overridable.names(run.model)
         upgrading.strip_initializer_inputs(run.model, frozen=True)
     elif upgrading.strip_initializer_inputs(run.model):
-        text = "initializers were listed as inputs too, as before IR version 4 they had to be: taken off that list"
+        text = "removed initializers from the graph inputs (IR 3 required them there)"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         upgrading.leave_old_ir(run.model)
 

@@ -126,7 +126,7 @@ def test_assert_none_holds_for_every_model_and_every_run(folder: Path, tmp_path:
     for skipped in ("", ", 2 skipped"):
         result = run(*command)
         assert result.exit_code == 4
-        assert "1 left that were not to be" in result.stdout
+        assert "forbidden nodes that remain: 1" in result.stdout
         assert f"unchecked{skipped}" in result.stderr
     assert run(*command, "--decompose", "all").exit_code == 0
 
