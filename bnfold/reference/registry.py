@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,13 +66,19 @@ class Randomness(Declined):
 
 
 class Noise:
-    """What random operators draw: the same whenever a value of the same name is drawn with the same seed attribute."""
+    """What random operators draw: the same whenever a value of the same name is drawn with the same seed attribute.
 
-    def __init__(self) -> None:
+    With ``known`` only values of these names are drawn: which others they are in another model, nobody says.
+    """
+
+    def __init__(self, known: Collection[str] | None = None) -> None:
         self.drawn = Counter[str]()
+        self._known = known
 
     def of(self, name: str, seed: Attribute) -> np.random.Generator:
         """The generator for the next time that the value of this name is drawn."""
+        if self._known is not None and name not in self._known:
+            raise Randomness(f"it draws random numbers of its own, {name!r}")
         self.drawn[name] += 1
         return np.random.default_rng([zlib.crc32(f"{name} {seed}".encode()), self.drawn[name]])
 

@@ -73,8 +73,7 @@ class Pair:
         """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
         """
         self.drawn: set[str] = set()
-        """Names of random values that the original draws; those that only the rewritten model draws are `foreign`."""
-        self.foreign: set[str] = set()
+        """Names of random values that the original draws."""
         self._sources = draws
         self.rows = draws.rows
         self._rounds: list[list[ir.Model]] = []
@@ -113,9 +112,7 @@ class Pair:
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
         names, given = self._asked(feeds, expected)
-        noise = reference.Noise()
-        actual = self._evaluate(self._acting, given, names, noise=noise)
-        self.foreign |= noise.drawn.keys() - self.drawn
+        actual = self._evaluate(self._acting, given, names, noise=reference.Noise(self.drawn))
         rounds: list[list[dict[str, Array]]] = []
         while True:
             if len(rounds) < ROUNDS:

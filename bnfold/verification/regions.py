@@ -48,10 +48,11 @@ class Regions:
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
-        expected = self._expected(feeds, guessed=guessed)
+        noise = reference.Noise()
+        expected = self._expected(feeds, noise, guessed=guessed)
         if isinstance(expected, Skip):
             return expected
-        actual = self._actual(feeds, guessed=guessed)
+        actual = self._actual(feeds, reference.Noise(noise.drawn), guessed=guessed)
         if isinstance(actual, (Skip, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
@@ -78,9 +79,9 @@ class Regions:
         graphs = {graph.path: graph for graph in region.graphs()}
         return graphs.get(path, region.graph).values[value.name]
 
-    def _expected(self, feeds: Feeds, *, guessed: bool) -> Results | Skip:
+    def _expected(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
         try:
-            expected = self._run(self.old.model, feeds)
+            expected = self._run(self.old.model, feeds, noise=noise)
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
@@ -91,9 +92,9 @@ class Regions:
         declared = [values[name].shape for values in self.graphs]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
-    def _actual(self, feeds: Feeds, *, guessed: bool) -> Results | Found:
+    def _actual(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Found:
         try:
-            return self._run(self.new.model, feeds)
+            return self._run(self.new.model, feeds, noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
                 return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
@@ -163,6 +164,7 @@ class Regions:
         outputs: Sequence[str] | None = None,
         jitter: int | None = None,
         altered: reference.Alterations | None = None,
+        noise: reference.Noise | None = None,
     ) -> Results:
         own = {value.name: feeds[value.name] for value in region.graph.inputs}
         limit, policy = max(self.means.clock.left, REGION_SECONDS), self.means.policy
@@ -175,7 +177,7 @@ class Regions:
             policy=policy,
             jitter=jitter,
             altered=altered,
-            noise=reference.Noise(),
+            noise=noise or reference.Noise(),
         )
 
 
