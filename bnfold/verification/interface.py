@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import onnx
+
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
+from bnfold.reference.precision import computed_type
 from bnfold.verification.extract import sparse_of
 from bnfold.verification.inputs import overridable, required
 
@@ -60,6 +63,24 @@ def flaw(model: ir.Model) -> str:
             known = definition(node.domain, node.op_type, graph.opset(node.domain))
             if known is not None and any(need and not node.input(index) for index, need in enumerate(known.required)):
                 return f"node {node.label!r} ({node.op_type}) lacks a required input"
+    return ""
+
+
+def ill_typed(model: ir.Model) -> str:
+    """An operand of a type that its operator does not take, which runtimes refuse; types must have been inferred."""
+    for node in (node for graph in model.graphs() for node in graph.nodes if not node.subgraphs):
+        known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+        if known is None or not known.input_types:
+            continue
+        bound: dict[str, int] = {}
+        for index, value in enumerate(node.inputs):
+            if value is None or value.dtype is None or value.dtype == onnx.TensorProto.STRING:
+                continue
+            name = known.input_types[min(index, len(known.input_types) - 1)]
+            takes = known.allowed.get(name)
+            same = bound.setdefault(name, value.dtype) == value.dtype
+            if takes and not (same and computed_type(value.dtype, "float64") in takes):
+                return f"input {index} of node {node.label!r} ({node.op_type}) is of type {type_name(value.dtype)}"
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bnfold.verification.interface import flaw, interface_fault, narrowed, unlisted, unread
+from bnfold.verification.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
 from bnfold.verification.localise import localise
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
@@ -37,6 +37,10 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict) -> Ver
     """The verdict, unless callers may feed less than before, or to no effect."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
+    wrong = ill_typed(request.after) if verdict.verified else ""
+    if wrong and not ill_typed(request.before):
+        reason = f"no runtime takes the rewritten model: {wrong}"
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
     if verdict.verified and ignored:
         reason = f"the inputs {ignored} are no longer read, and no other values than their defaults were compared"

@@ -163,3 +163,12 @@ def test_a_default_that_is_gone_and_something_else_wrong(depth: Depth) -> None:
     before = model(LISTED, {"k": DEFAULT["k"]})
     after = model("(float[N,3] x) => (float[N,3] y) { y = Add (x, q) }", {"q": DEFAULT["q"]})
     assert verify(ir.load(before), ir.load(after), depth=depth, witness="none").status == "failed"
+
+
+def test_a_rewritten_model_that_a_runtime_refuses_for_its_types_is_not_verified() -> None:
+    body = "(float[2,3] x) => (float[2,3] y) { one = Constant <value_int = 1> ()  y = Identity (x) }"
+    right, wrong = (ir.load(model(text, {}, opset=17)) for text in (body, body.replace("}", " z = Add (x, one) }")))
+    verdict = verify(right, wrong, depth="local")
+    assert verdict.status == "unverified"
+    assert "input 1 of node 'z' (Add) is of type int64" in verdict.reason
+    assert verify(wrong, wrong, depth="local").verified
