@@ -63,7 +63,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("Cast", 6): attributes.cast_to,
     ("Clip", 6): attributes.clip_bounds,
     ("Clip", 11): inputs.clip_bounds,
-    ("Concat", 4): inputs.default_axis(1),
+    ("Concat", 4): attributes.keep_default(axis=1),
     ("DFT", 20): inputs.dft_axis,
     ("Dropout", 7): dropout.test_mode,
     ("Dropout", 10): dropout.boolean_mask,

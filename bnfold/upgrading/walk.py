@@ -11,7 +11,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.graph import makers_first
-from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
@@ -189,9 +189,8 @@ def _check_types(node: ir.Node, version: int) -> None:
     schema = schema_of(node.op_type, version)
     for attribute in node.proto.attribute[:]:
         expected = schema.attributes.get(attribute.name)
-        found = _AP.AttributeType.Name(attribute.type)
-        if expected is not None and found not in ("UNDEFINED", str(expected.type).removeprefix("AttrType.")):
-            raise Inexpressible(f"attribute {attribute.name} is of type {found}")
+        if expected is not None and attribute.type not in (_AP.UNDEFINED, attribute_type(expected)):
+            raise Inexpressible(f"attribute {attribute.name} is of type {_AP.AttributeType.Name(attribute.type)}")
 
 
 def _step_through(site: Site, version: int) -> None:

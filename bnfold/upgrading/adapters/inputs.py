@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.upgrading.adapters.attributes import keep_default
 from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def axes(site: Site) -> None:
@@ -44,8 +40,7 @@ def split_input(site: Site) -> None:
     if lengths is not None:
         site.node.set_attr("split", constant_ints(lengths, "its split lengths"))
         site.node.set_inputs([site.input(0)])
-    if not site.node.has_attr("axis"):
-        site.node.set_attr("axis", 0)
+    keep_default(axis=0)(site)
 
 
 def slice_bounds(site: Site) -> None:
@@ -150,13 +145,3 @@ def constant_ints(value: ir.Value, what: str) -> list[int]:
     if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise Inexpressible(f"{what} ({value.name!r}) is no number")
     return [int(element) for element in values]
-
-
-def default_axis(axis: int) -> Callable[[Site], None]:
-    """Concat 1 → 4 and the like: the axis has to be said."""
-
-    def adapt(site: Site) -> None:
-        if not site.node.has_attr("axis"):
-            site.node.set_attr("axis", axis)
-
-    return adapt
