@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from bnfold import ir
@@ -30,18 +29,14 @@ def run(
     policy: Policy,
     form: Form = "mul_add",
     operators: frozenset[str] = frozenset({"BatchNormalization"}),
-    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write out every node of ``operators`` that can be, in place; the others stay, and their event says why.
 
     ``events`` has an event for each BatchNormalization; an InstanceNormalization that stays is noted in the report.
     """
-    nodes = _nodes(model, operators)
     facts = Facts(model)
     shared: dict[int, Shared] = {}
-    for done, node in enumerate(nodes):
-        if progress:
-            progress(done, len(nodes))
+    for node in _nodes(model, operators):
         event = events.get(node)
         try:
             chosen = recipe(node, facts, policy, form)

@@ -65,10 +65,6 @@ class Affine:
         return self.is_scale_only and every(self.s == 1)
 
     @property
-    def is_positive(self) -> bool:
-        return every(self.s > 0)
-
-    @property
     def is_finite(self) -> bool:
         return every(np.isfinite(self.s)) and every(np.isfinite(self.t))
 
@@ -80,9 +76,6 @@ class Affine:
 
     def scale_part(self) -> Affine:
         return Affine(self.s, np.zeros((1,) * self.rank))
-
-    def shift_part(self) -> Affine:
-        return Affine(np.ones((1,) * self.rank), self.t)
 
     def same(self, other: Affine) -> bool:
         """Whether both are the same map, to the bit."""

@@ -48,10 +48,6 @@ class Graph:
         self._following: dict[Node, list[Node]] = {}
         self._stale = False
 
-    @property
-    def is_function(self) -> bool:
-        return isinstance(self.proto, onnx.FunctionProto)
-
     def opset(self, domain: str = "") -> int:
         """The version of ``domain`` that the nodes here are written in; a function has its own imports."""
         if isinstance(self.proto, onnx.FunctionProto):

@@ -26,11 +26,6 @@ def versions_of(op_type: str) -> tuple[int, ...]:
     return tuple(_schemas(op_type))
 
 
-def operator_names() -> tuple[str, ...]:
-    """All default-domain operators of any version, sorted."""
-    return tuple(sorted({schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}))
-
-
 def schema_of(op_type: str, version: int) -> defs.OpSchema:
     """The operator's schema of exactly this version."""
     return _schemas(op_type)[version]

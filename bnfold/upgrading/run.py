@@ -26,8 +26,6 @@ class Upgraded:
     Attributes:
         before: Opset of the model as it came.
         after: Opset now.
-        ir_before: IR version as it came.
-        ir_after: IR version now.
         changes: The rewritten nodes, in order.
         repairs: Everything that was decided or corrected rather than read.
         passed: Operators that nobody here knows, with their number: left as they were.
@@ -36,8 +34,6 @@ class Upgraded:
 
     before: int
     after: int
-    ir_before: int
-    ir_after: int
     changes: tuple[Change, ...]
     repairs: tuple[Repair, ...]
     passed: dict[str, int]
@@ -70,12 +66,12 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
         UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
             them are listed.
     """
-    before, ir_before = model.opset(""), model.proto.ir_version
+    before = model.opset("")
     goal = imports.resolve_target(before, target)
     imports.check_known(model, goal)
     imports.check_complete(model)
     imports.strip_initializer_inputs(model)
-    if ir_before < 2:
+    if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
@@ -94,8 +90,6 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     return Upgraded(
         before=before,
         after=goal,
-        ir_before=ir_before,
-        ir_after=model.proto.ir_version,
         changes=tuple(walk.changes),
         repairs=tuple(walk.shared.repairs),
         passed=walk.passed,

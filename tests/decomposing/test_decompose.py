@@ -113,13 +113,6 @@ def test_names_of_outer_parameters_pass_on_from_inside_a_branch() -> None:
     assert kept < held  # the scales and biases of the captured ones are there, means and variances are not
 
 
-def test_progress_is_told() -> None:
-    told: list[tuple[int, int]] = []
-    model = ir.load(CASE.proto())
-    decompose(model, {}, Report(), policy=Policy(), progress=lambda done, total: told.append((done, total)))
-    assert told == [(0, 1)]
-
-
 def draw(model: ir.Model) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(1)
     feeds = {}

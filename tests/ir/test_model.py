@@ -155,5 +155,5 @@ def test_every_graph_and_every_node() -> None:
     loaded = ir.load(everywhere())
     assert sorted(graph.path for graph in loaded.graphs()) == ["", "local::Local", "s2.else_branch", "s2.then_branch"]
     assert len(list(loaded.nodes())) == 6 + 2 + 2
-    assert [graph.is_function for graph in loaded.graphs()].count(True) == 1
+    assert [isinstance(graph.proto, onnx.FunctionProto) for graph in loaded.graphs()].count(True) == 1
     assert loaded.opset() == 15
