@@ -45,4 +45,4 @@ def test_conversions_of_onnx_itself(tmp_path: Path) -> None:
     converter.close()
     assert not wrong
     assert {name: reason for name, reason in refused.items() if REFUSED.get(name, "\0") not in reason} == {}
-    assert len(unverified) <= 10, "\n".join(unverified)
+    assert len(unverified) <= 5, "\n".join(unverified)
