@@ -214,12 +214,6 @@ class Graph:
         value.tensor = tensor
         return value
 
-    def remove_initializer(self, value: Value) -> None:
-        """As `remove_initializers`. Raises ValueError for what is none."""
-        if value.tensor_proto is None:
-            raise ValueError(f"{value.name!r} is no initializer")
-        self.remove_initializers([value])
-
     def remove_initializers(self, values: list[Value]) -> list[str]:
         """Drop initializers that nobody reads; one that is an input as well stays an input, without a default.
 

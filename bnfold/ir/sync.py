@@ -9,12 +9,11 @@ from collections.abc import Collection
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx
 
-from bnfold.ir.elements import RAW_TYPES, round_once, to_raw
+from bnfold.ir.elements import RAW_TYPES, to_raw
 from bnfold.ir.storage.payloads import THRESHOLD
-from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
+from bnfold.ir.tensor import Inline, Tensor
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -26,14 +25,13 @@ _CONTENT = (
     *("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"),
 )
 
-BATCH = 1024
-"""Small tensors that are rounded together."""
-
 
 def write(model: Model, graph: Graph) -> None:
     """New tensors, the order of nodes, dropped initializers, and the names of type annotations."""
-    touched = [(_message(value), value.pending_tensor) for value in graph.touched_tensors]
-    _fill_all(model, [(message, tensor) for message, tensor in touched if message is not None and tensor is not None])
+    for value in graph.touched_tensors:
+        message, tensor = _message(value), value.pending_tensor
+        if message is not None and tensor is not None:
+            _fill(model, message, tensor)
     if graph.order_changed:
         _keep(graph.proto.node, [node.proto for node in graph.nodes])
     if graph.dropped_tensors and isinstance(graph.proto, onnx.GraphProto):
@@ -56,34 +54,6 @@ def _message(value: Value) -> onnx.TensorProto | None:
             node.del_attr(name)
         node.set_attr("value", onnx.TensorProto())
     return node.attrs["value"].t
-
-
-def _fill_all(model: Model, pairs: list[tuple[onnx.TensorProto, Tensor]]) -> None:
-    """Replace what tensors hold; small computed ones are rounded in one step, alone each would take twice as long."""
-    small: list[tuple[onnx.TensorProto, Tensor]] = []
-    others: list[tuple[onnx.TensorProto, Tensor]] = []
-    for message, tensor in pairs:
-        computed = isinstance(tensor, Exact | Scaled) and tensor.dtype == onnx.TensorProto.FLOAT
-        (small if computed and 0 < tensor.nbytes < THRESHOLD else others).append((message, tensor))
-    for start in range(0, len(small), BATCH):
-        batch = small[start : start + BATCH]
-        with np.errstate(invalid="ignore"):
-            exact = np.concatenate([tensor.widened().reshape(-1) for _, tensor in batch])
-        rounded = round_once(exact, onnx.TensorProto.FLOAT)
-        if np.isfinite(rounded).all():
-            _fill_from(batch, rounded.astype("<f4", copy=False).tobytes())
-        else:
-            others += batch  # whose fault that is they find out one by one
-    for message, tensor in others:
-        _fill(model, message, tensor)
-
-
-def _fill_from(pairs: list[tuple[onnx.TensorProto, Tensor]], raw: bytes) -> None:
-    end = 0
-    for message, tensor in pairs:
-        start, end = end, end + tensor.nbytes
-        _set_form(message, tensor)
-        message.raw_data = raw[start:end]
 
 
 def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:

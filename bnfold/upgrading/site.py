@@ -46,7 +46,7 @@ class Shared:
         """Constants that were stored anew in other dims and that nobody reads any more."""
         for _, value, _ in self.reshaped:
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
-                value.graph.remove_initializer(value)
+                value.graph.remove_initializers([value])
 
 
 class Site:

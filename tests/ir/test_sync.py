@@ -67,7 +67,7 @@ def test_untouched_messages_stay_as_they_were_beside_edits() -> None:
     loaded = ir.load(model(nodes, [weight(name, 3) for name in "wvu"], inputs=list("abcd"), outputs=["aa", "cc", "dd"]))
     before = [node.SerializeToString() for node in loaded.proto.graph.node]
     loaded.graph.remove(loaded.graph.nodes[1])
-    loaded.graph.remove_initializer(loaded.graph.values["v"])
+    loaded.graph.remove_initializers([loaded.graph.values["v"]])
     loaded.graph.insert("Neg", [loaded.graph.values["a"]], ["n"], before=loaded.graph.nodes[0])
     loaded.sync()
     assert [node.SerializeToString() for node in loaded.proto.graph.node][1:] == [before[0], before[2], before[3]]
