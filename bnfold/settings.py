@@ -164,7 +164,8 @@ class Options(Checked):
         overridable: Initializers that are inputs too, which callers may feed. ``freeze`` takes them off the inputs, as
             constants, ``keep`` leaves them. ``auto`` freezes where the file lists every initializer, as some exporters
             do by habit, and a BatchNormalization folds by it.
-        max_growth: What copies of shared weights may add. In bytes; None for what folding frees and 1 % of the weights.
+        max_growth: What copies of shared weights may add. In bytes. None for what folding frees and 64 KiB, up to 1 MiB
+            while that is at most a quarter of the weights, or 1 % of them.
         only: Let only these operators take part in folding. Empty for all.
         excluded: Keep these operators out of folding.
         all_affines: Fold constant Mul, Add, … too where no BatchNormalization stands.

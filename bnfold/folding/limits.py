@@ -27,9 +27,13 @@ class Limits:
     banned: frozenset[tuple[str, str]] = frozenset()
 
 
-def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
-    """The bytes that copies of shared weights may add by default: what the parameters of ``nodes`` take, and 1 %.
+_SMALL, _LARGE = 64 << 10, 1 << 20
 
+
+def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
+    """The bytes that copies of shared weights may add by default, beyond those that the parameters of ``nodes`` free.
+
+    These are 64 KiB, up to 1 MiB while that is at most a quarter of the model, or 1 %, whatever is most.
     Counted when it is called, because few models share weights; the parameters are remembered now.
     """
     parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
@@ -37,6 +41,7 @@ def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int
 
     def count() -> int:
         freed = sum(model.tensor(proto).nbytes for proto in whole.values() if proto is not None)
-        return freed + model.parameter_bytes() // 100
+        whole_model = model.parameter_bytes()
+        return freed + max(_SMALL, min(_LARGE, whole_model // 4), whole_model // 100)
 
     return count

@@ -31,10 +31,14 @@ SIZES = 2
 
 
 def options(mode: str) -> Options:
-    """``fold`` leaves the opset; ``affines`` also folds what no BatchNormalization stands in; ``optimize`` does all."""
+    """``fold`` leaves the opset; ``affines`` also folds what no BatchNormalization stands in; ``optimize`` does all.
+
+    Overridable inputs stay, for they are fed.
+    """
     if mode == "optimize":
-        return Options(decompose="residual", max_growth=1 << 30)
-    return Options(target_opset="keep", all_affines=mode == "affines", max_growth=1 << 30)
+        return Options(decompose="residual", max_growth=1 << 30, overridable="keep")
+    affines = mode == "affines"
+    return Options(target_opset="keep", all_affines=affines, max_growth=1 << 30, overridable="keep")
 
 
 def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, keep: Path | None = None) -> Outcome:

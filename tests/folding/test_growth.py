@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import bnfold
 from bnfold import ir
 from bnfold.folding import growth_budget
 from bnfold.folding.growth import fingerprint
@@ -58,12 +59,26 @@ def test_both_arms_of_a_sum_read_one_weight() -> None:
     assert folded(net, net.batchnorm(y, 4), growth=0).ops == ["Conv", "Conv", "Add"]
 
 
-def test_the_default_budget_is_what_parameters_free_and_one_percent() -> None:
+@pytest.mark.parametrize(
+    ("channels", "more"),
+    [
+        (25, 64 << 10),
+        (10_000, (10_000 * (12 + 4) * 8) // 4),
+        (100_000, 1 << 20),
+    ],
+)
+def test_the_default_budget_is_what_parameters_free_and_a_little(channels: int, more: int) -> None:
     net = Net()
-    y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), net.const(25, 3, 2, 2)), 25)
+    y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), net.const(channels, 3, 2, 2)), channels)
     model = ir.load(net.model(y))
-    freed, weights = 4 * 25 * 8, 300 * 8
-    assert growth_budget(model, model.graph.nodes[1:])() == freed + (freed + weights) // 100
+    assert growth_budget(model, model.graph.nodes[1:])() == 4 * channels * 8 + more
+
+
+def test_small_copies_need_no_budget_to_be_given() -> None:
+    net = Net()
+    model = net.model(*heads(net, alike=False))
+    result = bnfold.fold(model)
+    assert not any(node.op_type == "BatchNormalization" for node in result.to_proto().graph.node)
 
 
 def test_fingerprints_tell_folds_apart() -> None:
