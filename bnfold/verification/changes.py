@@ -13,6 +13,7 @@ from dataclasses import replace
 import onnx
 
 from bnfold import ir
+from bnfold.ir.traits import REARRANGING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.extract import held, walk
@@ -82,8 +83,17 @@ def may_be_fed(value: ir.Value) -> bool:
     """Whether numbers of our own can stand for a value. Integers that a node makes are sizes, places and choices.
 
     They go with what they were made from: others, fed beside it, would mean nothing, and hide what is done with them.
+    What is dequantized is one of few numbers: others would be clipped where it is quantized again.
     """
-    return value.is_input or value.dtype not in _COUNTS
+    return value.is_input or (value.dtype not in _COUNTS and not _is_dequantized(value))
+
+
+def _is_dequantized(value: ir.Value | None) -> bool:
+    node = value.producer if value is not None else None
+    while node is not None and node.has_trait(REARRANGING):
+        moved = node.input(0)
+        node = moved.producer if moved is not None else None
+    return node is not None and node.is_op("DequantizeLinear")
 
 
 def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -242,13 +252,13 @@ def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
 def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
     """Whether a value is made, within a few nodes, from nothing but other boundary values and weights."""
     stops = others - {value}
-    if value.producer is None or not stops:
+    if value.producer is None:
         return False
     stack, seen = [value], {value}
     while stack:
         producer = stack.pop().producer
         for read in producer.inputs if producer is not None else ():
-            if read is None or read in seen or read in stops or ir.constant(read) is not None:
+            if read is None or read in seen or read in stops or held(read) is not None:
                 continue
             if read.producer is None or len(seen) > _NEARBY:
                 return False

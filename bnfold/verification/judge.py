@@ -11,6 +11,7 @@ from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Draws
 from bnfold.verification.samples import Impossible
+from bnfold.verification.testify import refused
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole import Broken, Whole, examine_whole
 
@@ -37,6 +38,8 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict) -> Ver
     """The verdict, unless callers may feed less than before, or to no effect."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
+    if verdict.verified and whole is None and (refusal := refused(request)):
+        return replace(verdict, status="unverified", reason=refusal, decided_by="nothing")
     wrong = ill_typed(request.after) if verdict.verified else ""
     if wrong and not ill_typed(request.before):
         reason = f"no runtime takes the rewritten model: {wrong}"

@@ -91,6 +91,19 @@ def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Ans
     return replace(own, fault=own.fault or own.suspicion, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
 
 
+def refused(request: Request) -> str:
+    """That the runtime opens the original, but not the rewritten model, where it was not asked to run them."""
+    if request.witness == "none":
+        return ""
+    runtime = Witness(request.witness)
+    after = runtime.testify(request.after_file or request.after, (), request.clock.left)
+    return (
+        ""
+        if after.ran
+        else _refusal(runtime.testify(request.before_file or request.before, (), request.clock.left), after)
+    )
+
+
 def _refusal(before: Testimony, after: Testimony) -> str:
     if not before.ran or after.ran:
         return ""

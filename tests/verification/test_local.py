@@ -391,3 +391,28 @@ def test_places_that_mean_the_same_at_one_size_are_tried_at_another() -> None:
         for place in (-2, 2)
     )
     assert verify(ir.load(before), ir.load(after), depth="local", witness="none").status == "failed"
+
+
+def test_a_result_that_the_runtime_does_not_open_is_not_verified_by_parts() -> None:
+    """It takes no more padding than a window is wide, though none of it is read."""
+    pytest.importorskip("onnxruntime")
+    pool = "AveragePool <kernel_shape = [2, 2], strides = [2, 2], pads = {}>"
+    body = f"(float[1,2,8,8] x) => (float[1,2,5,5] y) {{{{ y = {pool} (x) }}}}"
+    before, after = (ir.load(model(body.format(pads), {})) for pads in ("[1, 1, 1, 1]", "[1, 1, 1, 2]"))
+    assert verify(before, after, depth="local", witness="none").verified
+    verdict = verify(before, after, depth="local")
+    assert verdict.status == "unverified"
+    assert "runs the original, but not the rewritten model" in verdict.reason
+
+
+def test_what_is_dequantized_is_not_fed() -> None:
+    """Other numbers would be clipped where they are quantized once more."""
+    body = (
+        "(float[1,4] x) => (float[4,1] y) { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  {} }",
+        "t = Transpose (d)  y = Neg (t)",
+        "t = Transpose (d)  r = QuantizeLinear (t, s, z)  e = DequantizeLinear (r, s, z)  y = Neg (e)",
+    )
+    weights = {"s": np.array(0.01), "z": np.array(3, np.int8)}
+    before, after = (ir.load(model(body[0].replace("{}", nodes), weights, opset=13)) for nodes in body[1:])
+    verdict = verify(before, after, depth="local", witness="none")
+    assert verdict.verified, verdict.reason
