@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bnfold.batch.disk import Place
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import formats
-
-if TYPE_CHECKING:
-    from bnfold.batch.disk import Place
-
 
 Seen = list[Any] | None
 """A file's size and what changes with its content; None where nothing tells two versions apart."""

@@ -9,18 +9,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from bnfold.batch import up_to_date
+from bnfold.batch.disk import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import Outcome, process, versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Checks, Delivery, Options, to_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bnfold.batch.disk import Place
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold.ir.elements import finfo
+from bnfold.ir.node import Node
 from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, round_once
-
-if TYPE_CHECKING:
-    from bnfold.ir.node import Node
 
 LIMIT = 1 << 26
 """Elements beyond which nothing is evaluated: a weight of that size that is computed at run time stays computed."""

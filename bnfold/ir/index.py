@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.graph import Graph, define_once
+from bnfold.ir.model import Model
 from bnfold.ir.node import AP, Node
 from bnfold.ir.value import Value
-
-if TYPE_CHECKING:
-    from bnfold.ir.model import Model
 
 _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 the type is not said
 

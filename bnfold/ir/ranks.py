@@ -5,19 +5,15 @@ Behind a plugin nothing is known of the data; but what a convolution makes has t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TypeProto
 
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bnfold.ir.node import Node
+from bnfold.ir.node import Node
 
 Dims = list[int | str | None]
 

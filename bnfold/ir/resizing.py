@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TypeProto
 
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
-
-if TYPE_CHECKING:
-    from bnfold.ir.node import Node
-    from bnfold.ir.value import Dim
+from bnfold.ir.node import Node
+from bnfold.ir.value import Dim
 
 _EDGE = 2.0**-20
 """Relative distance from an integer within which a product in float32 may fall on its other side."""

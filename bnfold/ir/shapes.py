@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import onnx
 
@@ -15,14 +14,12 @@ from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
+from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.tensor import Inline
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
-
-if TYPE_CHECKING:
-    from bnfold.ir.model import Model
 
 SMALL = 64
 """Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""

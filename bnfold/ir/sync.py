@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
 from bnfold.ir.elements import RAW_TYPES, to_raw
+from bnfold.ir.graph import Graph
+from bnfold.ir.model import Model
 from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.ir.tensor import Inline, Tensor
-
-if TYPE_CHECKING:
-    from bnfold.ir.graph import Graph
-    from bnfold.ir.model import Model
-    from bnfold.ir.value import Value
+from bnfold.ir.value import Value
 
 _CONTENT = (
     *("dims", "data_type", "segment", "raw_data", "external_data", "data_location"),

@@ -6,14 +6,11 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bnfold import ir
 from bnfold.errors import SameFile
 from bnfold.pipeline import formats
-
-if TYPE_CHECKING:
-    from bnfold.settings import Delivery
+from bnfold.settings import Delivery
 
 Named = tuple[str, Path]
 """What a file is to the run, and where it is."""

@@ -10,17 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnfold import ir
 from bnfold.semantics.layout import is_per_activation
 from bnfold.semantics.mode import STATISTICS, Mode, read_mode
 from bnfold.semantics.policy import Repair, Unreadable, literal
 from bnfold.settings import Policy
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 VERSIONS = (1, 6, 7, 9, 14, 15)
 DEFAULT_EPSILON = float(np.float32(1e-5))

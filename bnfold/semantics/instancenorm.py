@@ -7,14 +7,11 @@ differs by an attribute without meaning, version 22 by one more type.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnfold import ir
 from bnfold.semantics.policy import Repair, Unreadable, literal
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 VERSIONS = (1, 6, 22)
 DEFAULT_EPSILON = float(np.float32(1e-5))

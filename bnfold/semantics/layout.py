@@ -6,15 +6,11 @@ number of elements does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
+from bnfold import ir
 from bnfold.semantics.policy import Repair, Unreadable, flag
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bnfold import ir
 
 Shape = tuple[int | str | None, ...]
 

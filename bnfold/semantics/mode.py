@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from bnfold import ir
 from bnfold.semantics.policy import Repair, Unreadable, flag, literal
 from bnfold.settings import Policy
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 Mode = Literal["inference", "training"]
 STATISTICS = ("running mean", "running variance", "saved mean", "saved variance")

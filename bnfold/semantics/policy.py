@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from bnfold import ir
 from bnfold.errors import MistypedAttribute, ReferenceAttribute, Unsupported
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,13 @@ does without what the newer one added.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from onnx import defs
 
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Parameter = defs.OpSchema.FormalParameter
 Option = defs.OpSchema.FormalParameterOption

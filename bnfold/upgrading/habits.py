@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bnfold import ir
 from bnfold.ir.traits import WINDOWED
 from bnfold.semantics import Repair
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 
 def complete_pads(node: ir.Node) -> Repair | None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.table import VALUES_SINCE, step_after
-
-if TYPE_CHECKING:
-    from bnfold import ir
-    from bnfold.upgrading.types import Types
+from bnfold.upgrading.types import Types
 
 
 def value_objection(node: ir.Node, target: int) -> str | None:

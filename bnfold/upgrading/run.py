@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx
 
+from bnfold import ir
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
@@ -14,9 +14,6 @@ from bnfold.upgrading import imports
 from bnfold.upgrading.site import Shared
 from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
-
-if TYPE_CHECKING:
-    from bnfold import ir
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ version steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,11 +18,7 @@ from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Policy, Repair
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bnfold.upgrading.types import Dims, Types
+from bnfold.upgrading.types import Dims, Types
 
 INT64_MAX = 2**63 - 1
 

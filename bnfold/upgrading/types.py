@@ -6,8 +6,8 @@ sees operators that it knows, also where the model as a whole is half way betwee
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import onnx
 
@@ -18,9 +18,6 @@ from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes import SMALL, filled
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
 from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Dims = tuple[int | str | None, ...]
 

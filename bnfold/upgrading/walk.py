@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 import onnx
 
@@ -16,9 +16,6 @@ from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import habits, lower, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
 from bnfold.upgrading.site import Inexpressible, Shared, Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _AP = onnx.AttributeProto
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +25,8 @@ from bnfold.interop.openvino.judge import Array, Compared, Results, compared, de
 from bnfold.interop.openvino.lift import IrModel, load, tensor_names
 from bnfold.interop.openvino.naming import output_port
 from bnfold.interop.openvino.stage import stage
-from bnfold.settings import Delivery
+from bnfold.report.events import Report
+from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import BUDGET_SECONDS, Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
@@ -37,10 +37,6 @@ from bnfold.verification.shapes import sizings
 from bnfold.verification.storage import agrees, errors
 from bnfold.verification.verdict import Status
 from bnfold.verification.witness import Testimony, Witness
-
-if TYPE_CHECKING:
-    from bnfold.report.events import Report
-    from bnfold.settings import Checks, Options
 
 RUNTIME = "openvino"
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
@@ -19,10 +19,8 @@ from bnfold.pipeline import job
 from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
+from bnfold.verification import Verdict
 from bnfold.verification.inputs import required
-
-if TYPE_CHECKING:
-    from bnfold.verification import Verdict
 
 SAMPLES = 3
 """Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""

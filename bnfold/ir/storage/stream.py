@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from bnfold.ir.elements import to_raw
+from bnfold.ir.model import Model
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.tensor import Scaled, Tensor
-
-if TYPE_CHECKING:
-    from bnfold.ir.model import Model
 
 BUFFER = CHUNK = 1 << 20
 PARALLEL = 1 << 25

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -10,9 +10,6 @@ import onnx
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of
 from bnfold.upgrading.site import Inexpressible, Site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def drop(*names: str) -> Callable[[Site], None]:

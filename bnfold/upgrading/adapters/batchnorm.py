@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.semantics import Form
-from bnfold.semantics.batchnorm import read
+from bnfold.semantics.batchnorm import Outputs, read
 from bnfold.upgrading.adapters.statistics import saved_statistics
 from bnfold.upgrading.site import Inexpressible, Site
-
-if TYPE_CHECKING:
-    from bnfold.semantics.batchnorm import Outputs
 
 LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
