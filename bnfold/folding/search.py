@@ -245,8 +245,7 @@ def _ask(
             return ask(node, direction, slot, affine, search.limits, search.padded)
         return ask_joint(node, standing, search.limits)
     except Declined as refusal:
-        refusal.depth, refusal.at = depth, node.label
-        raise
+        raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
 
 
 def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:

@@ -117,7 +117,6 @@ class Report:
         frozen: Initializers that callers could override, and no longer can.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
-        makers: Whose fold a computed weight belongs to, for bnfold itself.
     """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)

@@ -76,12 +76,12 @@ class Declined(Exception):
     ``at`` is the node that was asked, ``attempts`` what a whole search tried before it gave up.
     """
 
-    def __init__(self, reason: Reason, detail: str = "", depth: int = 0) -> None:
+    def __init__(self, reason: Reason, detail: str = "", depth: int = 0, at: str = "") -> None:
         super().__init__(f"{reason.value}{f' ({detail})' if detail else ''}")
         self.reason = reason
         self.detail = detail
         self.depth = depth
-        self.at = ""
+        self.at = at
         self.attempts: tuple[Attempt, ...] = ()
 
     def attempt(self, direction: str, passed: Iterable[str]) -> Attempt:
