@@ -19,18 +19,19 @@ _UNIT: dict[int, float] = {TP.FLOAT16: 2.0**-11, TP.BFLOAT16: 2.0**-8, TP.FLOAT:
 
 def check(edits: Iterable[Edit]) -> None:
     """Raise Declined unless every new tensor is finite and as exact as its type allows."""
-    for edit in edits:
-        if isinstance(edit, SetConstant):
-            _check(edit, edit.tensor)
-        elif isinstance(edit, Residual):
-            _check(edit, Exact(edit.dtype, edit.block))
-
-
-def _check(edit: SetConstant | Residual, tensor: Tensor) -> None:
-    if tensor.dtype not in FLOATS:
-        return  # integers of a quantized weight: whoever made them knows that they fit
-    if tensor.dtype in (TP.FLOAT, TP.DOUBLE) and _is_ordinary(tensor):
+    made = [
+        (edit, edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block))
+        for edit in edits
+        if isinstance(edit, SetConstant | Residual)
+    ]
+    if _are_ordinary(tensor for _, tensor in made):
         return
+    for edit, tensor in made:
+        if tensor.dtype in FLOATS and not _are_ordinary([tensor]):
+            _look_closely(edit, tensor)  # integers of a quantized weight fit, whoever made them knows
+
+
+def _look_closely(edit: SetConstant | Residual, tensor: Tensor) -> None:
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     with np.errstate(all="ignore"):
         exact = tensor.float64()
@@ -45,15 +46,16 @@ def _check(edit: SetConstant | Residual, tensor: Tensor) -> None:
             raise Declined(Reason.RANGE, f"{where} underflows")
 
 
-def _is_ordinary(tensor: Tensor) -> bool:
-    """A test that reads no weight; what fails it is looked at closely."""
-    if isinstance(tensor, Scaled):
-        return all(_are_ordinary(vector) for _, vector in tensor.factors)
-    return isinstance(tensor, Exact) and _are_ordinary(tensor.values)
-
-
-def _are_ordinary(values: Float64) -> bool:
-    """Whether every element is zero or of ordinary size; False for NaN."""
+def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
+    """A test that reads no weight: whether every number that was computed is zero or of ordinary size. No NaN is."""
+    numbers: list[Float64] = []
+    for tensor in tensors:
+        if tensor.dtype not in (TP.FLOAT, TP.DOUBLE) or not isinstance(tensor, Scaled | Exact):
+            return False
+        numbers += (
+            [vector for _, vector in tensor.factors] if isinstance(tensor, Scaled) else [tensor.values.reshape(-1)]
+        )
+    values = np.concatenate(numbers) if numbers else np.empty(0)
     size = np.abs(values[values != 0])
     return every((size >= 1 / SAFE) & (size <= SAFE))
 

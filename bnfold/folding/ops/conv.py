@@ -24,10 +24,13 @@ def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edi
     """The edit for ``b' = s·b + t``; none where there was no bias and none is needed."""
     if node.input(2) is None and not np.count_nonzero(t):
         return ()
-    bias = facts.weight(node, 2).float64() if node.input(2) is not None else np.zeros(())
-    if bias.ndim and bias.shape != t.shape:
-        raise Declined(Reason.AXIS, f"the bias of {facts.where(node)} has {bias.size} elements for {t.size} channels")
-    return (SetConstant(node, 2, Exact(kernel.dtype, s * bias + t), hint="bias"),)
+    if node.input(2) is not None:
+        bias = facts.weight(node, 2).float64()
+        if bias.ndim and bias.shape != t.shape:
+            what = f"{bias.size} elements for {t.size} channels"
+            raise Declined(Reason.AXIS, f"the bias of {facts.where(node)} has {what}")
+        t = s * bias + t
+    return (SetConstant(node, 2, Exact(kernel.dtype, t), hint="bias"),)
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
