@@ -30,6 +30,7 @@ TABLES = (
     "verification/roles.py",  # what verification thinks of values is its own
     "verification/jumps.py",
     "verification/choices.py",
+    "verification/mutants.py",
     "interop/openvino/",  # names of another standard
     "settings.py",
 )
