@@ -135,3 +135,17 @@ def test_what_no_version_reads_need_not_show(old: str, new: str, opset: int, dep
     before, after = model(f"{head} {{ {old} }}", {}, opset=opset), model(f"{head} {{ {new} }}", {}, opset=15)
     found = verdict(before, after, depth)
     assert found.verified, found.reason
+
+
+def test_sizes_that_the_rewritten_model_alone_tells_are_not_all_there_can_be() -> None:
+    """Reshaped by its third size, N has to be 10; as it was, the third size has to."""
+    body = (
+        '(float[N,2,H,7] x) => (float[?,?] y, float[?,?] z) { a = Resize <mode = "linear", '
+        'coordinate_transformation_mode = "asymmetric"> (x, none, scales)  b = Concat <axis = 3> (a, a)  '
+        "s = Shape (b)  d = Gather (s, i)  t = Concat <axis = 0> (d, r)  v = Reshape (b, t)  "
+        "y, z = Split <axis = 1> (v, p) }"
+    )
+    scales = {"none": np.zeros(0), "scales": np.array([1, 1, 2, 1.5])}
+    weights = {**scales, "r": np.array([-1]), "p": np.array([216, 184])}
+    before, after = (ir.load(model(body, {**weights, "i": np.array([i])}, opset=17)) for i in (0, -2))
+    assert not verify(before, after, depth="local", witness="none").verified
