@@ -11,11 +11,10 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir
-from bnfold.ir.elements import type_name
-from bnfold.verification import OutputRow
-from bnfold.verification.compare import Difference, difference, tolerance
+from bnfold.verification import full
+from bnfold.verification.compare import difference, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
-from bnfold.verification.full import BLIND, LARGEST_DIFFERENCE
+from bnfold.verification.full import LARGEST_DIFFERENCE
 from bnfold.verification.verdict import Status
 from bnfold.verification.witness import Testimony
 
@@ -30,15 +29,10 @@ _COARSEST = 2.0**-5
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """One output on one sample."""
+class Compared(full.Compared):
+    """One output on one sample; ``wavers`` is whether rounding changes it at all."""
 
-    name: str
-    difference: Difference
-    dtype: int
-    shape: tuple[int, ...]
-    response: float
-    wavers: bool
+    wavers: bool = False
 
 
 def compared(
@@ -74,7 +68,14 @@ def compared(
             draws.append(moved)
     allowed = tolerance(expected, actual, draws, kind, by_channel=False) if draws else None
     return Compared(
-        name, difference(expected, actual, kind, allowed), dtype, expected.shape, response if has_new else 1.0, wavers
+        name=name,
+        sample=index,
+        difference=difference(expected, actual, kind, allowed),
+        dtype=dtype,
+        shape=expected.shape,
+        is_output=True,
+        response=response if has_new else None,
+        wavers=wavers,
     )
 
 
@@ -97,7 +98,7 @@ def decide(found: Sequence[Compared], coarsest: float, *, has_new: bool) -> tupl
         if fault:
             size = f" ({item.difference.relative:.2g} of its scale, {item.difference.allowed:.2g} allowed)"
             return "failed", f"output {item.name!r}: {fault}{size if item.difference.same_pattern else ''}"
-    if has_new and not any(item.response > BLIND * float_type(item.dtype).roundoff for item in found):
+    if has_new and not any(item.reacts for item in found):
         return (
             "unverified",
             "no output reacts to the new constants on these inputs, so a fault in them would not be seen",
@@ -114,30 +115,6 @@ def decide(found: Sequence[Compared], coarsest: float, *, has_new: bool) -> tupl
     if worst == 0:
         return "verified", "both models give the same results in OpenVINO"
     return "verified", f"both models agree in OpenVINO to {worst:.2g} of the scale, which rounding explains"
-
-
-def rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
-    """One row an output: its worst sample."""
-    worst: dict[str, Compared] = {}
-    for item in found:
-        if item.name not in worst or item.difference.excess > worst[item.name].difference.excess:
-            worst[item.name] = item
-    return tuple(
-        OutputRow(
-            name=item.name,
-            dtype=type_name(item.dtype),
-            shape=item.shape,
-            scale=item.difference.scale,
-            max_abs=item.difference.max_abs,
-            rms=item.difference.rms,
-            relative=item.difference.relative,
-            ulps=item.difference.ulps,
-            allowed=item.difference.allowed,
-            same_pattern=item.difference.same_pattern,
-            fault=item.difference.fault,
-        )
-        for item in worst.values()
-    )
 
 
 def longest_sum(model: ir.Model) -> int:

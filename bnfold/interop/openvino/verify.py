@@ -21,7 +21,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.interop.openvino.disturb import by_body, disturbed, disturbed_feeds, new_weights, single_precision
 from bnfold.interop.openvino.document import Document, read
-from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum, rows
+from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum
 from bnfold.interop.openvino.lift import IrModel, load, tensor_names
 from bnfold.interop.openvino.naming import output_port
 from bnfold.interop.openvino.stage import stage
@@ -32,6 +32,7 @@ from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
 from bnfold.verification.data import load_data
 from bnfold.verification.floats import float_type
+from bnfold.verification.full import output_rows
 from bnfold.verification.inputs import CannotFeed, input_shapes, random_feeds
 from bnfold.verification.shapes import sizings
 from bnfold.verification.storage import agrees, errors
@@ -192,7 +193,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
         _check_runtime(bench, model, found)
     row = WitnessRow(actual.runtime, None, ran_before=True, ran_after=True)
     decided = "nothing" if status == "unverified" else "storage precision"
-    return Verdict(status, reason, decided, rows(found), (row,), samples=len(bench.feeds), seed=bench.seed)
+    return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(bench.feeds), seed=bench.seed)
 
 
 def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: Testimony) -> None:
