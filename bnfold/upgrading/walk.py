@@ -83,7 +83,7 @@ class Walk:
         elif by_meaning is not None:
             self._read(node, successor, opset, by_meaning)
         elif (reason := lower.value_objection(node, self.shared.target)) is not None:
-            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+            self._block(node.graph, node.label, node.op_type, version, reason)
         elif (meant := self._meant(node, version)) != version:
             self._adapt(node, successor, meant, None)
         elif opset > self.shared.target:
@@ -137,7 +137,8 @@ class Walk:
             else:
                 _step_through(site, version or 1)
         except Unsupported as error:
-            self.blockers.append(_line(node.graph, label, op_type, version, error))
+            why = error.reason if isinstance(error, Unreadable) else str(error)
+            self._block(node.graph, label, op_type, version, why)
             return
         if node.proto.SerializeToString() == before:
             return
@@ -149,8 +150,8 @@ class Walk:
         if adapter is not None:
             self._adapt(node, successor, None, adapter)
         elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
-            reason = Inexpressible("the withdrawn experiment of this name averages over other axes than version 9")
-            self.blockers.append(_line(node.graph, node.label, node.op_type, None, reason))
+            reason = "the withdrawn experiment of this name averages over other axes than version 9"
+            self._block(node.graph, node.label, node.op_type, None, reason)
         elif opset > self.shared.target and version_at(node.op_type, opset) is not None:
             self._lower(node, opset)
         else:
@@ -162,8 +163,7 @@ class Walk:
         if reason is None and opset >= 11:
             reason = lower.axes_from_front(node, target, self.shared.types)
         if reason is not None:
-            version = version_at(node.op_type, opset)
-            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+            self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):
             lower.drop_defaults(node, target)
 
@@ -171,8 +171,11 @@ class Walk:
         """An operator read by meaning can be written for any opset, unless an older version lacks its types."""
         reason = lower.type_objection(node, self.shared.target, self.shared.types)
         if reason is not None:
-            version = version_at(node.op_type, opset)
-            self.blockers.append(_line(node.graph, node.label, node.op_type, version, Inexpressible(reason)))
+            self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
+
+    def _block(self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str) -> None:
+        place = f" in {graph.path}" if graph.path else ""
+        self.blockers.append(f"{op_type}{f'-{version}' if version else ''} {label!r}{place}: {why}")
 
     def _pass(self, node: ir.Node) -> None:
         if (node.domain, node.op_type) in self.functions:
@@ -199,9 +202,3 @@ def _step_through(site: Site, version: int) -> None:
         if step.adapter is not None:
             step.adapter(site)
         step = table.step_after(site.node.op_type, step.version, site.target)
-
-
-def _line(graph: ir.Graph, label: str, op_type: str, version: int | None, error: Unsupported) -> str:
-    reason = error.reason if isinstance(error, Unreadable) else str(error)
-    place = f" in {graph.path}" if graph.path else ""
-    return f"{op_type}{f'-{version}' if version else ''} {label!r}{place}: {reason}"
