@@ -1,4 +1,4 @@
-"""One look at a BatchNormalization: a plan for one of the chains around it, or why there is none."""
+"""Find a plan for a BatchNormalization and the constant arithmetic around it, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What copies of shared weights may add to a model, and which of them exist already."""
+"""Limit how many bytes copies of shared weights add to a model, and reuse equal copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bnfold.folding.step import Edit, Residual, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
-Print = bytes
+Fingerprint = bytes
 Use = tuple[ir.Node, int]
 
 
@@ -24,11 +24,11 @@ class TooLarge(Declined):
 
 @dataclass(slots=True, eq=False)
 class Budget:
-    """Bytes that may still be added. Equal folds of one weight are made once, and cost nothing the second time."""
+    """The bytes that may still be added. An equal fold of the same weight reuses the first copy and costs nothing."""
 
     limit: int | Callable[[], int]
-    _copies: dict[tuple[ir.Value, Print], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
-    _wanted: dict[ir.Value, dict[Use, tuple[Print, int]]] = field(default_factory=dict)
+    _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[Use, tuple[Fingerprint, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
     refused: int = 0
@@ -67,7 +67,7 @@ class Budget:
 
     def _growth(self, edits: list[SetConstant]) -> int:
         total = 0
-        by_value: dict[ir.Value, dict[Print, int]] = {}
+        by_value: dict[ir.Value, dict[Fingerprint, int]] = {}
         uses: dict[ir.Value, int] = {}
         for edit in edits:
             value = edit.node.inputs[edit.slot]
@@ -91,7 +91,7 @@ class Budget:
         self._copies[value, fingerprint(tensor)] = (copy, tensor)
 
     def want(self, refusal: TooLarge) -> None:
-        """Note what a declined plan would copy."""
+        """Record the copies that a declined plan needs."""
         for edit in refusal.copies:
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
@@ -99,7 +99,7 @@ class Budget:
                 wanted[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
 
     def grant(self) -> bool:
-        """Allow copies of weights all of whose readers together fit, as the original goes then; whether any was."""
+        """Allow copies where those for all readers fit (the original goes then). Returns whether any were allowed."""
         granted = False
         for value, wanted in self._wanted.items():
             covered = not value.is_output and all(use in wanted for use in value.uses)
@@ -119,8 +119,8 @@ def added(edits: Iterable[Edit]) -> int:
     return sum(block.nbytes for block in blocks.values())
 
 
-def fingerprint(tensor: ir.Tensor) -> Print:
-    """Equal for folds of one weight that give the same bits."""
+def fingerprint(tensor: ir.Tensor) -> Fingerprint:
+    """A hash that is equal for folds of one weight that give the same bits."""
     import hashlib  # it loads OpenSSL, and few models share weights
 
     digest = hashlib.blake2b(repr((tensor.dtype, tensor.dims)).encode(), digest_size=16)

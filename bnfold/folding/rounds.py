@@ -1,4 +1,4 @@
-"""Fold one BatchNormalization after the other, as long as something changes."""
+"""Fold each BatchNormalization, and repeat while anything changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Fold:
     refusals: Refusals = field(default_factory=Refusals)
 
     def run(self, progress: Callable[[int, int], None]) -> None:
-        """Everything: the search, what remains behind a Concat, and shifts without effect."""
+        """Fold all BatchNormalizations, then split those behind a Concat, then remove shifts without effect."""
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget = Budget(self.limits.growth)
@@ -55,7 +55,7 @@ class Fold:
 
 
 def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
-    """Try each until none is left that was declined before the last fold; whether there was any."""
+    """Try each again after every fold that could help it. Returns whether any folded."""
     queue, declined, tries = deque(nodes), 0, MAX_ROUNDS * len(nodes)
     changed = False
     while declined < len(queue) and tries > 0:
@@ -115,7 +115,7 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
 
 
 def _sign(plan: Plan, maker: tuple[str, str]) -> None:
-    """Tell the new weights whose they are, should they overflow while they are written."""
+    """Record which BatchNormalization each new weight comes from, in case it overflows when it is written."""
     for edit in plan.edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
             edit.tensor.maker = maker

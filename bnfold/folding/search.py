@@ -1,4 +1,4 @@
-"""The search: an affine looking for a home, first up towards what feeds it, then down towards what reads it.
+"""Search for nodes that can absorb an affine: first upward through producers, then downward through readers.
 
 Searching is pure. It ends in a `Plan` or in the furthest refusal.
 """
@@ -33,7 +33,7 @@ _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BA
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One attempt: the rules, what may still be spent, the draft that grows, and every node that was asked."""
+    """State of one search: limits, remaining budget, the draft plan, and every node visited."""
 
     limits: Limits
     budget: Budget
@@ -103,7 +103,7 @@ def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> Exact:
 
 
 def upward(chain: Chain, search: Search) -> Plan:
-    """Let what makes the chain's input make its output instead."""
+    """Make the producer of the chain's input produce its output instead."""
     first = chain.links[0]
     absorb(search, [(chain.source, chain.affine, (first.node, first.slot))])
     return finish(chain, "up", search)
@@ -171,7 +171,7 @@ def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, in
     for wanted, _ in rest:
         whole = whole if wanted.same(whole) else wanted.after(whole)
     for edge, (wanted, depth) in wishes.items():
-        if not wanted.same(whole) and not sharing.sees_alike(edge, wanted, whole):
+        if not wanted.same(whole) and not sharing.reads_same_elements(edge, wanted, whole):
             raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
         _up(search, value, whole, edge, depth)
 

@@ -48,7 +48,7 @@ def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int
     wishes[edge] = (wanted if before is None else wanted.after(before[0]), depth)
 
 
-def sees_alike(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine) -> bool:
+def reads_same_elements(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine) -> bool:
     """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
     node, slot = edge
     try:

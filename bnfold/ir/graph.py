@@ -159,7 +159,7 @@ class Graph:
         self._stale = self.order_changed = True
 
     def dissolve(self) -> None:
-        """Let go of all that is captured from outside, because the node that holds this graph is dropped."""
+        """Remove this graph's uses of outer values, because the node that holds it is dropped."""
         for value in self.outputs:
             value.output_slots -= 1
             if not value.uses:

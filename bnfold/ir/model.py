@@ -19,7 +19,7 @@ from bnfold.ir.value import Value
 
 
 class Model:
-    """See the module's text. ``proto`` is in step with the edits after `sync`."""
+    """An ONNX model whose large tensors stay on disk. ``proto`` reflects the edits after `sync`."""
 
     def __init__(self, proto: onnx.ModelProto, payloads: Payloads, path: Path | None = None) -> None:
         self.proto = proto
@@ -68,7 +68,7 @@ class Model:
         return name in self.original_names or name in self._added
 
     def note_name(self, name: str) -> None:
-        """A value of this name came into being, or goes: nothing else will be called so."""
+        """Reserve a name: no new value will get it."""
         if self._original is None or name not in self._original:
             self._added.add(name)
 

@@ -83,7 +83,7 @@ def _left(run: Run, *, freezes: bool) -> int:
 
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
-    if upgrading.unite(run.model):
+    if upgrading.merge_opset_imports(run.model):
         text = "the operators of onnx were imported at several opsets: read at the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
     if run.freezes:

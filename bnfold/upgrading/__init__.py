@@ -5,8 +5,8 @@ compatible is not touched, the others go through adapters of our own, and what h
 lists all such nodes.
 """
 
-from bnfold.upgrading.imports import leave_old_ir, strip_initializer_inputs, unite
+from bnfold.upgrading.imports import leave_old_ir, merge_opset_imports, strip_initializer_inputs
 from bnfold.upgrading.run import Upgraded, run
 from bnfold.upgrading.walk import Change
 
-__all__ = ["Change", "Upgraded", "leave_old_ir", "run", "strip_initializer_inputs", "unite"]
+__all__ = ["Change", "Upgraded", "leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]

@@ -56,7 +56,7 @@ def _is_unmade(value: ir.Value) -> bool:
     return value.producer is None and not value.is_input and value.tensor_proto is None
 
 
-def unite(model: ir.Model) -> bool:
+def merge_opset_imports(model: ir.Model) -> bool:
     """Where the default domain is imported at several versions, leave the one that the nodes are read in.
 
     Whether there were several. Raises MalformedModel if that one is newer than the installed onnx knows: of such a file

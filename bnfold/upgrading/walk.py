@@ -13,7 +13,7 @@ from bnfold.errors import Unsupported
 from bnfold.ir.graph import makers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
-from bnfold.upgrading import habits, lower, table
+from bnfold.upgrading import downgrade, exporter_quirks, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
 from bnfold.upgrading.site import Inexpressible, Shared, Site
 
@@ -73,7 +73,7 @@ class Walk:
         if node.domain:
             self._pass(node)
             return
-        repair = habits.complete_pads(node)
+        repair = exporter_quirks.complete_pads(node)
         if repair is not None:
             self.shared.repairs.append(repair)
         by_meaning = BY_MEANING.get(node.op_type)
@@ -82,7 +82,7 @@ class Walk:
             self._unknown(node, successor, opset)
         elif by_meaning is not None:
             self._read(node, successor, opset, by_meaning)
-        elif (reason := lower.value_objection(node, self.shared.target)) is not None:
+        elif (reason := downgrade.value_objection(node, self.shared.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
         elif (meant := self._meant(node, version)) != version:
             self._adapt(node, successor, meant, None)
@@ -159,17 +159,17 @@ class Walk:
 
     def _lower(self, node: ir.Node, opset: int) -> None:
         target = self.shared.target
-        reason = lower.objection(node, opset, target, self.shared.types)
+        reason = downgrade.objection(node, opset, target, self.shared.types)
         if reason is None and opset >= 11:
-            reason = lower.axes_from_front(node, target, self.shared.types)
+            reason = downgrade.axes_from_front(node, target, self.shared.types)
         if reason is not None:
             self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):
-            lower.drop_defaults(node, target)
+            downgrade.drop_defaults(node, target)
 
     def _lower_types(self, node: ir.Node, opset: int) -> None:
         """An operator read by meaning can be written for any opset, unless an older version lacks its types."""
-        reason = lower.type_objection(node, self.shared.target, self.shared.types)
+        reason = downgrade.type_objection(node, self.shared.target, self.shared.types)
         if reason is not None:
             self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
 

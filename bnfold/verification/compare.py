@@ -41,7 +41,7 @@ _HOPELESS = 1000.0
 """Excess that no luckier round would explain, so that gross faults are told at once."""
 
 _STEP = 0.5
-"""Draws move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
+"""They move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
 
 _VISIBLE = 2.0**-4
 """Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""

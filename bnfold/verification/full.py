@@ -15,7 +15,7 @@ from bnfold.verification.evidence import Evidence, Mutant, same_place
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
-from bnfold.verification.rounding import Array, Draws, errors_of_both
+from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
 from bnfold.verification.verdict import OutputRow
 
 
@@ -61,7 +61,7 @@ class Compared:
 class Pair:
     """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
 
-    def __init__(self, before: ir.Model, after: ir.Model, draws: Draws, evaluate: Evaluate) -> None:
+    def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: Evaluate) -> None:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]

@@ -9,9 +9,9 @@ from bnfold.verification.interface import flaw, ill_typed, interface_fault, narr
 from bnfold.verification.localise import localise
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import Draws
+from bnfold.verification.rounding import PerturbedWeights
+from bnfold.verification.runtime_check import refused
 from bnfold.verification.samples import Impossible
-from bnfold.verification.testify import refused
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole import Broken, Whole, examine_whole
 
@@ -25,7 +25,7 @@ def judge(request: Request) -> Verdict:
         status: Status = "unverified" if flaw(request.before) else "failed"
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
-        draws = Draws(request.before, request.after)
+        draws = PerturbedWeights(request.before, request.after)
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
@@ -51,7 +51,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict) -> Ver
     return verdict
 
 
-def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
+def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
     """The examination of the whole models, or the reason why there is none."""
     if request.depth == "local":
         return None, "only the rewritten parts were to be compared"
@@ -61,7 +61,7 @@ def _whole(request: Request, draws: Draws) -> tuple[Whole | None, str]:
         return None, str(reason)
 
 
-def _parts(request: Request, draws: Draws, whole: Whole | None) -> Parts:
+def _parts(request: Request, draws: PerturbedWeights, whole: Whole | None) -> Parts:
     """Whoever wants whole models compared is content with parts for what these do not show, and no more."""
     if request.depth == "full" and (whole is None or whole.doubt):
         return Parts()
@@ -85,7 +85,7 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
     if unseen is not None:
         reason = f"the whole models agree, but they need not show every change: {_said(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
-    return _verdict(request, "verified", _praise(whole), "float64", whole, local)
+    return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
 
 
 def _said(row: LocalRow) -> str:
@@ -120,7 +120,7 @@ def _found(broken: LocalRow) -> Location:
     return Location(broken.outputs[0], broken.label, broken.relative)
 
 
-def _praise(whole: Whole) -> str:
+def _verified_reason(whole: Whole) -> str:
     worst = max((row.relative for row in whole.rows), default=0.0)
     loose = f", on inputs as the operators take them ({whole.pair.misfit})" if whole.pair.misfit else ""
     if worst == 0:

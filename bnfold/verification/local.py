@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.shapes import filled
-from bnfold.verification.attempts import Attempts, Found, Skip
 from bnfold.verification.changes import changed_defaults, may_be_fed
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
@@ -23,8 +22,9 @@ from bnfold.verification.inputs import CannotFeed, choosing, random_value
 from bnfold.verification.legal import ShapeOf
 from bnfold.verification.mutants import mutants, nudged, tables, taken_over
 from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_rank, region_shapes
-from bnfold.verification.regions import Means, Regions
-from bnfold.verification.rounding import Draws
+from bnfold.verification.region_trials import Found, RegionTrials, Skip
+from bnfold.verification.regions import RegionContext, Regions
+from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 
 FEW = 128
@@ -33,16 +33,22 @@ MOST_SAMPLES = 10
 kind at most twice."""
 
 
-class Bench:
+class RegionVerifier:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
 
     def __init__(
-        self, before: ir.Model, after: ir.Model, draws: Draws, policy: reference.Policy, seed: int, clock: Clock
+        self,
+        before: ir.Model,
+        after: ir.Model,
+        draws: PerturbedWeights,
+        policy: reference.Policy,
+        seed: int,
+        clock: Clock,
     ) -> None:
         for model in (before, after):
             learn_shapes(model)
         self._seed, self._clock = seed, clock
-        self._means = Means(draws, policy, clock)
+        self._means = RegionContext(draws, policy, clock)
         self._defaults = changed_defaults(before, after)
         self._graphs = [_by_path(before), _by_path(after)]
         self._told = {
@@ -94,12 +100,12 @@ class Bench:
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
         regions = Regions(cut, old, new, [graphs[cut.graph].values for graphs in self._graphs], evidence, self._means)
-        attempts = Attempts(unranked=lacks_rank(fed))
+        attempts = RegionTrials(unranked=lacks_rank(fed))
         equal: Difference | None = None
         acquitted = 0
         for trial in region_shapes(fed, old.nodes):
             guessed = has_guesses(fed, trial.shapes)
-            if equal is None and not attempts.need(guessed=guessed, acquits=trial.acquits):
+            if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
                 continue
             latest = self._tried(regions, fed, trial, guessed=guessed)
             if equal is not None and _fails(latest) and not guessed:
@@ -107,7 +113,7 @@ class Bench:
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
-            acquitted += trial.acquits and not guessed and isinstance(latest, Difference)
+            acquitted += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and evidence.is_over:
                 break
         own = not any((cut.graph, name) in self._told for name in fed)
@@ -218,8 +224,8 @@ def _samples(shapes: Shapes, first: Found) -> int:
     return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
 
 
-def check_cuts(bench: Bench, cuts: Sequence[ir.Cut], *, hidden: Collection[str] = ()) -> Iterator[LocalRow]:
-    """One row a cut, in order; as `Bench.check`."""
+def check_cuts(bench: RegionVerifier, cuts: Sequence[ir.Cut], *, hidden: Collection[str] = ()) -> Iterator[LocalRow]:
+    """One row a cut, in order; as `RegionVerifier.check`."""
     for cut in cuts:
         try:
             yield bench.check(cut, hidden=hidden)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes import beyond, uncovered, widened
-from bnfold.verification.local import Bench, check_cuts
+from bnfold.verification.local import RegionVerifier, check_cuts
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import Draws
+from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 from bnfold.verification.whole import Whole
 
@@ -28,9 +28,9 @@ class Parts:
         return self.announced + self.others
 
 
-def check_parts(request: Request, draws: Draws, whole: Whole | None) -> Parts:
+def check_parts(request: Request, draws: PerturbedWeights, whole: Whole | None) -> Parts:
     """Compare each part; what the whole models were shown to differ in need not be looked for."""
-    bench = Bench(request.before, request.after, draws, request.policy, request.seed, request.clock)
+    bench = RegionVerifier(request.before, request.after, draws, request.policy, request.seed, request.clock)
     cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
     announced = _rows(request, bench, cuts, "rewrites")
     if whole is not None and whole.fault:
@@ -40,7 +40,7 @@ def check_parts(request: Request, draws: Draws, whole: Whole | None) -> Parts:
     return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)))
 
 
-def _rows(request: Request, bench: Bench, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
+def _rows(request: Request, bench: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
     rows = []
     for row in check_cuts(bench, cuts):
         rows.append(row)
@@ -48,7 +48,7 @@ def _rows(request: Request, bench: Bench, cuts: Sequence[ir.Cut], phase: str) ->
     return rows
 
 
-def _others(request: Request, bench: Bench, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
+def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
     """A value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
@@ -73,7 +73,7 @@ def _others(request: Request, bench: Bench, cuts: list[ir.Cut], whole: Whole | N
     return seen + larger
 
 
-def _in_whole(bench: Bench, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
+def _in_whole(bench: RegionVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
     try:
         evidence = bench.evidence(cut, seconds)
         whole.look(evidence)

@@ -1,4 +1,4 @@
-"""Shapes for the activations that a region is fed: what weights dictate stays, all else becomes small and unlike."""
+"""Choose input shapes for a region: dims that weights fix stay, all others become small and different."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shapes to try, and whether equality at them can acquit.
+    """Shapes to try, and whether equal results at them are conclusive.
 
     ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
     may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
@@ -40,7 +40,7 @@ class Trial:
     """
 
     shapes: Shapes
-    acquits: bool
+    passing_is_conclusive: bool
     others: tuple[Shapes, ...] = ()
 
 

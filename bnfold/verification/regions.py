@@ -1,4 +1,4 @@
-"""One cut's two regions beside each other: fed with the same activations, and how what they make differs."""
+"""Run the two regions of one rewrite on the same inputs and compare their outputs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
-from bnfold.verification.attempts import Found, Skip
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference, compare_values
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Region
 from bnfold.verification.inputs import Feeds
-from bnfold.verification.rounding import Array, Draws, errors_of_both
+from bnfold.verification.region_trials import Found, Skip
+from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
 
 Results = dict[str, Array]
 
@@ -27,10 +27,10 @@ REGION_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What every comparison of regions needs."""
+class RegionContext:
+    """The settings and budgets that all region comparisons share."""
 
-    draws: Draws
+    draws: PerturbedWeights
     policy: reference.Policy
     clock: Clock
 
@@ -44,7 +44,7 @@ class Regions:
     new: Region
     graphs: Sequence[Mapping[str, ir.Value]]
     evidence: Evidence
-    means: Means
+    means: RegionContext
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
@@ -116,11 +116,11 @@ class Regions:
 
     @staticmethod
     def _other(array: Array) -> Array:
-        """Floats in another order; all else as it is."""
+        """Shuffle floats; leave other types as they are."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
     def _measured(self, feeds: Feeds, expected: Results, actual: Results) -> Found:
-        """How the results differ, beside what disturbing the new weights does to them."""
+        """Compare the results; the tolerance is what perturbing the new weights changes."""
         if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
             return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
         new, rounds = self.new.model, list[list[Results]]()

@@ -1,4 +1,4 @@
-"""Which weights a rewrite made, and the same model with those weights moved to neighbouring numbers.
+"""Find the weights that a rewrite made, and perturb them by one unit in the last place.
 
 Two evaluations of such disturbed models show what rounding the new weights can do to any value, through any operator
 and at any depth, without knowing what the operators mean.
@@ -111,7 +111,7 @@ Key = tuple[str, str]
 """A weight: the path of its graph, and its name."""
 
 
-class Draws:
+class PerturbedWeights:
     """The weights that the rewritten model made, and copies of models with those weights disturbed.
 
     New is what the original does not store under the same name with the same bytes. Weights that are all short numbers
@@ -134,9 +134,9 @@ class Draws:
         return self._known[key]
 
     @cached_property
-    def gone(self) -> Draws:
+    def gone(self) -> PerturbedWeights:
         """The same of the weights that the original has and the rewritten model has not."""
-        return Draws(*self._models[::-1])
+        return PerturbedWeights(*self._models[::-1])
 
     @cached_property
     def new(self) -> list[Key]:

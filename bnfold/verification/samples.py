@@ -33,9 +33,9 @@ from bnfold.verification.inputs import (
 from bnfold.verification.loose import loosened
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
+from bnfold.verification.runtime import RuntimeProcess
 from bnfold.verification.shapes import sizings
 from bnfold.verification.sized import sized
-from bnfold.verification.witness import Witness
 
 _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
@@ -145,7 +145,7 @@ def _runs_elsewhere(request: Request) -> bool:
         return False
     feeds = random_feeds(request.before, input_shapes(request.before, sizings()[0], request.inputs), request.seed, 0)
     model = request.before_file or request.before
-    return Witness(request.witness).testify(model, [feeds], request.clock.left).ran
+    return RuntimeProcess(request.witness).run(model, [feeds], request.clock.left).ran
 
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:

@@ -16,10 +16,10 @@ from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
 from bnfold.verification.interface import broken_promise
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import Draws
+from bnfold.verification.rounding import PerturbedWeights
+from bnfold.verification.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.samples import Impossible, Sample, Samples, choose_samples
 from bnfold.verification.storage import Errors
-from bnfold.verification.testify import asking, gather, recorded
 from bnfold.verification.verdict import OutputRow, WitnessRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
@@ -56,7 +56,7 @@ class Whole:
                 self.pair.look(evidence, sample.feeds, sample.expected)
 
 
-def examine_whole(request: Request, draws: Draws) -> Whole:
+def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     """Compare the whole models.
 
     Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
@@ -69,13 +69,13 @@ def examine_whole(request: Request, draws: Draws) -> Whole:
         raise Impossible("the models need more memory than there is") from error
 
 
-def _examine(request: Request, draws: Draws) -> Whole:
+def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     with request.clock.phase("referee"):
         pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
         heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
-    with asking(request, heard) as answers:
+    with start_runtimes(request, heard) as answers:
         with request.clock.phase("referee"):
             seen = [*samples, *drawn.elsewhere]
             compared = [item for index, sample in enumerate(seen) for item in _compare(request, pair, sample, index)]
@@ -84,7 +84,7 @@ def _examine(request: Request, draws: Draws) -> Whole:
                 compared += _compare(request, pair, extra, len(seen))
                 seen.append(extra)
         with request.clock.phase("witness"):
-            evidence = gather(request, pair, heard, answers())
+            evidence = evaluate_runtimes(request, pair, heard, answers())
     fault = next((item for item in compared if item.difference.fault), None)
     faults = {
         "float64": _sentence(fault) if fault is not None else "",
@@ -98,7 +98,7 @@ def _examine(request: Request, draws: Draws) -> Whole:
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
         test=test,
-        doubt=_blank(pair, drawn) or _doubt(compared, evidence.errors_before),
+        doubt=_ignores_inputs(pair, drawn) or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
@@ -136,7 +136,7 @@ def _sentence(item: Compared) -> str:
     return f"{'output' if item.is_output else 'value'} {item.name!r}: {found.fault}{size}"
 
 
-def _blank(pair: Pair, drawn: Samples) -> str:
+def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
     """Whether no output shows anything of the inputs.
 
     The sizes that were guessed may leave nothing of them but padding and biases; and of few numbers, all may be zero
@@ -157,7 +157,7 @@ def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
     return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
-def _doubt(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
+def _inconclusive_reason(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
     """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
     if not any(item.reacts for item in compared):
         return "no output reacts to the new weights on these inputs, so a fault in them would not be seen"

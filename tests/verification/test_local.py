@@ -9,8 +9,8 @@ import pytest
 from bnfold import ir, reference
 from bnfold.verification import verify
 from bnfold.verification.clock import Clock
-from bnfold.verification.local import Bench
-from bnfold.verification.rounding import Draws
+from bnfold.verification.local import RegionVerifier
+from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -19,7 +19,7 @@ BN = "BatchNormalization"
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
     old, new = ir.load(before), ir.load(after)
-    bench = Bench(old, new, Draws(old, new), reference.Policy(), 0, Clock(60.0))
+    bench = RegionVerifier(old, new, PerturbedWeights(old, new), reference.Policy(), 0, Clock(60.0))
     return [bench.check(cut) for cut in cuts]
 
 
@@ -312,7 +312,7 @@ def test_regions_of_few_elements_are_tried_more_than_once(seed: int) -> None:
     before, after = (
         ir.load(model(f"{head} {{ {nodes} }}", {})) for nodes in ("y = Relu (x)", "h = Tanh (x)  y = Relu (h)")
     )
-    bench = Bench(before, after, Draws(before, after), reference.Policy(), seed, Clock(60.0))
+    bench = RegionVerifier(before, after, PerturbedWeights(before, after), reference.Policy(), seed, Clock(60.0))
     assert bench.check(ir.Cut("", ("x",), ("y",), "rewrite")).status == "failed"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
-from bnfold.verification import verify, witness
+from bnfold.verification import runtime, verify
 from bnfold.verification.verdict import Verdict
 from tests.verification.graphs import model
 
@@ -78,7 +78,7 @@ def test_an_original_that_a_runtime_runs_is_not_read_otherwise(monkeypatch: pyte
     before, after = (ir.load(model(f"{PLACES} {{ {body} }}", {}, opset=11)) for body in bodies)
     assert verify(before, after).verified
     results = ({"y": np.zeros((1, 3), np.float32)},)
-    monkeypatch.setattr(witness.Witness, "testify", lambda *_: witness.Testimony("a runtime", results))
+    monkeypatch.setattr(runtime.RuntimeProcess, "run", lambda *_: runtime.RuntimeResult("a runtime", results))
     assert verify(before, after).status == "unverified"
 
 

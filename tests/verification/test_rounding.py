@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification.rounding import Disturbed, Draws, same
+from bnfold.verification.rounding import Disturbed, PerturbedWeights, same
 from tests.verification.graphs import model
 
 
@@ -68,14 +68,14 @@ def weights(seed: int) -> dict[str, np.ndarray[Any, Any]]:
 def test_only_what_differs_is_new() -> None:
     old, new = weights(0), weights(0)
     new["b"] = new["b"] * 1.5
-    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, new))).new == [("", "b")]
-    assert Draws(ir.load(model(BODY, old)), ir.load(model(BODY, old))).new == []
+    assert PerturbedWeights(ir.load(model(BODY, old)), ir.load(model(BODY, new))).new == [("", "b")]
+    assert PerturbedWeights(ir.load(model(BODY, old)), ir.load(model(BODY, old))).new == []
 
 
 def test_short_numbers_were_not_rounded() -> None:
     body = "(float[N,C,H,W] x) => (float[N,C,P,Q] y) { y = Resize (x, , scales) }"
     after = ir.load(model(body, {"scales": np.array([1.0, 1.0, 2.0, 1.5])}))
-    assert Draws(ir.load(model(BODY, weights(0))), after).new == []
+    assert PerturbedWeights(ir.load(model(BODY, weights(0))), after).new == []
 
 
 def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
@@ -85,7 +85,7 @@ def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
         " else_branch = e () => (float[3] v) { v = Neg (m) }> }"
     )
     after = ir.load(model(body, {}))
-    draws = Draws(ir.load(model(BODY, weights(0))), after)
+    draws = PerturbedWeights(ir.load(model(BODY, weights(0))), after)
     assert {name for _, name in draws.new} == {"k", "w"}
     assert draws.elements == 6
     (copy,) = draws.of(after, 1, 0)
@@ -99,7 +99,7 @@ def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
 
 def test_groups_disturb_every_weight_once_and_rounds_in_other_ways() -> None:
     before, after = ir.load(model(BODY, weights(0))), ir.load(model(BODY, weights(1)))
-    draws = Draws(before, after)
+    draws = PerturbedWeights(before, after)
     first, second = draws.of(after, 3, 0)
     changed = [
         {name for name in ("W", "b") if not same(after.graph.values[name].tensor, _tensor(copy, name))}
@@ -123,4 +123,4 @@ def _tensor(copy: ir.Model, name: str) -> ir.Tensor:
 
 def test_nothing_new_nothing_disturbed() -> None:
     before = ir.load(model(BODY, weights(0)))
-    assert Draws(before, before).of(before, 2, 0) == []
+    assert PerturbedWeights(before, before).of(before, 2, 0) == []

@@ -7,7 +7,6 @@ reads the value without it. A handler that cannot raises `Declined`.
 
 from bnfold.folding.ops import (  # noqa: F401 - each file registers its operators
     activation,
-    arms,
     batchnorm,
     border,
     concat,
@@ -15,6 +14,7 @@ from bnfold.folding.ops import (  # noqa: F401 - each file registers its operato
     elementwise,
     gemm,
     matmul,
+    nary,
     normaliser,
     padded,
     passing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.folding import recognise
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import arms
+from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Bypass, Step, leaves
 
@@ -13,7 +13,7 @@ from bnfold.folding.step import Bypass, Step, leaves
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and ask its operand for both maps."""
     if not recognise.has_constant(node):
-        return arms.up(node, slot, affine)
+        return nary.up(node, slot, affine)
     link = recognise.arithmetic(node)
     return Step((Bypass(node, link.slot),), wanted=((link.slot, affine.after(link.affine)),))
 
@@ -21,7 +21,7 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and pass both maps on."""
     if not recognise.has_constant(node):
-        return arms.down(node, slot, affine)
+        return nary.down(node, slot, affine)
     link = recognise.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
     return leaves(link.affine.after(affine), Bypass(node, link.slot))
@@ -31,6 +31,6 @@ register(
     Mul=Handler(up, down, inputs=2),
     Div=Handler(up, down, inputs=2),
     Neg=Handler(up, down),
-    Add=Handler(up, down, arms.sum_joint, inputs=2),
-    Sub=Handler(up, down, arms.sum_joint, inputs=2),
+    Add=Handler(up, down, nary.sum_joint, inputs=2),
+    Sub=Handler(up, down, nary.sum_joint, inputs=2),
 )

@@ -15,8 +15,8 @@ from bnfold.verification import full
 from bnfold.verification.compare import difference, tolerance
 from bnfold.verification.floats import FLOAT_TYPES, float_type
 from bnfold.verification.full import LARGEST_DIFFERENCE
+from bnfold.verification.runtime import RuntimeResult
 from bnfold.verification.verdict import Status
-from bnfold.verification.witness import Testimony
 
 Array = npt.NDArray[Any]
 Results = Sequence[Mapping[str, Array]]
@@ -40,7 +40,7 @@ def compared(
     index: int,
     before: Results,
     after: Results,
-    rounds: Sequence[tuple[Testimony, Testimony]],
+    rounds: Sequence[tuple[RuntimeResult, RuntimeResult]],
     *,
     has_new: bool,
     sums: int,

@@ -34,10 +34,10 @@ from bnfold.verification.data import load_data
 from bnfold.verification.floats import float_type
 from bnfold.verification.full import output_rows
 from bnfold.verification.inputs import CannotFeed, input_shapes, random_feeds
+from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.shapes import sizings
 from bnfold.verification.storage import agrees, errors
 from bnfold.verification.verdict import Status
-from bnfold.verification.witness import Testimony, Witness
 
 RUNTIME = "openvino"
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
@@ -64,10 +64,10 @@ class _Bench:
     folder: Path
     seed: int
     feeds: list[Feeds] = field(default_factory=list)
-    expected: Testimony = field(default_factory=lambda: Testimony(RUNTIME))
+    expected: RuntimeResult = field(default_factory=lambda: RuntimeResult(RUNTIME))
 
-    def run(self, path: Path, feeds: Sequence[Feeds] | None = None) -> Testimony:
-        return Witness(RUNTIME).testify(path, self.feeds if feeds is None else feeds, self.clock.left)
+    def run(self, path: Path, feeds: Sequence[Feeds] | None = None) -> RuntimeResult:
+        return RuntimeProcess(RUNTIME).run(path, self.feeds if feeds is None else feeds, self.clock.left)
 
 
 def verify(
@@ -171,7 +171,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     names = _names(model, bench.expected.results[0])
     _check_interface(bench.expected.results, actual.results)
     sums = longest_sum(model)
-    rounds: list[tuple[Testimony, Testimony]] = []
+    rounds: list[tuple[RuntimeResult, RuntimeResult]] = []
     while True:
         with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
             rounding = pool.submit(_rounded, bench, new, made, len(rounds))
@@ -196,7 +196,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(bench.feeds), seed=bench.seed)
 
 
-def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: Testimony) -> None:
+def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: RuntimeResult) -> None:
     """Raise _Undecided for a body with new constants to which no output reacts: it was never entered."""
     for name, weights in by_body(document, made).items():
         moved = _rounded(bench, document, weights, 0)
@@ -232,10 +232,10 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
 
 def _rounded(
     bench: _Bench, document: Document, weights: Sequence[ir.Stored], number: int, *, move_inputs: bool = False
-) -> Testimony:
+) -> RuntimeResult:
     """The model with ``weights`` moved, and the inputs too where that is asked."""
     if not weights and not move_inputs:
-        return Testimony(RUNTIME, error="nothing was rounded")
+        return RuntimeResult(RUNTIME, error="nothing was rounded")
     folder = Path(tempfile.mkdtemp(dir=bench.folder))
     seed = bench.seed + 1000 * (number + 1)
     feeds = disturbed_feeds(bench.feeds, seed) if move_inputs else bench.feeds

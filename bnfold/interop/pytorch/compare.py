@@ -26,7 +26,7 @@ from bnfold.verification.clock import Clock
 from bnfold.verification.compare import compare_values
 from bnfold.verification.floats import float_type
 from bnfold.verification.full import LARGEST_DIFFERENCE, Compared, Pair, evaluator
-from bnfold.verification.rounding import Draws
+from bnfold.verification.rounding import PerturbedWeights
 
 WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
@@ -80,7 +80,7 @@ def compare(
         twin = Twin(module)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
-    pair = Pair(before, after, Draws(_nothing(), after), evaluator(policy, lambda: clock.left))
+    pair = Pair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, lambda: clock.left))
     run = Comparison(twin, pair, after, clock)
     try:
         inputs = _first(run, before, asked)

@@ -11,7 +11,7 @@ from pathlib import Path
 from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.storage import locked_file
 from bnfold.ir.storage.insert import insert_payloads
-from bnfold.ir.storage.locked_file import Claim
+from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, write_payloads
@@ -93,7 +93,7 @@ def check_name(name: str, target: Path) -> None:
         raise OutputError(f"{name!r} cannot name the data file: that is a file beside {target.name}, other than it")
 
 
-def settle(written: Claim, wanted: Path) -> tuple[Claim, bool]:
+def settle(written: LockedFile, wanted: Path) -> tuple[LockedFile, bool]:
     """Give a finished data file its name: ``wanted`` if nothing has it, else one with a short hash of the content.
 
     Returns what is held under that name and whether it is a new file: one that has the name and the very same content
@@ -102,12 +102,12 @@ def settle(written: Claim, wanted: Path) -> tuple[Claim, bool]:
     for candidate in _names(written.path, wanted):
         if written.link(candidate):
             return written, True
-        place = locked_file.take(candidate)
+        place = locked_file.create(candidate)
         if place is not None:
             with place:
                 written.rename(candidate)
             return written, True
-        other = locked_file.share(candidate)
+        other = locked_file.open_shared(candidate)
         if other is not None and _same_content(written.path, candidate):
             written.remove()
             return other, False

@@ -25,7 +25,7 @@ _TEMPORARY = re.compile(r"\.bnfold-[0-9a-f]{12}\.tmp")
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Claim:
+class LockedFile:
     """A file that this run holds, until `release` or the end of the process."""
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
@@ -80,15 +80,15 @@ class Claim:
         self.release()
 
 
-def temporary(folder: Path) -> Claim:
+def temporary(folder: Path) -> LockedFile:
     """A new, empty file in ``folder`` for what is being written. Raises OSError."""
     while True:
-        claim = take(folder / f".bnfold-{os.urandom(6).hex()}.tmp")
+        claim = create(folder / f".bnfold-{os.urandom(6).hex()}.tmp")
         if claim is not None:
             return claim
 
 
-def take(path: Path) -> Claim | None:
+def create(path: Path) -> LockedFile | None:
     """An empty file of this name; None where the name is taken, unless by an empty file that a killed run has left."""
     try:
         descriptor = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -98,7 +98,7 @@ def take(path: Path) -> Claim | None:
     return _claimed(path, descriptor)
 
 
-def share(path: Path) -> Claim | None:
+def open_shared(path: Path) -> LockedFile | None:
     """Hold a file that is there, so that no other run removes it; None where one is just doing so."""
     try:
         return _claimed(path, os.open(path, _FLAGS | os.O_RDONLY))
@@ -120,7 +120,7 @@ def remove_unheld(path: Path, *, unless: Callable[[], bool]) -> None:
         os.close(descriptor)
 
 
-def sweep(folder: Path) -> None:
+def remove_stale(folder: Path) -> None:
     """Remove the temporary files in ``folder`` that killed runs have left."""
     with suppress(OSError):
         for name in [entry.name for entry in os.scandir(folder) if _TEMPORARY.fullmatch(entry.name)]:
@@ -129,18 +129,18 @@ def sweep(folder: Path) -> None:
                 left.remove()
 
 
-def _claimed(path: Path, descriptor: int) -> Claim | None:
+def _claimed(path: Path, descriptor: int) -> LockedFile | None:
     """The file just opened or made; None where another run took it away in between."""
     if fcntl is None:
         os.close(descriptor)
-        return Claim(path, None)
+        return LockedFile(path, None)
     if _lock(descriptor, exclusive=False) is False or not _leads_to(path, descriptor):
         os.close(descriptor)
         return None
-    return Claim(path, descriptor)
+    return LockedFile(path, descriptor)
 
 
-def _alone(path: Path) -> Claim | None:
+def _alone(path: Path) -> LockedFile | None:
     """A file that certainly nobody else holds."""
     if fcntl is None:
         return None
@@ -149,7 +149,7 @@ def _alone(path: Path) -> Claim | None:
     except OSError:
         return None
     if _lock(descriptor, exclusive=True) and _leads_to(path, descriptor):
-        return Claim(path, descriptor)
+        return LockedFile(path, descriptor)
     os.close(descriptor)
     return None
 

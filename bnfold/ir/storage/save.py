@@ -20,7 +20,7 @@ from bnfold.errors import OutputError
 from bnfold.ir.model import Model
 from bnfold.ir.storage import datafile, locked_file, wire
 from bnfold.ir.storage.insert import insert_payloads
-from bnfold.ir.storage.locked_file import Claim
+from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
@@ -39,7 +39,7 @@ class Staged:
     def __init__(self, target: Path, data_name: str, spared: Callable[[], Collection[Path]]) -> None:
         self.target = target
         self.model = locked_file.temporary(target.parent)
-        self.data: Claim | None = None
+        self.data: LockedFile | None = None
         self.owns_data = True
         self._data_name = data_name
         self._spared = spared
@@ -144,7 +144,7 @@ def stage(
     target = _target(path)
     name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
     datafile.check_name(name, target)
-    locked_file.sweep(target.parent)
+    locked_file.remove_stale(target.parent)
     try:
         staged = Staged(target, name, partial(_spared, model, target))
     except OSError as error:

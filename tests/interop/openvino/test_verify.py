@@ -14,8 +14,8 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.document import read
 from bnfold.interop.openvino.judge import longest_sum
 from bnfold.interop.openvino.lift import load
-from bnfold.verification import Verdict, witness
-from bnfold.verification.witness import Witness
+from bnfold.verification import Verdict, runtime
+from bnfold.verification.runtime import RuntimeProcess
 from tests.interop.openvino.runtime import UNCHECKED, Array, constant, draw, norm, referee, save, v5
 from tests.interop.openvino.test_fold import branches, convolution
 from tests.interop.openvino.text import convolution_and_norm
@@ -134,7 +134,7 @@ def test_scalars_and_booleans_reach_the_runtime(tmp_path: Path) -> None:
     """OpenVINO refuses arrays that it may not write to, such as those that lie in a message."""
     path = branches(compress=False, folder=tmp_path)
     feeds = [{"x": draw(2, 4, 9, 7), "condition": np.array(value)} for value in (True, False)]
-    testimony = Witness("openvino").testify(path, feeds, 60.0)
+    testimony = RuntimeProcess("openvino").run(path, feeds, 60.0)
     assert testimony.ran, testimony.error
     assert len(testimony.results) == 2
 
@@ -142,12 +142,12 @@ def test_scalars_and_booleans_reach_the_runtime(tmp_path: Path) -> None:
 def stand_in(monkeypatch: pytest.MonkeyPatch, before: Path, wrong: float) -> None:
     """A runtime that computes what the referee does, but the original ``wrong`` times and the other model twice."""
 
-    def testify(_: Witness, path: Path, samples: list[dict[str, Array]], __: float) -> witness.Testimony:
+    def run(_: RuntimeProcess, path: Path, samples: list[dict[str, Array]], __: float) -> runtime.RuntimeResult:
         factor = wrong if path.name == before.name else 2.0
         truths = [referee(before, feeds)[0] for feeds in samples]
-        return witness.Testimony("stand-in", tuple({"y": (factor * truth).astype(np.float32)} for truth in truths))
+        return runtime.RuntimeResult("stand-in", tuple({"y": (factor * truth).astype(np.float32)} for truth in truths))
 
-    monkeypatch.setattr(Witness, "testify", testify)
+    monkeypatch.setattr(RuntimeProcess, "run", run)
 
 
 @pytest.mark.parametrize(("wrong", "status"), [(1.0, "failed"), (1.5, "unverified")])

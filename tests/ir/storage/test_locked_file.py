@@ -35,21 +35,21 @@ def test_what_nobody_holds_is_swept_and_nothing_else(tmp_path: Path) -> None:
     others = {".bnfold-0123456789ab.tmp.keep", "x.bnfold-0123456789ab.tmp", ".bnfold-m.onnx", ".out.onnx.bnfold"}
     for name in others:
         (tmp_path / name).touch()
-    locked_file.sweep(tmp_path)
+    locked_file.remove_stale(tmp_path)
     assert names(tmp_path) == others | {held.path.name}
     held.release()
-    locked_file.sweep(tmp_path)
+    locked_file.remove_stale(tmp_path)
     assert names(tmp_path) == others
 
 
 def test_a_folder_that_cannot_be_read_is_not_swept(tmp_path: Path) -> None:
-    locked_file.sweep(tmp_path / "nowhere")
+    locked_file.remove_stale(tmp_path / "nowhere")
 
 
 def test_a_link_by_the_name_of_a_temporary_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(b"precious")
     (tmp_path / ".bnfold-0123456789ab.tmp").symlink_to("precious")
-    locked_file.sweep(tmp_path)
+    locked_file.remove_stale(tmp_path)
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
@@ -70,7 +70,7 @@ def test_an_empty_file_under_the_name_of_the_data_is_one_that_was_left(tmp_path:
 
 
 def test_an_empty_file_that_is_held_is_taken(tmp_path: Path) -> None:
-    with locked_file.take(tmp_path / "m.onnx.data") or pytest.fail("not taken"):
+    with locked_file.create(tmp_path / "m.onnx.data") or pytest.fail("not taken"):
         ir.save(ir.load(chain()), tmp_path / "m.onnx", external_data="m.onnx.data")
     assert (tmp_path / "m.onnx.data").stat().st_size == 0
     assert read(tmp_path / "m.onnx") == chain()
@@ -185,7 +185,7 @@ def test_claims_do_not_reach_child_processes(tmp_path: Path) -> None:
     held = locked_file.temporary(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     held.release()
-    locked_file.sweep(tmp_path)
+    locked_file.remove_stale(tmp_path)
     assert names(tmp_path) == set()
     assert child.stdin is not None
     child.communicate(b"\n")

@@ -1,4 +1,4 @@
-"""What runtimes say about two models on the same inputs, weighed against the referee."""
+"""Run both models in a runtime, and compare its errors against the float64 evaluation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
+from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.storage import Errors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, WitnessRow
-from bnfold.verification.witness import Testimony, Witness
 
 if TYPE_CHECKING:
     from bnfold.verification.samples import Sample
@@ -61,12 +61,12 @@ class Evidence:
         )
 
 
-Answers = tuple[Testimony, Testimony]
+Answers = tuple[RuntimeResult, RuntimeResult]
 
 
 @contextmanager
-def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
-    """Ask the witness meanwhile; what is yielded waits for its answers (None where no witness is wanted)."""
+def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
+    """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
     if request.witness == "none":
         yield lambda: None
         return
@@ -74,12 +74,12 @@ def asking(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[],
     sides = ((request.before, request.before_file), (request.after, request.after_file))
     nodes = max(len(model.graph.nodes) for model, _ in sides)
     with ThreadPoolExecutor(len(sides)) as pool:
-        before, after = (pool.submit(_testimony, request, file or model, nodes, feeds) for model, file in sides)
+        before, after = (pool.submit(_run, request, file or model, nodes, feeds) for model, file in sides)
         yield lambda: (before.result(), after.result())
 
 
-def gather(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
-    """Weigh the answers; where the witness cannot run the models, take the errors from our own kernels."""
+def evaluate_runtimes(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
+    """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
     rows: list[WitnessRow] = []
     if answers is not None:
         evidence = _weigh(request, pair, samples, *answers)
@@ -95,16 +95,14 @@ def refused(request: Request) -> str:
     """That the runtime opens the original, but not the rewritten model, where it was not asked to run them."""
     if request.witness == "none":
         return ""
-    runtime = Witness(request.witness)
-    after = runtime.testify(request.after_file or request.after, (), request.clock.left)
+    runtime = RuntimeProcess(request.witness)
+    after = runtime.run(request.after_file or request.after, (), request.clock.left)
     return (
-        ""
-        if after.ran
-        else _refusal(runtime.testify(request.before_file or request.before, (), request.clock.left), after)
+        "" if after.ran else _refusal(runtime.run(request.before_file or request.before, (), request.clock.left), after)
     )
 
 
-def _refusal(before: Testimony, after: Testimony) -> str:
+def _refusal(before: RuntimeResult, after: RuntimeResult) -> str:
     if not before.ran or after.ran:
         return ""
     return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
@@ -154,16 +152,16 @@ def _own_note(evidence: Evidence) -> list[str]:
     return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
 
 
-def _testimony(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> Testimony:
+def _run(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> RuntimeResult:
     seconds = _SESSION_SECONDS * nodes**2
     if request.witness == "onnxruntime" and seconds > request.clock.left:
-        return Testimony(
+        return RuntimeResult(
             request.witness, error=f"not asked: a session of {nodes} nodes takes about {seconds:.0f} s to build"
         )
-    return Witness(request.witness).testify(model, feeds, request.clock.left)
+    return RuntimeProcess(request.witness).run(model, feeds, request.clock.left)
 
 
-def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Testimony:
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
     """Our kernels computing in each tensor's own type: no independent witness, but it knows every legacy operator."""
     try:
         results = [
@@ -178,8 +176,8 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Testim
             for sample in samples
         ]
     except (BnfoldError, MemoryError) as error:
-        return Testimony(OWN, error=str(error))
-    return Testimony(OWN, tuple(results))
+        return RuntimeResult(OWN, error=str(error))
+    return RuntimeResult(OWN, tuple(results))
 
 
 def _own_evidence(request: Request, pair: Pair, samples: Sequence[Sample]) -> Evidence:
@@ -187,7 +185,9 @@ def _own_evidence(request: Request, pair: Pair, samples: Sequence[Sample]) -> Ev
     return _weigh(request, pair, samples, *sides)
 
 
-def _weigh(request: Request, pair: Pair, samples: Sequence[Sample], before: Testimony, after: Testimony) -> Evidence:
+def _weigh(
+    request: Request, pair: Pair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
+) -> Evidence:
     truth = [sample.expected for sample in samples]
     old, new = _errors(pair, truth, before), _errors(pair, truth, after)
     dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
@@ -209,7 +209,7 @@ def _first(faults: Iterable[str]) -> str:
     return next((fault for fault in faults if fault), "")
 
 
-def _errors(pair: Pair, truth: Sequence[Mapping[str, Array]], side: Testimony) -> dict[str, Errors]:
+def _errors(pair: Pair, truth: Sequence[Mapping[str, Array]], side: RuntimeResult) -> dict[str, Errors]:
     if not side.ran:
         return {}
     found = {name: errors(truth, side.results, name) for name in pair.outputs}
@@ -223,7 +223,7 @@ def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping
     return growth_fault(name, dtype, before, after)
 
 
-def _failures(before: Testimony, after: Testimony) -> list[str]:
+def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
     if before.error and before.error == after.error:
         return [f"cannot run either model: {before.error}"]
     sides = (("original", before), ("rewritten model", after))

@@ -1,4 +1,4 @@
-"""Ask a runtime that shares nothing with the referee, in a process of its own and for a limited time."""
+"""Run a model in a runtime (onnxruntime, OpenVINO), in a subprocess with a time limit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bnfold.verification.worker import Array, Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
-    """What a runtime made of a model: one mapping of output arrays a sample, or the reason why there is none."""
+class RuntimeResult:
+    """The outputs of a model for each sample, or the error that stopped the run."""
 
     runtime: str
     results: tuple[Sample, ...] = ()
@@ -29,15 +29,15 @@ class Testimony:
 
 
 @dataclass(slots=True, eq=False)
-class Witness:
-    """``python`` is the interpreter that the runtime is installed for."""
+class RuntimeProcess:
+    """A subprocess of ``python``, the interpreter that the runtime is installed for."""
 
     runtime: str
     python: str = field(default=sys.executable)
 
-    def testify(
+    def run(
         self, model: ir.Model | Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float
-    ) -> Testimony:
+    ) -> RuntimeResult:
         """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards."""
         if isinstance(model, Path):
             return self._ask(model, samples, limit_seconds)
@@ -47,17 +47,17 @@ class Witness:
                 ir.save(model, path)
                 return self._ask(path, samples, limit_seconds)
         except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
-            return Testimony(self.runtime, error=_one_line(f"no place for the model: {error}"))
+            return RuntimeResult(self.runtime, error=_one_line(f"no place for the model: {error}"))
 
-    def _ask(self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Testimony:
+    def _ask(self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> RuntimeResult:
         request = {"runtime": self.runtime, "model": str(path.absolute())}
         try:
             head, results = helpers.ask(self.python, request, samples, limit_seconds)
         except (helpers.HelperLate, helpers.HelperDied) as error:
-            return Testimony(self.runtime, error=_one_line(str(error)))
+            return RuntimeResult(self.runtime, error=_one_line(str(error)))
         except OSError as error:
-            return Testimony(self.runtime, error=_one_line(f"cannot be started: {error}"))
-        return Testimony(head["version"], tuple(results), _one_line(head["error"]))
+            return RuntimeResult(self.runtime, error=_one_line(f"cannot be started: {error}"))
+        return RuntimeResult(head["version"], tuple(results), _one_line(head["error"]))
 
 
 def _one_line(text: str) -> str:

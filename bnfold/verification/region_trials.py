@@ -1,4 +1,4 @@
-"""What comparing a region at one choice of sizes after the other adds up to."""
+"""Collect the trials of one region, at several input sizes, into one result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = Difference | Skip
 
 
 @dataclass(slots=True, eq=False)
-class Attempts:
+class RegionTrials:
     """What was found so far.
 
     ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a
@@ -38,14 +38,14 @@ class Attempts:
     _is_binding: bool = False
     _declared_do_not_run: bool = False
 
-    def need(self, *, guessed: bool, acquits: bool) -> bool:
-        """Whether sizes are worth trying; those that do not acquit say nothing new after a difference that counts."""
-        if self._is_binding and not acquits:
+    def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
+        """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
+        if self._is_binding and not passing_is_conclusive:
             return False
         return self.unranked or not guessed or isinstance(self._first, Skip)
 
     def decide(self, latest: Found, *, guessed: bool, rank: int) -> bool:
-        """Take note of a finding, where the largest input has ``rank`` axes; whether it is equality and counts."""
+        """Record a result; ``rank`` is that of the largest input. Returns whether it is an equality that counts."""
         if isinstance(latest, Difference) and latest.excess <= 1:
             self._equal = latest
             if self._is_binding and not guessed:
@@ -63,7 +63,7 @@ class Attempts:
         return False
 
     def outcome(self) -> Found:
-        """Where nothing decided."""
+        """The result when no trial was conclusive."""
         if self._acquitted is not None:
             return self._acquitted if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):

@@ -1,4 +1,4 @@
-"""A lower opset than the model's: possible where every node is a node of its operator's older version as well."""
+"""Lower a model's opset, where every node is valid in the older version of its operator as well."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import helpers, verify, worker
-from bnfold.verification.witness import Witness
+from bnfold.verification.runtime import RuntimeProcess
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BODY = "(float[N,3] x) => (float[N,4] y) { y = Gemm (x, W, b) }"
@@ -51,7 +51,7 @@ def test_a_truncated_message_is_an_error() -> None:
 def test_onnxruntime_testifies_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(proto(), path)
-    testimony = Witness("onnxruntime").testify(path, feeds(), 60.0)
+    testimony = RuntimeProcess("onnxruntime").run(path, feeds(), 60.0)
     assert testimony.ran, testimony.error
     assert testimony.runtime.startswith("onnxruntime ")
     weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in proto().graph.initializer}
@@ -61,13 +61,13 @@ def test_onnxruntime_testifies_from_a_file(tmp_path: Path) -> None:
 
 def test_a_model_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert Witness("onnxruntime").testify(ir.load(proto()), feeds(), 60.0).ran
+    assert RuntimeProcess("onnxruntime").run(ir.load(proto()), feeds(), 60.0).ran
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_the_runtime_says_is_the_reason() -> None:
     old = ir.load(model("(float[N,3,L] x) => (float[N,3,L] y) { y = Scale (x) }", {}))
-    testimony = Witness("onnxruntime").testify(old, feeds(), 60.0)
+    testimony = RuntimeProcess("onnxruntime").run(old, feeds(), 60.0)
     assert not testimony.ran
     assert "Scale" in testimony.error
     assert "\n" not in testimony.error
@@ -86,19 +86,19 @@ def test_a_crash_is_a_result(tmp_path: Path) -> None:
     python = stand_in(
         tmp_path, "import os, signal, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), signal.SIGSEGV)"
     )
-    testimony = Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 60.0)
+    testimony = RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 60.0)
     assert testimony.error == "crashed (SIGSEGV)"
 
 
 def test_a_worker_that_dies_otherwise_is_a_result(tmp_path: Path) -> None:
     python = stand_in(tmp_path, "import os, sys; os.read(0, 1); sys.exit('out of luck')")
-    testimony = Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 60.0)
+    testimony = RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 60.0)
     assert testimony.error == "ended with code 1: out of luck"
 
 
 def test_time_is_limited(tmp_path: Path) -> None:
     python = stand_in(tmp_path, "import time; time.sleep(60)")
-    assert "longer than" in Witness("onnxruntime", python).testify(Path("m.onnx"), feeds(), 0.5).error
+    assert "longer than" in RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 0.5).error
 
 
 def test_one_process_answers_again_until_it_dies(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ import worker
 worker.RUNTIMES["onnxruntime"] = lambda model, _: (str(os.getpid()), []) if "bad" not in model else os._exit(3)
 worker.main()"""
     python = stand_in(tmp_path, script)
-    first, second = (Witness("onnxruntime", python).testify(Path("m.onnx"), [], 60.0).runtime for _ in range(2))
+    first, second = (RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), [], 60.0).runtime for _ in range(2))
     assert first == second
-    assert Witness("onnxruntime", python).testify(Path("bad.onnx"), [], 60.0).error == "ended with code 3"
-    assert Witness("onnxruntime", python).testify(Path("m.onnx"), [], 60.0).runtime != first
+    assert RuntimeProcess("onnxruntime", python).run(Path("bad.onnx"), [], 60.0).error == "ended with code 3"
+    assert RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), [], 60.0).runtime != first
 
 
 def test_a_helper_makes_room_for_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +123,13 @@ def test_a_helper_makes_room_for_a_new_one(tmp_path: Path, monkeypatch: pytest.M
     onnx.save(proto(), path)
     python = stand_in(tmp_path, f"import runpy; runpy.run_path({worker.__file__!r}, run_name='__main__')")
     for left in (1, 0):
-        assert Witness("onnxruntime", python).testify(path, feeds(), 60.0).ran
+        assert RuntimeProcess("onnxruntime", python).run(path, feeds(), 60.0).ran
         now = {helper.pid for helper in helpers._idle.get(os.getpid(), [])}
         assert len(now - before) == left
 
 
 def test_a_fork_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Witness("onnxruntime").testify(ir.load(proto()), feeds(), 60.0).ran
+    assert RuntimeProcess("onnxruntime").run(ir.load(proto()), feeds(), 60.0).ran
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)
         assert helpers._take(sys.executable) is None
@@ -142,9 +142,10 @@ def test_helpers_end_with_the_program(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(proto(), path)
     program = (
-        "import sys; from pathlib import Path; from bnfold.verification import helpers, witness\n"
+        "import sys; from pathlib import Path; from bnfold.verification import helpers, runtime\n"
         "import numpy as np\n"
-        "told = witness.Witness('onnxruntime').testify(Path(sys.argv[1]), [{'x': np.ones((2, 3), np.float32)}], 60)\n"
+        "feeds = [{'x': np.ones((2, 3), np.float32)}]\n"
+        "told = runtime.RuntimeProcess('onnxruntime').run(Path(sys.argv[1]), feeds, 60)\n"
         "assert told.ran, told\n"
         "print(helpers._take(sys.executable).pid)"
     )
@@ -206,7 +207,7 @@ def test_a_witness_that_is_not_installed_is_no_obstacle(tmp_path: Path) -> None:
     script = (
         f"import sys, runpy; sys.modules['openvino'] = None; runpy.run_path({worker.__file__!r}, run_name='__main__')"
     )
-    testimony = Witness("openvino", stand_in(tmp_path, script)).testify(Path("m.onnx"), feeds(), 60.0)
+    testimony = RuntimeProcess("openvino", stand_in(tmp_path, script)).run(Path("m.onnx"), feeds(), 60.0)
     assert "openvino" in testimony.error
 
 

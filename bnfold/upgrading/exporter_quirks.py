@@ -1,4 +1,4 @@
-"""What early exporters wrote against the operators' texts, and what they meant by it; every reading is reported."""
+"""Repair what early exporters wrote against the specification. Every repair is reported."""
 
 from __future__ import annotations
 

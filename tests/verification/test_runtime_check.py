@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir, reference
-from bnfold.verification import testify, verify, witness
+from bnfold.verification import runtime, runtime_check, verify
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.request import Request
 from tests.verification.graphs import Weights, model
@@ -27,12 +27,12 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
     before = ir.load(model(f"{HEAD} {{ h = Mul (x, a)  z = Mul (h, b)  y = Exp (z) }}", WEIGHTS))
     after = ir.load(model(f"{HEAD} {{ {nodes} }}", WEIGHTS))
 
-    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> witness.Testimony:
+    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> runtime.RuntimeResult:
         share = error if asked is before else 1.8
         told = [reference.evaluate(before, feed)["y"] for feed in feeds]
-        return witness.Testimony("a runtime", tuple({"y": y + share * y.max()} for y in told))
+        return runtime.RuntimeResult("a runtime", tuple({"y": y + share * y.max()} for y in told))
 
-    monkeypatch.setattr(testify, "_testimony", testimony)
+    monkeypatch.setattr(runtime_check, "_run", testimony)
     verdict = verify(before, after)
     assert verdict.status == status, verdict.reason
     assert any("wrong about the original" in note for note in verdict.notes) == (status == "verified")
@@ -45,12 +45,12 @@ def test_what_the_runtime_does_not_run_although_it_ran_the_original_is_unverifie
 ) -> None:
     before, after = (ir.load(model(f"{HEAD} {{ {op} = Exp (x)  y = Neg ({op}) }}", {})) for op in "ab")
 
-    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> witness.Testimony:
+    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> runtime.RuntimeResult:
         if asked is after:
-            return witness.Testimony("a runtime", error="a form it has no kernel for")
-        return witness.Testimony("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))
+            return runtime.RuntimeResult("a runtime", error="a form it has no kernel for")
+        return runtime.RuntimeResult("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))
 
-    monkeypatch.setattr(testify, "_testimony", testimony)
+    monkeypatch.setattr(runtime_check, "_run", testimony)
     verdict = verify(before, after)
     assert verdict.status == "unverified"
     assert verdict.reason == "a runtime runs the original, but not the rewritten model: a form it has no kernel for"
