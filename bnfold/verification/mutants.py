@@ -29,6 +29,9 @@ SHARES = 8
 _SMALL = 64
 """Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
 
+_NO_BOUND = float(np.finfo(np.float32).max)
+"""Attributes are float32: what is as large bounds nothing."""
+
 _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
 
@@ -173,7 +176,8 @@ class _Side:
         for node in nodes:
             for name, setting in _settings(node).items():
                 is_rough = not (_is_smooth(node) or _is_unread(node, name))
-                if isinstance(setting, float) and is_rough and (setting,) not in moved:
+                is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
+                if is_bound and is_rough and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
 
     def _of_constant(
