@@ -219,9 +219,12 @@ def test_a_hostile_graph_counts_if_anybody_takes_it(
     assert (outcome.error, outcome.refused) == (error, False)
 
 
-def test_a_miss_counts_if_it_does_not_take_luck(tmp_path: Path) -> None:
+def test_a_miss_counts_if_it_does_not_take_luck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales that differ at one of 120 places, behind a Hardmax that is 1 at another one."""
     drawn = case.read(FINDINGS / "verify" / "5c3f2fef9c")
+    assert verifying.judge(drawn, tmp_path).behaviour.startswith("different unverified")
+    verdict = verification.Verdict("verified", "", "float64")
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     outcome = verifying.judge(drawn, tmp_path)
     assert (outcome.error, outcome.behaviour.split(" verified")[0]) == ("", "rarely different")
 
