@@ -111,9 +111,9 @@ def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
 def _constant(node: ir.Node) -> tuple[int, Affine]:
     """At which slot the value without the shift comes in, and the shift."""
     link = recognise.arithmetic(node)
-    _decline_narrow(node, ir.constant(node.inputs[1 - link.slot]))
     if (link.affine.s != 1).any():
-        raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} subtracts the value")
+        raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} scales the value or subtracts it")
+    _decline_narrow(node, ir.constant(node.inputs[1 - link.slot]))
     return link.slot, link.affine
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bnfold.folding import ask
 from tests.folding.nets import Folded, Net, fold_only, folded
 
 
@@ -184,6 +185,13 @@ def test_a_constant_that_the_value_is_subtracted_from() -> None:
     net = Net()
     y = net.node("Sub", net.const(4, 1, 1), net.node("Exp", net.input(2, 4, 6, 5)))
     assert folded(net, normalised(net, y)).ops == ["Exp", "Sub", "InstanceNormalization"]
+
+
+def test_a_negation_is_no_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "MISFIT", ())
+    net = Net()
+    y = net.node("Neg", net.node("Sigmoid", net.input(2, 4, 8, 7)))
+    assert folded(net, normalised(net, y)).ops == ["Sigmoid", "Neg", "InstanceNormalization"]
 
 
 def test_sixteen_bits_may_need_it() -> None:
