@@ -83,6 +83,8 @@ class Worker:
             child.stdin.write(json.dumps(request) + "\n")
             child.stdin.flush()
         answer = self._answer()
+        while answer is not None and "outcome" not in answer:  # that it is ready, late
+            answer = self._answer()
         if answer is not None:
             return Outcome(**answer["outcome"]), False
         error = self._death(child)
