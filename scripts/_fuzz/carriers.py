@@ -22,6 +22,8 @@ def flatten(b: Builder, x: Drawn) -> list[Drawn] | None:
 def reshape(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Axes merged or cut in two, sometimes copied by 0 or left open by −1."""
     dims = list(x.shape)
+    if not dims:
+        return None
     axis = int(b.rng.integers(len(dims)))
     if b.chance(0.5) and axis + 1 < len(dims):
         dims[axis : axis + 2] = [dims[axis] * dims[axis + 1]]
