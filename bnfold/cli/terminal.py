@@ -80,9 +80,8 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
         return
     for row in verdict.outputs if verbose else ():
         if row.error_before is not None and row.error_after is not None:
-            say(
-                f"  {row.name}: error in {row.dtype} {row.error_before:.1e} → {row.error_after:.1e}, on a typical input"
-            )
+            change = f"{row.error_before:.1e} → {row.error_after:.1e}"
+            say(f"  {row.name}: error in {row.dtype} {change}, on a typical input")
     doubtful = (row for row in verdict.witnesses if row.agrees is False)
     for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
         say(f"  note: {note}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
+from bnfold.ir.tensor import TP
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.evidence import STEP, Mutant, Table
@@ -29,30 +30,20 @@ SHARES = 8
 _SMALL = 64
 """Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
 
-_NO_BOUND = float(np.finfo(np.float32).max)
+_NO_BOUND = float_type(TP.FLOAT).largest
 """Attributes are float32: what is as large bounds nothing."""
 
 _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
 
-_SMOOTH = frozenset(
-    {
-        *("Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "DepthToSpace"),
-        *("DequantizeLinear", "Div", "Expand", "Flatten", "Gemm", "Gather", "GlobalAveragePool"),
-        *(
-            "GroupNormalization",
-            "Identity",
-            "InstanceNormalization",
-            "LayerNormalization",
-            "LpNormalization",
-            "MatMul",
-            "Mean",
-        ),
-        *("MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),
-        *("Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose"),
-        *("Unsqueeze", "Upsample"),
-    }
-)
+_SMOOTH = {
+    "Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "DepthToSpace",
+    "DequantizeLinear", "Div", "Expand", "Flatten", "Gather", "Gemm", "GlobalAveragePool", "GroupNormalization",
+    "Identity", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
+    "MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape",
+    "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
+    "Upsample",
+}  # fmt: skip
 
 _Key = tuple[str, str, int, str]
 """Of a node: domain, operator and version that it means, and the first value that it makes."""
