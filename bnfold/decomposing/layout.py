@@ -25,12 +25,12 @@ class Layout:
     activations: tuple[int, ...] | None = None
 
     def dims(self, count: int) -> tuple[int, ...] | None:
-        """Dims in which ``count`` parameters broadcast against the activation; None where only a run knows them."""
+        """The fewest dims in which ``count`` parameters broadcast against the activation; None where a run tells."""
         if self.activations is not None:
-            return (1, *self.activations)
-        if self.rank == 1 or (self.rank is None and count == 1):
+            return self.activations
+        if self.rank == 1 or count == 1:
             return ()
-        return None if self.rank is None else (1, count, *(1,) * (self.rank - 2))
+        return None if self.rank is None else (count, *(1,) * (self.rank - 2))
 
     @property
     def axes(self) -> list[int]:

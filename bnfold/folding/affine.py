@@ -107,6 +107,14 @@ def squeeze_constant(block: Float64) -> Float64:
     return block
 
 
+def plainest(block: Float64) -> Float64:
+    """The same block in the lowest rank that broadcasts alike: what other programs know for a bias."""
+    dims = block.shape
+    while dims[:1] == (1,):
+        dims = dims[1:]
+    return block.reshape(dims)
+
+
 def make(s: Float64, t: Float64) -> Affine:
     """An Affine from two blocks of one rank."""
     return Affine(squeeze_constant(s), squeeze_constant(t))

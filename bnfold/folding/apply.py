@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
+from bnfold.folding.affine import plainest
 from bnfold.folding.growth import Budget
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import Become, Bypass, Edit, Residual, SetAttr, SetConstant
@@ -105,7 +106,7 @@ def _add_behind(edit: Residual) -> None:
     if (kind := value.type) is not None:
         graph.types[inner.name] = kind
     edit.node.set_output(edit.slot, inner)
-    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
     graph.insert("Add", (inner, held), (value,), after=edit.node)
 
 
@@ -115,7 +116,7 @@ def _add_before(edit: Residual) -> ir.Value:
     shifted = graph.fresh(f"{value.name}_shifted")
     if (kind := value.type) is not None:
         graph.types[shifted.name] = kind
-    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, edit.block))
+    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
     graph.insert("Add", (value, held), (shifted,), before=edit.node)
     edit.node.set_input(edit.slot, shifted)
     return shifted

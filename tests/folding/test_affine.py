@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bnfold.folding.affine import Affine, concatenate, make, on_axis, vector
+from bnfold.folding.affine import Affine, concatenate, make, on_axis, plainest, vector
 
 
 def drawn(*shape: int, seed: int = 0) -> Affine:
@@ -43,3 +43,12 @@ def test_concatenation_gives_each_part_its_stretch() -> None:
 
 def test_vector_repeats_what_does_not_vary() -> None:
     np.testing.assert_array_equal(vector(np.full((1, 1, 1), 2.0), 1, 3), [2.0, 2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "plain"), [((1, 4, 1, 1), (4, 1, 1)), ((1, 1, 5), (5,)), ((1, 1), ()), ((2, 1, 3), (2, 1, 3))]
+)
+def test_the_lowest_rank_that_broadcasts(shape: tuple[int, ...], plain: tuple[int, ...]) -> None:
+    block = np.arange(float(np.prod(shape))).reshape(shape)
+    assert plainest(block).shape == plain
+    np.testing.assert_array_equal(np.broadcast_to(plainest(block), shape), block)

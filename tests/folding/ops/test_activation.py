@@ -18,7 +18,9 @@ def apply(net: Net, op: str, x: str, channels: int = 4) -> str:
 def test_up_leaves_the_shift(op: str) -> None:
     net = Net()
     y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
-    assert folded(net, net.batchnorm(apply(net, op, y), 4, positive=True)).ops == ["Conv", op, "Add"]
+    result = folded(net, net.batchnorm(apply(net, op, y), 4, positive=True))
+    assert result.ops == ["Conv", op, "Add"]
+    assert result.weight("Add").shape == (4, 1, 1)
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)

@@ -31,7 +31,9 @@ def test_a_following_add_takes_the_shift() -> None:
 def test_up_in_three_dimensions_leaves_an_add() -> None:
     net = Net()
     y = net.node("MatMul", net.input(2, 7, 3), net.const(3, 5))
-    assert folded(net, net.batchnorm(net.node("Transpose", y, perm=[0, 2, 1]), 5)).ops == ["MatMul", "Add", "Transpose"]
+    result = folded(net, net.batchnorm(net.node("Transpose", y, perm=[0, 2, 1]), 5))
+    assert result.ops == ["MatMul", "Add", "Transpose"]
+    assert result.weight("Add").shape == (5,)  # the lowest rank that broadcasts
 
 
 def test_up_with_the_constant_on_the_left_scales_rows() -> None:
