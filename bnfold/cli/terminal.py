@@ -56,19 +56,23 @@ def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None
 
 
 def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
-    """Five lines after a run: versions, BatchNormalizations, verification, what needs attention, what was written."""
+    """After a run: the model before and after, verification, what needs attention, what was written."""
     report = outcome.report
     if quiet:
         _verification(outcome.verdict)
         return
-    say(report.versions)
-    say(report.became)
+    from bnfold.cli import before_after
+
+    for line in before_after.lines(report, verbose=verbose):
+        say(line)
     _verification(outcome.verdict, verbose=verbose)
+    if grew := before_after.grown(report):
+        say(f"  note: {grew}", WARNING)
     _attention(report, verbose=verbose)
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        say(f"wrote {outcome.output} ({_size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+        say(f"wrote {outcome.output} ({before_after.size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
 
 
 def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
@@ -171,11 +175,3 @@ def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
         event = events.get((label, graph))
         folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
         say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")

@@ -10,6 +10,7 @@ from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error
+from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Repair, Unreadable
@@ -65,6 +66,7 @@ def describe(run: Run) -> None:
     """First, while everything is as it was in the file."""
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
+    run.report.before = totals.count(run.model)
     run.live()
 
 
@@ -184,6 +186,7 @@ def tidy(run: Run) -> None:
     _allow_initializers(run)
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
+    run.report.after = totals.count(run.model)
 
 
 def _allow_initializers(run: Run) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.report.reasons import Attempt, Declined, Reason
+from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
@@ -114,6 +115,8 @@ class Report:
         opset_after: The same in the result.
         ir_before: IR version of the file.
         ir_after: IR version of the result.
+        before: Nodes by operator, bytes of weights, inputs and outputs of the model as it came.
+        after: The same of the result.
         frozen: Initializers that callers could override, and no longer can.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
@@ -126,6 +129,8 @@ class Report:
     opset_after: int = 0
     ir_before: int = 0
     ir_after: int = 0
+    before: Totals = Totals()
+    after: Totals = Totals()
     frozen: list[str] = field(default_factory=list)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -165,13 +170,22 @@ class Report:
         """What became of the BatchNormalizations, as a line."""
         if not self.batchnorms:
             return "no BatchNormalization in the model"
-        gone = [event for event in self.batchnorms if event.verdict in ("folded", "removed", "decomposed")]
-        homes = Counter(operator for event in gone if event.verdict == "folded" for operator in event.operators)
+        where = f": {self.destinations}" if self.destinations else ""
+        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{where}"
+
+    @property
+    def left(self) -> int:
+        """How many BatchNormalizations are still there."""
+        return self.count("kept") + self.count("upgraded")
+
+    @property
+    def destinations(self) -> str:
+        """Where those that are gone went: the operators that they were folded into, how many were only taken out."""
+        folded = (event for event in self.batchnorms if event.verdict == "folded")
+        homes = Counter(operator for event in folded for operator in event.operators)
         parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
         fates: tuple[Verdict, ...] = ("decomposed", "removed")
-        parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
-        total = len(self.batchnorms)
-        return f"BatchNormalization {total} → {total - len(gone)}" + (": " + ", ".join(parts) if parts else "")
+        return ", ".join([*parts, *(f"{count} {fate}" for fate in fates if (count := self.count(fate)))])
 
     def to_json(self) -> dict[str, Any]:
         """The report without what only the caller knows (files, hashes, verification)."""
@@ -183,5 +197,7 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "frozen": list(self.frozen),
+            "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},
+            "weights": {"before": self.before.weights, "after": self.after.weights},
             "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bnfold import ir
-from bnfold.pipeline.explain import parameters, scales, surroundings, totals
+from bnfold.pipeline.explain import parameters, scales, surroundings
 from bnfold.report.events import Report
 from bnfold.semantics import Policy
 
@@ -19,7 +19,7 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
     """The parts of the report's JSON that need both models.
 
     ``before`` is the model as it came, freshly loaded; ``after`` the rewritten one. Returns ``batchnorms`` (a dict for
-    each event, in the report's order, to be merged into its row), ``scales``, ``operators`` and ``weights``.
+    each event, in the report's order, to be merged into its row) and ``scales``.
     """
     after.sync()
     views = surroundings.Views(before, after, report.cuts)
@@ -34,9 +34,4 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
         facts, affine = parameters.describe(node, policy)
         seen += [affine[0]] if affine is not None else []
         rows.append({**facts, "drawing": views.drawing(event, node)})
-    return {
-        "batchnorms": rows,
-        "scales": scales.distribution(seen),
-        "operators": {"before": totals.operators(before), "after": totals.operators(after)},
-        "weights": {"before": totals.weights(before), "after": totals.weights(after)},
-    }
+    return {"batchnorms": rows, "scales": scales.distribution(seen)}

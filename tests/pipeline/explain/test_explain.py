@@ -10,7 +10,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.api import inspect
-from bnfold.pipeline.explain import scales, surroundings, totals
+from bnfold.pipeline.explain import scales, surroundings
 from tests.conftest import MODELS
 from tests.report.html.reports import report
 
@@ -114,11 +114,3 @@ def test_histograms_count_every_scale_once() -> None:
 def test_extreme_ranges_still_count(block: list[float]) -> None:
     spread = scales.spread(np.array(block))
     assert sum(spread["counts"]) == len(block)
-
-
-def test_totals_count_nodes_of_every_graph_and_weights_wherever_they_are() -> None:
-    model = ir.load(MODELS / "in_if.onnx")
-    assert totals.operators(model)["BatchNormalization"] == 3
-    stored = ir.load(MODELS / "constant_nodes.onnx")
-    assert stored.parameter_bytes() == 0
-    assert totals.weights(stored) > 0

@@ -1,0 +1,66 @@
+"""The table at the end of a run: the model before and after, in plain lines that need no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bnfold.report.events import Report
+from bnfold.report.totals import changed
+
+MOST = 5
+"""Operators whose count changed, without --verbose."""
+GROWN = 1.1, 1 << 20
+"""A result larger by this factor and this many bytes says so."""
+Row = tuple[str, str, str, str]
+
+
+def lines(report: Report, *, verbose: bool) -> Iterator[str]:
+    """The rows under a head, in columns that are as wide as they have to be."""
+    rows = [("", "before", "after", ""), *_rows(report, verbose=verbose)]
+    first, before, after = (max(len(row[column]) for row in rows) for column in range(3))
+    for name, old, new, why in rows:
+        yield f"{name:<{first}}  {old:>{before}}  {new:>{after}}  {why}".rstrip()
+
+
+def grown(report: Report) -> str:
+    """That the model needs more room than before, and what keeps it from that; empty where it does not."""
+    before, after = report.before.weights, report.after.weights
+    factor, least = GROWN
+    if after < factor * before or after - before < least:
+        return ""
+    made = [name for name, (old, new) in changed(report.before, report.after).items() if new < old]
+    gone = [name for name in made if name != "BatchNormalization"]
+    why = f": what {', '.join(gone[:MOST])} computed from constants is a weight now" if gone else ""
+    return f"the weights grew from {size(before)} to {size(after)}{why}"
+
+
+def size(count: float) -> str:
+    """Bytes in a unit that people read."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
+    before, after = report.before, report.after
+    yield "opset", str(report.opset_before), str(report.opset_after), ""
+    yield "IR version", str(report.ir_before), str(report.ir_after), ""
+    yield "nodes", str(before.nodes), str(after.nodes), ""
+    yield (
+        "  BatchNormalization",
+        str(len(report.batchnorms)),
+        str(report.left),
+        report.destinations if report.batchnorms else "none in the model",
+    )
+    others = [(name, pair) for name, pair in changed(before, after).items() if name != "BatchNormalization"]
+    shown = others if verbose else others[:MOST]
+    for name, (old, new) in shown:
+        yield f"  {name}", str(old), str(new), ""
+    if len(shown) < len(others):
+        yield f"  {len(others) - len(shown)} more operators (--verbose)", "", "", ""
+    yield "weights", size(before.weights), size(after.weights), ""
+    for name, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
+        if old != new:
+            yield name, str(old), str(new), ""

@@ -1,0 +1,41 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+from bnfold.cli import before_after
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.totals import Totals
+
+
+def report(before: Totals, after: Totals) -> Report:
+    return Report(opset_before=9, opset_after=15, ir_before=3, ir_after=8, before=before, after=after)
+
+
+def test_columns_line_up_and_what_did_not_change_is_left_out() -> None:
+    made = report(Totals({"Conv": 1, "BatchNormalization": 1}, 1500, 5, 1), Totals({"Conv": 1}, 1200, 1, 1))
+    made.batchnorms = [BatchNormEvent("bn", "", 9, "inference", "folded", ("conv",), operators=("Conv",))]
+    assert list(before_after.lines(made, verbose=False)) == [
+        "                      before   after",
+        "opset                      9      15",
+        "IR version                 3       8",
+        "nodes                      2       1",
+        "  BatchNormalization       1       0  folded into 1 Conv",
+        "weights               1.5 kB  1.2 kB",
+        "inputs                     5       1",
+    ]
+
+
+def test_many_operators_are_told_with_verbose_only() -> None:
+    made = report(Totals({f"Op{index}": 1 for index in range(8)}), Totals())
+    short, long = (list(before_after.lines(made, verbose=verbose)) for verbose in (False, True))
+    assert "  3 more operators (--verbose)" in short
+    assert sum(line.startswith("  Op") for line in long) == 8
+    assert any(line.endswith("none in the model") for line in short)
+
+
+def test_a_model_that_grows_says_so_and_why() -> None:
+    made = report(Totals({"ConstantOfShape": 2}, 214_000), Totals({}, 23_000_000))
+    assert before_after.grown(made) == (
+        "the weights grew from 214.0 kB to 23.0 MB: what ConstantOfShape computed from constants is a weight now"
+    )
+    assert not before_after.grown(report(Totals({}, 214_000), Totals({}, 300_000)))
