@@ -48,12 +48,8 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     yield "opset", str(report.opset_before), str(report.opset_after), ""
     yield "IR version", str(report.ir_before), str(report.ir_after), ""
     yield "nodes", str(before.nodes), str(after.nodes), ""
-    yield (
-        "  BatchNormalization",
-        str(len(report.batchnorms)),
-        str(report.left),
-        report.destinations if report.batchnorms else "none in the model",
-    )
+    where = report.destinations if report.batchnorms else "none in the model"
+    yield "  BatchNormalization", str(len(report.batchnorms)), str(report.left), where
     others = [(name, pair) for name, pair in changed(before, after).items() if name != "BatchNormalization"]
     shown = others if verbose else others[:MOST]
     for name, (old, new) in shown:

@@ -129,8 +129,8 @@ class Report:
     opset_after: int = 0
     ir_before: int = 0
     ir_after: int = 0
-    before: Totals = Totals()
-    after: Totals = Totals()
+    before: Totals = field(default_factory=Totals)
+    after: Totals = field(default_factory=Totals)
     frozen: list[str] = field(default_factory=list)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)

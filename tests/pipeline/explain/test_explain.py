@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir
 from bnfold.api import inspect
 from bnfold.pipeline.explain import scales, surroundings
 from tests.conftest import MODELS
