@@ -40,6 +40,9 @@ EXACT = 1e-12
 _HOPELESS = 1000.0
 """Excess that no luckier round would explain, so that gross faults are told at once."""
 
+_SMALL = 1e-6
+"""Of the scale: what rounding weights may cause that are of a narrower type than the result, whatever the excess is."""
+
 _STEP = 0.5
 """They move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
 
@@ -67,7 +70,7 @@ class Difference:
     @property
     def is_in_doubt(self) -> bool:
         """Whether more knowledge of the noise could explain the difference."""
-        return 1 < self.excess < _HOPELESS
+        return self.excess > 1 and (self.excess < _HOPELESS or self.relative < _SMALL)
 
     @property
     def relative(self) -> float:

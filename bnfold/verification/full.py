@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,8 +66,8 @@ class Pair:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
-        self.watched, self.uncut = jumps(before, after)
-        self._acting, self._stand_ins = substitute(after, self.watched) if self.watched else (after, {})
+        watched, self.uncut = jumps(before, after)
+        self.hold(watched)
         self.holds: list[str] = []
         self.has_empty = False
         self.misfit = ""
@@ -76,7 +77,20 @@ class Pair:
         """Names of random values that the original draws."""
         self._sources = draws
         self.rows = draws.rows
+
+    def hold(self, names: list[str]) -> None:
+        """Compare these values, and give the original's to the jumping operators that read them."""
+        self.watched = names
+        self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
         self._rounds: list[list[ir.Model]] = []
+
+    def without(self, names: Collection[str]) -> Pair:
+        """The same, but that jumping operators of the rewritten model read its own values of these ``names``."""
+        other = copy(self)
+        other.hold([name for name in self.watched if name not in names])
+        other.holds = [name for name in self.holds if name not in names]
+        other.uncut = [*self.uncut, *names]
+        return other
 
     @property
     def groups(self) -> int:

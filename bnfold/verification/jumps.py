@@ -54,6 +54,15 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
     return _JUMPS.get(node.op_type, ())
 
 
+def jump_elsewhere(before: ir.Model, after: ir.Model) -> bool:
+    """Whether a jumping operator of one model makes a value that none makes in the other: it was moved, say."""
+    made = (
+        {(node.graph.path, value.name) for node in model.nodes() if jump_slots(node) for value in node.outputs if value}
+        for model in (before, after)
+    )
+    return next(made) != next(made)
+
+
 def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
     """Names of the values read by jumping operators of ``after``: those that can be held to ``before``, and the others.
 

@@ -68,7 +68,7 @@ class RegionVerifier:
         except (Unsupported, CannotFeed) as error:
             found = Skip(str(error))
         if isinstance(found, Skip):
-            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason)
+            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
         return LocalRow(
             cut.label,
             cut.graph,
@@ -120,7 +120,7 @@ class RegionVerifier:
         evidence.settle(all_sizes=own and acquitted >= (1 if _is_static(fed) else 2))
         outcome = equal or attempts.outcome()
         if evidence.missing and isinstance(outcome, Difference) and not _fails(outcome):
-            return Skip(f"a fault in {evidence.example} would not show in it")
+            return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
 
     def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:

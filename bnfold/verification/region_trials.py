@@ -9,10 +9,14 @@ from bnfold.verification.compare import Difference
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran."""
+    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
+
+    ``is_same`` says that it was compared, and computed the same.
+    """
 
     reason: str
     only_after: bool = False
+    is_same: bool = False
 
 
 Found = Difference | Skip

@@ -49,7 +49,10 @@ class WitnessRow:
 
 @dataclass(frozen=True, slots=True)
 class LocalRow:
-    """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason)."""
+    """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason).
+
+    Skipped is also what computes the same (``is_same``), but would with a fault as well.
+    """
 
     label: str
     graph: str
@@ -58,6 +61,7 @@ class LocalRow:
     relative: float = 0.0
     allowed: float = 0.0
     note: str = ""
+    is_same: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.jumps import jump_slots, jumps, substitute
+from bnfold.verification.request import Depth
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 
@@ -132,3 +133,19 @@ def test_what_only_a_body_reads_of_a_held_value_is_held() -> None:
     )
     before, after = (ir.load(model(text, {"w": np.array([0.3, 0.7, 1.1, number])})) for number in (1.7, 1.9))
     assert verify(before, after, depth="full", witness="none").status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_who_quantizes_earlier_may_keep_a_name_for_what_is_quantized(depth: Depth) -> None:
+    """As onnxruntime does in front of what moves elements: ``p`` was a float of any size, now it is one of 256."""
+    pair = "{} = QuantizeLinear ({}, s, z)  {} = DequantizeLinear ({}, s, z)"
+    body = f"(float[2,3,6,6] x) => (float[2,3,3,3] y) {{ {{}}  {pair.format('q', 'p', 'd', 'q')}  y = Neg (d) }}"
+    pool = "p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]>"
+    weights = {"s": np.array(0.02), "z": np.array(100, np.uint8), "off": np.array(0.05)}
+    early = f"{pair.format('a', 'x', 'b', 'a')}  {pool} (b)"
+    before, after, wrong = (
+        ir.load(model(body.replace("{}", nodes), weights))
+        for nodes in (f"{pool} (x)", early, early.replace("(b)", "(c)").replace("  p", "  c = Add (b, off)  p"))
+    )
+    assert verify(before, after, depth=depth, witness="none").status != "failed"
+    assert verify(before, wrong, depth=depth, witness="none").status == "failed"

@@ -372,3 +372,17 @@ def test_an_output_that_never_moves_acquits_nobody() -> None:
     assert verify(ir.load(before), ir.load(after), depth="full", witness="none").status == "unverified"
     assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
     assert verify(ir.load(before), ir.load(before), witness="none").status == "verified"
+
+
+def test_a_constant_of_a_narrower_type_than_the_network_is_rounded_to_it() -> None:
+    """What is dequantized is float32 before it is cast; whoever stores it as float64 stores what it was rounded to."""
+    stored, scale = np.array([-769743, -1048576, 566583], np.int32), np.array(7.805141e-07, np.float32)
+    head = "(double[N,3] x) => (double[N,3] y)"
+    before = model(
+        f"{head} {{ d = DequantizeLinear (q, s)  w = Cast <to = 11> (d)  y = Mul (x, w) }}", {"q": stored, "s": scale}
+    )
+    for off, failed in ((0.0, False), (1e-6, True)):
+        folded = (stored * scale).astype(np.float32).astype(np.float64) + off
+        after = model(f"{head} {{ y = Mul (x, w) }}", {"w": folded}, dtype=np.float64)
+        verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+        assert (verdict.status == "failed") == failed, verdict.reason
