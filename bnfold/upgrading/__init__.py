@@ -5,8 +5,31 @@ compatible is not touched, the others go through adapters of our own, and what h
 lists all such nodes.
 """
 
-from bnfold.upgrading.imports import leave_old_ir, merge_opset_imports, strip_initializer_inputs
-from bnfold.upgrading.run import Upgraded, run
-from bnfold.upgrading.walk import Change
+from __future__ import annotations
 
-__all__ = ["Change", "Upgraded", "leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]
+from typing import TYPE_CHECKING
+
+from bnfold import ir
+from bnfold.settings import Policy
+from bnfold.upgrading.imports import leave_old_ir, merge_opset_imports, strip_initializer_inputs
+
+if TYPE_CHECKING:
+    from bnfold.upgrading.model import Upgraded
+
+__all__ = ["leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]
+
+
+def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Upgraded:
+    """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
+
+    After an error the model is half way and has to be discarded.
+
+    Raises:
+        MalformedModel: A value is read that nothing makes, or an operator has no inputs.
+        Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
+        UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
+            them are listed.
+    """
+    from bnfold.upgrading.model import upgrade  # the table and its adapters, which folding alone needs nothing of
+
+    return upgrade(model, target, policy or Policy())

@@ -52,17 +52,8 @@ class Upgraded:
         return [change.cut for change in self.changes if change.cut is not None]
 
 
-def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Upgraded:
-    """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
-
-    After an error the model is half way and has to be discarded.
-
-    Raises:
-        MalformedModel: A value is read that nothing makes, or an operator has no inputs.
-        Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
-        UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
-            them are listed.
-    """
+def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
+    """As `bnfold.upgrading.run`."""
     before = model.opset("")
     goal = imports.resolve_target(before, target)
     imports.check_known(model, goal)
@@ -74,7 +65,7 @@ def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = N
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     if any(value is not None and value.dtype is None for call in calls for value in call.outputs):
         model.infer_shapes()  # operators are asked one by one, which tells nothing of calls
-    walk = Walk(Shared(goal, policy or Policy(), Types(goal)), functions)
+    walk = Walk(Shared(goal, policy, Types(goal)), functions)
     with no_garbage_collection():
         for graph in (model.graph, *model.functions):
             if graph is model.graph or _uses_default_domain(graph):
