@@ -13,7 +13,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.semantics import Policy
-from bnfold.upgrading import Upgraded
+from bnfold.upgrading.model import Upgraded
 from bnfold.upgrading import run as upgrade
 
 Array = np.ndarray[Any, Any]
