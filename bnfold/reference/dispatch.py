@@ -21,6 +21,7 @@ from bnfold.reference.registry import (
     Attribute,
     Call,
     Declined,
+    Evaluate,
     Kernel,
     Misfit,
     Mismatch,
@@ -81,7 +82,7 @@ _TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement
 """Operators to which an empty optional, which is None here, is a value like any other."""
 
 
-def apply(
+def apply(  # noqa: PLR0913 - one node, and each option of the run by name
     node: ir.Node,
     inputs: Sequence[Datum],
     attrs: Mapping[str, Attribute],
@@ -90,18 +91,19 @@ def apply(
     *,
     later: bool = False,
     noise: Noise | None = None,
+    evaluate: Evaluate,
 ) -> Sequence[Datum]:
     """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
 
-    Raises Unsupported or Random as `evaluate` documents.
+    ``evaluate`` runs a whole model. Raises Unsupported or Random as it documents.
     """
     opset = node.graph.opset(node.domain)
     try:
-        return _apply(node, inputs, attrs, precision, policy, opset, noise)
+        return _apply(node, inputs, attrs, precision, policy, opset, noise, evaluate)
     except Misfit:
         for other in _later_versions(node, opset) if later else ():
             with suppress(Unsupported):
-                return _apply(node, inputs, attrs, precision, policy, other, noise)
+                return _apply(node, inputs, attrs, precision, policy, other, noise, evaluate)
         raise
 
 
@@ -114,7 +116,7 @@ def _later_versions(node: ir.Node, opset: int) -> Iterator[int]:
                 yield version
 
 
-def _apply(
+def _apply(  # noqa: PLR0913, PLR0917 - as `apply`
     node: ir.Node,
     inputs: Sequence[Datum],
     attrs: Mapping[str, Attribute],
@@ -122,11 +124,12 @@ def _apply(
     policy: Policy,
     opset: int,
     noise: Noise | None,
+    evaluate: Evaluate,
 ) -> Sequence[Datum]:
     known = definition(node.domain, node.op_type, opset)
     if known is None:
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")
-    found = _kernel(node.domain, node.op_type, known.version)
+    found = _kernel(node.domain, node.op_type, known.version, evaluate)
     if found is None:
         raise refused(node, known.version or opset, "no proven implementation of this version")
     function, meant = found
@@ -143,9 +146,9 @@ def _apply(
     return [rounded(value, _model_of(known, inputs, index)) for index, value in enumerate(results)]
 
 
-def _kernel(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
+def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Kernel, int] | None:
     own = find(domain, op, version)
-    other = fallback.find(domain, op, version) if own is None else None
+    other = fallback.find(domain, op, version, evaluate) if own is None else None
     return own if other is None else (other, version)
 
 

@@ -193,7 +193,16 @@ class Evaluation:
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             attrs = resolve(node, bindings, self.precision)
-            results = apply(node, inputs, attrs, self.precision, self.policy, later=self.later, noise=self.noise)
+            results = apply(
+                node,
+                inputs,
+                attrs,
+                self.precision,
+                self.policy,
+                later=self.later,
+                noise=self.noise,
+                evaluate=evaluate,
+            )
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):

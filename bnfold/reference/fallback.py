@@ -9,6 +9,7 @@ or against onnxruntime; `tests/reference/test_fallback.py` repeats the compariso
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Call, Declined, Kernel, Result, require
+from bnfold.reference.registry import Attribute, Call, Declined, Evaluate, Kernel, Result, require
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "BlackmanWindow"): (17,),
@@ -87,10 +88,10 @@ LEGAL["SoftmaxCrossEntropyLoss"] = LEGAL["NegativeLogLikelihoodLoss"]
 """What the text asks of the inputs, and neither of the two looks at."""
 
 
-def find(domain: str, op: str, version: int) -> Kernel | None:
-    """A kernel around onnx's function or implementation, if that version is on a list."""
+def find(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
+    """A kernel around onnx's function, run by ``evaluate``, or its implementation, if that version is on a list."""
     if version in FUNCTIONS.get((domain, op), ()):
-        return run_function
+        return partial(run_function, evaluate)
     return run if version in PROVEN.get((domain, op), ()) else None
 
 
@@ -107,10 +108,8 @@ def run(call: Call, *inputs: Datum) -> Result:
     return tuple(next(results) if name else None for name in model.graph.node[0].output)
 
 
-def run_function(call: Call, *inputs: Datum) -> Result:
+def run_function(evaluate: Evaluate, call: Call, *inputs: Datum) -> Result:
     """Evaluate the function in the operator's schema."""
-    from bnfold.reference.evaluate import evaluate
-
     defaults = {name: value for name, value in call.defaults.items() if not call.has(name)}  # functions have none
     model, feeds = _one_node(call, inputs, call.opset, defaults)
     node = model.graph.node[0]

@@ -28,6 +28,8 @@ Result = Any
 Attribute = Any
 """An attribute's value: int, float, str, a list of these, an array, or an `ir.Graph`."""
 Kernel = Callable[..., Result]
+Evaluate = Callable[..., dict[str, Array]]
+"""What runs a whole model: `bnfold.reference.evaluate.evaluate`."""
 
 NO_SCHEMA = 0
 """The version under which operators are registered that onnx once drafted but never gave (or has lost) a schema."""
