@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bnfold import ir
 
-if TYPE_CHECKING:
-    from bnfold import ir
-    from bnfold.upgrading.types import Dims
+Dims = tuple[int | str | None, ...]
 
 
 def operand_of(value: ir.Value) -> ir.Value | None:

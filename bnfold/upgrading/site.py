@@ -18,7 +18,8 @@ from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Policy, Repair
-from bnfold.upgrading.types import Dims, Types
+from bnfold.upgrading.bodies import Dims
+from bnfold.upgrading.types import Types
 
 INT64_MAX = 2**63 - 1
 

@@ -17,9 +17,7 @@ from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes import SMALL, filled
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
-from bnfold.upgrading.bodies import bodies_of, dims_behind, operand_of, scan_axis, states_of
-
-Dims = tuple[int | str | None, ...]
+from bnfold.upgrading.bodies import Dims, bodies_of, dims_behind, operand_of, scan_axis, states_of
 
 
 class Types:
