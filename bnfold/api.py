@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.pipeline import formats
-from bnfold.pipeline.job import Outcome, Source, process
+from bnfold.pipeline.formats import Source
+from bnfold.pipeline.job import Outcome, process
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict
 

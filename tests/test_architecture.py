@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -89,6 +89,31 @@ def test_imports_point_one_way() -> None:
         if (wrong := set(rooms_imported(ast.parse(path.read_text(encoding="utf-8")))) - allowed(home(path)))
     }
     assert forbidden == {}
+
+
+def imports(path: Path, known: Container[str]) -> set[str]:
+    """The modules of ``known`` that a file imports, at any depth and for types alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else f"{node.module}" for name in names}
+    return {name for name in found if name in known}
+
+
+def test_modules_import_in_circles_in_ir_only() -> None:
+    """Its classes name each other: a graph has nodes, a node has a graph."""
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in modules()
+    }
+    waiting = {name: imports(path, names) for name, path in names.items()}
+    while done := {name for name, wanted in waiting.items() if not wanted & waiting.keys() - {name}}:
+        waiting = {name: wanted for name, wanted in waiting.items() if name not in done}
+    while top := waiting.keys() - set().union(*waiting.values()):
+        waiting = {name: wanted for name, wanted in waiting.items() if name not in top}
+    assert {name.rpartition(".")[0] for name in waiting} == {"bnfold.ir"}
 
 
 def test_the_root_stays_small() -> None:

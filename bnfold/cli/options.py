@@ -20,7 +20,7 @@ from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import Checked, Checks, Delivery, Options, Policy, type_hints
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Source
+    from bnfold.pipeline.formats import Source
 
 Command = Callable[..., Any]
 

@@ -8,16 +8,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import onnx
+
 from bnfold import ir, settings
 from bnfold.errors import BadInput
 from bnfold.settings import Checks, Delivery, Options, Policy
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Source
     from bnfold.report.events import Report
     from bnfold.verification import Verdict
 
+Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
+"""What a model may be given as."""
 Progress = Callable[[str, int, int], None]
+"""(phase, done, total)."""
 Passes = Callable[[ir.Model, Options], "Report"]
 """What rewrites the graph of a model, in place: `order.rewrite`."""
 SUFFIX = ".xml"

@@ -17,14 +17,13 @@ from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, order, path_conflicts
+from bnfold.pipeline.formats import Progress, Source
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, to_json
 
 if TYPE_CHECKING:
     from bnfold.verification import Verdict
 
-Progress = Callable[[str, int, int], None]
-Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 MAX_REPLANS = 8
 ONNXRUNTIMES = (
     "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-qnn",

@@ -10,15 +10,13 @@ from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error
+from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options, Policy
-
-Progress = Callable[[str, int, int], None]
-"""(phase, done, total)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -13,8 +13,8 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.semantics import Policy
-from bnfold.upgrading.model import Upgraded
 from bnfold.upgrading import run as upgrade
+from bnfold.upgrading.model import Upgraded
 
 Array = np.ndarray[Any, Any]
 SIZES = (5, 7, 3, 2, 11)

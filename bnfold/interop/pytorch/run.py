@@ -15,7 +15,7 @@ from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
 from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
-from bnfold.pipeline import job
+from bnfold.pipeline import formats, job
 from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
@@ -139,7 +139,7 @@ def optimize(
     return result
 
 
-def _opened(program: Any) -> tuple[job.Source, Any, Any]:
+def _opened(program: Any) -> tuple[formats.Source, Any, Any]:
     """What to process, what holds it (an ``ONNXProgram``, or None) and the ``onnx_ir.Model`` that it is (or None)."""
     if isinstance(program, str | os.PathLike):
         return Path(program), None, None
