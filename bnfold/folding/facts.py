@@ -159,23 +159,26 @@ def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
 
 def weight(node: ir.Node, slot: int) -> ir.Tensor:
     """The constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
-    value = node.input(slot)
-    tensor = ir.constant(value)
-    if value is None or tensor is None:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {node.op_type} {node.label!r}")
+    tensor = ir.constant(node.input(slot))
+    if tensor is None:
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {where(node)}")
     if tensor.dtype not in FLOATS:
-        raise Declined(Reason.TYPE, f"input {slot} of {node.op_type} {node.label!r} is not a float tensor")
-    if is_quantized(value):
-        raise Declined(Reason.TYPE, f"the weight of {node.op_type} {node.label!r} is quantized")
+        raise Declined(Reason.TYPE, f"input {slot} of {where(node)} is not a float tensor")
     return tensor
 
 
 def is_quantized(value: ir.Value | None) -> bool:
-    """Whether a weight is integers behind a DequantizeLinear, and perhaps behind what moves its elements."""
+    """Whether a weight is stored in a smaller type: behind a DequantizeLinear, or a Cast to a wider one.
+
+    Behind either, there may be what moves its elements.
+    """
     for _ in range(_FAR):
         node = value.producer if value is not None else None
         if node is None or not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
             return node is not None and node.is_op("DequantizeLinear")
+        source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), value))
+        if source is not None and made is not None and source.nbytes < made.nbytes:
+            return True
         value = node.input(0)
     return False
 

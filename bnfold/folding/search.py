@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.folding import facts, guard, images, sharing
 from bnfold.folding.affine import Affine
@@ -20,7 +22,7 @@ from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan, count_residuals
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, SetConstant, Step
-from bnfold.ir.tensor import FLOATS, Exact
+from bnfold.ir.tensor import FLOATS, Exact, Scaled
 from bnfold.report.reasons import Attempt, Declined, Reason
 
 MAX_DEPTH = 64
@@ -51,7 +53,7 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
     seen = set() if seen is None else seen
     if chain.affine.is_identity:
         return _identity(chain)
-    if (constant := ir.constant(chain.source)) is not None:
+    if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
         return _evaluated(chain, constant)
     plans: list[Plan] = []
     refusals: list[Declined] = []
@@ -92,11 +94,14 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     return Plan(chain, "stay", (edit,))
 
 
-def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> Exact:
+def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> ir.Tensor:
     """Raises Declined for a damaged model, whose constant does not fit what reads it."""
     if constant.dtype not in FLOATS:
         raise Declined(Reason.TYPE, "a constant that is no float", depth)
     try:
+        axis = int(np.argmax(affine.s.shape))
+        if affine.is_scale_only and affine.s.size == affine.s.shape[axis] and affine.rank == len(constant.dims):
+            return Scaled(constant, [(axis, affine.s.reshape(-1))])  # judged slice by slice
         return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
     except ValueError as error:
         raise Declined(Reason.UNREADABLE, f"a constant of dims {list(constant.dims)}", depth) from error

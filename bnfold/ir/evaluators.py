@@ -152,22 +152,33 @@ def _arithmetic(function: Callable[..., Any]) -> Evaluator:
     return evaluate
 
 
+def spread(node: Node, parameter: Array, dims: tuple[int, ...]) -> Array:
+    """A scale or zero point of a (De)QuantizeLinear, for all, by axis or by block, to broadcast onto its first input.
+
+    Raises ValueError where it does not fit.
+    """
+    if parameter.size == 1 and parameter.ndim <= 1:
+        return parameter.reshape(())
+    axis, block = int(node.attr("axis", 1)), int(node.attr("block_size", 0))
+    axis += len(dims) if axis < 0 else 0
+    if block:
+        whole = np.repeat(parameter, block, axis)[(*[slice(None)] * axis, slice(dims[axis]))]
+    else:
+        whole = parameter.reshape(-1, *(1,) * (len(dims) - axis - 1))
+    if np.broadcast_shapes(whole.shape, dims) != dims:
+        raise ValueError("a scale or zero point of another shape")
+    return whole
+
+
 def _dequantize(node: Node, operands: Operands) -> Tensor | None:
     source, scale = _need(operands, 0), _need(operands, 1)
-    if node.attr("block_size", 0) or node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
+    if node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
         return None
     third = operands[2] if len(operands) > 2 else None
     if third is not None and third.dtype != source.dtype:
         return None  # no runtime takes it
-    zero = third.float64() if third is not None else np.zeros(())
-    factor = scale.float64()
-    shape = [1] * len(source.dims)
-    if factor.size > 1:
-        shape[int(node.attr("axis", 1))] = -1
-    elif zero.size > 1:
-        return None
-    values = source.float64() - (zero.reshape(shape) if zero.size > 1 else zero.reshape(()))
-    return _exact(scale.dtype, values * (factor.reshape(shape) if factor.size > 1 else factor.reshape(())))
+    values = source.float64() - (spread(node, third.float64(), source.dims) if third is not None else 0.0)
+    return _exact(scale.dtype, values * spread(node, scale.float64(), source.dims))
 
 
 EVALUATORS: dict[str, Evaluator] = {

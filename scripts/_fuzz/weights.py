@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 KINDS = (
     (TensorProto.INT8, 10, 127), (TensorProto.UINT8, 10, 127), (TensorProto.INT8, 13, 127),
     (TensorProto.INT32, 13, 1 << 20), (TensorProto.FLOAT8E4M3FN, 19, 448), (TensorProto.FLOAT8E5M2, 19, 1 << 15),
-    (TensorProto.INT16, 21, 1 << 14), (TensorProto.INT4, 21, 7), (TensorProto.UINT4, 21, 7),
+    (TensorProto.INT16, 21, 1 << 14), (TensorProto.UINT16, 21, 32767), (TensorProto.INT4, 21, 7),
+    (TensorProto.UINT4, 21, 7),
 )  # fmt: skip
 """Element type, the opset since which DequantizeLinear takes it, and the largest number beside its zero point."""
-UNSIGNED = (TensorProto.UINT8, TensorProto.UINT4)
+UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT4)
 
 
 def tied(b: Builder, array: Array) -> str | None:
@@ -34,7 +35,9 @@ def tied(b: Builder, array: Array) -> str | None:
 
 
 def quantised(b: Builder, array: Array) -> str:
-    """Behind a DequantizeLinear, before and behind which the numbers may be carried."""
+    """Behind a DequantizeLinear, before and behind which the numbers may be carried; or in float16, behind a Cast."""
+    if b.dtype != TensorProto.FLOAT16 and b.chance(0.2):
+        return _node(b, "Cast", [b.weight(array.astype(np.float16), "h")], array, to=b.dtype)
     store_behind, carry_behind = _carrier(b, array)
     shown = store_behind(array)
     store_before, carry_before = _carrier(b, shown)
@@ -65,22 +68,42 @@ def _quantise(b: Builder, array: Array) -> tuple[Array, list[Array], dict[str, A
     dtype, _, largest = b.pick([kind for kind in KINDS if kind[1] <= b.opset])
     by_channel = array.ndim > 0 and b.opset >= 13 and b.chance(0.5)
     axis = int(b.rng.integers(array.ndim)) if by_channel else 0
+    if by_channel and b.opset >= 21 and b.chance(0.4):
+        return _by_block(b, array, axis, dtype, largest)
     others = tuple(other for other in range(array.ndim) if not by_channel or other != axis)
     spread = np.abs(array.astype(np.float64)).max(others, keepdims=True, initial=0)
     scale = np.where(spread > 0, spread / largest, 1).astype(np.float32)
     zero = np.zeros(scale.shape)
     if dtype in (TensorProto.INT8, *UNSIGNED):
         zero = b.rng.integers(-2, 3, scale.shape) + (largest + 1 if dtype in UNSIGNED else 0)
-    numbers = array / scale + zero
+    shape = [array.shape[axis]] if by_channel else []
+    parameters = [scale.reshape(shape)]
+    if zero.any() or (dtype != TensorProto.INT32 and b.chance(0.5)):
+        parameters.append(zero.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(dtype)))
+    return _rounded(array / scale + zero, dtype, largest), parameters, {"axis": axis} if by_channel else {}
+
+
+def _by_block(
+    b: Builder, array: Array, axis: int, dtype: int, largest: int
+) -> tuple[Array, list[Array], dict[str, Any]]:
+    """As `_quantise`, with a scale for each stretch of some elements along ``axis``."""
+    block = int(b.rng.integers(1, array.shape[axis] + 1))
+    starts = range(0, array.shape[axis], block)
+    spread = np.maximum.reduceat(np.abs(array.astype(np.float64)), starts, axis)
+    scale = np.where(spread > 0, spread / largest, 1).astype(np.float32)
+    zero = np.full(scale.shape, largest + 1 if dtype in UNSIGNED else 0)
+    whole, centre = (np.repeat(each, block, axis).take(range(array.shape[axis]), axis) for each in (scale, zero))
+    parameters = [scale, zero.astype(helper.tensor_dtype_to_np_dtype(dtype))][: 2 if zero.any() else 1]
+    return _rounded(array / whole + centre, dtype, largest), parameters, {"axis": axis, "block_size": block}
+
+
+def _rounded(numbers: Array, dtype: int, largest: int) -> Array:
+    """As a type stores them."""
     kind = helper.tensor_dtype_to_np_dtype(dtype)
     if dtype not in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2):
         low, high = (0, 2 * largest + 1) if dtype in UNSIGNED else (-largest - 1, largest)
         numbers = np.clip(np.rint(numbers), low, high)
-    shape = [array.shape[axis]] if by_channel else []
-    parameters = [scale.reshape(shape)]
-    if zero.any() or (dtype != TensorProto.INT32 and b.chance(0.5)):
-        parameters.append(zero.reshape(shape).astype(kind))
-    return np.asarray(numbers).astype(kind), parameters, {"axis": axis} if by_channel else {}
+    return np.asarray(numbers).astype(kind)
 
 
 def _node(b: Builder, op_type: str, inputs: list[str], made: Array, **attributes: Any) -> str:

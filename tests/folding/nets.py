@@ -49,8 +49,10 @@ class Net:
     def const(self, *shape: int, value: Any = None, hint: str = "w") -> str:
         """An initializer: random numbers of a shape, or the given ones."""
         array = self.rng.standard_normal(shape) if value is None else np.asarray(value)
-        if array.dtype.kind == "f":
-            array = array.astype(self.dtype)
+        return self.tensor(array.astype(self.dtype) if array.dtype.kind == "f" else array, hint)
+
+    def tensor(self, array: Array, hint: str = "w") -> str:
+        """An initializer of the array's own type."""
         self.weights.append(numpy_helper.from_array(array, self.name(hint)))
         return self.weights[-1].name
 

@@ -67,7 +67,7 @@ def scale_inputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
     by_group = s.reshape(group, -1)
     if kernel.dims[1] == 1 or (by_group == by_group[:, :1]).all():
         return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
-    return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
+    return weights.scaled_by_group(node, kernel, by_group)
 
 
 def pads(node: ir.Node) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.conv import new_bias, shift_before
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -32,7 +31,7 @@ def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Ste
         return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
     if (by_group == by_group[:1]).all():
         return weights.scaled(node, 1, kernel, 1, by_group[0])
-    return Step((SetConstant(node, 1, weights.by_group(facts.weight(node, 1), by_group)),))
+    return weights.scaled_by_group(node, kernel, by_group)
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:

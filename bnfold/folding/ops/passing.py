@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
@@ -34,8 +36,15 @@ def dropout_down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it."""
-    _decline_narrower(node, node.output(0), node.input(0))
+    """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it.
+
+    A weight keeps the type that it is stored in, and would be rounded to it: powers of two are exact.
+    """
+    source, made = ir.constant(node.input(0)), ir.constant(node.output(0))
+    if source is None or made is None:
+        _decline_narrower(node, node.output(0), node.input(0))
+    elif source.nbytes < made.nbytes and (np.frexp(affine.s)[0] % 0.5).any():
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} leads to a smaller type")
     return up(node, slot, affine)
 
 

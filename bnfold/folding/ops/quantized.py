@@ -3,91 +3,82 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, vector
+from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetAttr, SetConstant, Step
-from bnfold.ir.tensor import Array, Exact, Float64, Inline
+from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
+from bnfold.ir.evaluators import spread
+from bnfold.ir.tensor import Exact, Float64, InMemory
 from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``scale' = |s|·scale`` along the one axis; where ``s`` is negative, ``q' = 2·zero − q``."""
-    scale, weight = facts.weight(node, 1), ir.constant(node.input(0))
-    if weight is None or node.attr("block_size", 0):
+    """``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
+    stored = ir.constant(node.input(0))
+    zero = ir.constant(node.input(2))
+    if stored is None or (node.input(2) is not None and zero is None):
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
     if not affine.is_scale_only:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    if (affine.s == 0).any():
-        raise Declined(Reason.ZERO_SCALE, facts.where(node))
-    axis = _axis(node, scale, affine)
-    if axis is None:
-        factor = affine.s.reshape(())
-        return Step(
-            (
-                SetConstant(node, 1, Exact(scale.dtype, scale.float64() * np.abs(factor))),
-                *_negated(node, weight, affine.s),
-            )
-        )
-    s = vector(affine.s, axis, weight.dims[axis])
-    widened = scale.size == 1
-    fresh = np.broadcast_to(scale.float64().reshape(-1), s.shape) * np.abs(s)
-    extra: tuple[SetConstant | SetAttr, ...] = (SetConstant(node, 1, Exact(scale.dtype, fresh)),)
-    if widened:
-        extra += (SetAttr(node, "axis", axis), *_widened_zero(node, s.size))
-    return Step((*extra, *_negated(node, weight, affine.s)))
+    edits = _rescaled(node, stored, zero, np.where(affine.s == 0, 1.0, np.abs(affine.s)))
+    if (affine.s <= 0).any():
+        edits.append(SetConstant(node, 0, _mirrored(node, stored, zero, np.sign(affine.s))))
+    return Step(tuple(edits))
 
 
-def _axis(node: ir.Node, scale: ir.Tensor, affine: Affine) -> int | None:
-    """The axis along which the new scale varies; None for one scale for all."""
-    varying = [axis for axis, size in enumerate(affine.shape) if size > 1]
-    if scale.size == 1 and not varying:
-        return None
-    if scale.size == 1 and len(varying) == 1 and node.graph.opset() >= 13:
-        return varying[0]
-    axis = int(node.attr("axis", 1)) % affine.rank
-    if scale.size == 1 or len(scale.dims) != 1 or any(other != axis for other in varying):
-        raise Declined(Reason.AXIS, f"the scale of {facts.where(node)} belongs to another axis")
-    return axis
+def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: Float64) -> list[Edit]:
+    """The scale times ``factor``; one for all becomes one for each slice, with as many zero points.
+
+    Raises Declined where the scales cannot vary along the axes that the factor varies along.
+    """
+    scale = facts.weight(node, 1)
+    axis, block = int(node.attr("axis", 1)) % max(factor.ndim, 1), int(node.attr("block_size", 0))
+    varying = [place for place, size in enumerate(factor.shape) if size > 1]
+    if block:
+        return [_scale(node, scale, scale.float64() * _of_blocks(node, factor, axis, block))]
+    if not varying or (scale.size > 1 and varying == [axis]):
+        return [_scale(node, scale, scale.float64() * factor.reshape(-1 if varying else ()))]
+    if scale.size > 1 or len(varying) > 1 or node.graph.opset() < 13 or factor.size == stored.size:
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} has no scale for each slice of that axis")
+    fresh = scale.float64().reshape(()) * factor.reshape(-1)
+    edits: list[Edit] = [_scale(node, scale, fresh), SetAttr(node, "axis", varying[0])]
+    if zero is not None:
+        edits.append(SetConstant(node, 2, InMemory(zero.dtype, np.broadcast_to(zero.numpy().reshape(()), fresh.shape))))
+    return edits
 
 
-def _widened_zero(node: ir.Node, size: int) -> tuple[SetConstant, ...]:
-    """A zero point for each channel, as the scale now has."""
-    zero = ir.constant(node.input(2))
-    if node.input(2) is None:
-        return ()
-    if zero is None:
-        raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
-    return (SetConstant(node, 2, _integers(np.broadcast_to(zero.numpy().reshape(-1), (size,)))),)
+def _scale(node: ir.Node, scale: ir.Tensor, values: Float64) -> SetConstant:
+    """The edit of a scale. Raises Declined where one would round to zero, which no runtime expects."""
+    fresh = Exact(scale.dtype, values)
+    if not (fresh.numpy() > 0).all():
+        raise Declined(Reason.RANGE, f"a scale of {facts.where(node)}")
+    return SetConstant(node, 1, fresh)
 
 
-def _negated(node: ir.Node, weight: ir.Tensor, s: Float64) -> tuple[SetConstant, ...]:
-    """The integers mirrored at the zero point where ``s`` is negative. Raises Declined where the type has no room."""
-    if (s > 0).all():
-        return ()
-    q = weight.numpy()
-    if q.dtype.kind not in "iu" or q.dtype.itemsize > 2:
-        raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
-    zero = ir.constant(node.input(2))
-    if node.input(2) is not None and zero is None:
-        raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
-    centre = np.zeros((), np.int64) if zero is None else zero.numpy().astype(np.int64)
-    if centre.size > 1:
-        shape = [1] * q.ndim
-        shape[int(node.attr("axis", 1))] = -1
-        centre = centre.reshape(shape)
-    mirrored = np.where(s < 0, 2 * (centre if centre.size > 1 else centre.reshape(())) - q.astype(np.int64), q)
-    limits = np.iinfo(q.dtype)
-    if mirrored.min() < limits.min or mirrored.max() > limits.max:
-        raise Declined(Reason.NEGATIVE_SCALE, f"the integers of {facts.where(node)} have no negatives")
-    return (SetConstant(node, 0, _integers(mirrored.astype(q.dtype))),)
+def _of_blocks(node: ir.Node, factor: Float64, axis: int, block: int) -> Float64:
+    """The factor of each block along ``axis``. Raises Declined where it varies within one."""
+    if factor.shape[axis] == 1:
+        return factor
+    first = factor.take(range(0, factor.shape[axis], block), axis)
+    if not np.array_equal(first.repeat(block, axis).take(range(factor.shape[axis]), axis), factor):
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} has one scale for a block along that axis")
+    return first
 
 
-def _integers(array: Array) -> ir.Tensor:
-    return Inline(onnx.numpy_helper.from_array(np.ascontiguousarray(array)))
+def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Float64) -> InMemory:
+    """The numbers on the other side of their zero point, or at it, as ``sign`` says. Raises Declined without room.
+
+    The zero point itself stays: runtimes want one for all channels.
+    """
+    centre = spread(node, zero.float64(), stored.dims) if zero is not None else np.zeros(())
+    values = centre + sign * (stored.float64() - centre)
+    with np.errstate(invalid="ignore"):
+        fresh = values.astype(stored.numpy().dtype)
+    if not np.array_equal(fresh.astype(np.float64), values):
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"the numbers of {facts.where(node)} have no negatives")
+    return InMemory(stored.dtype, fresh)
 
 
 register(DequantizeLinear=Handler(up))

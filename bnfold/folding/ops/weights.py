@@ -1,4 +1,4 @@
-"""Scaling a weight, stored as floats or quantized: the one place that knows the difference."""
+"""Scaling a weight, stored as it is or in a smaller type: the one place that knows the difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64) -> Step:
-    """The ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of its DequantizeLinear."""
+    """The ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
     if not facts.is_quantized(node.input(slot)):
         return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
     shape = [1] * len(weight.dims)
@@ -30,13 +30,16 @@ def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, 
 
 
 def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
-    """The constant weight at ``slot``, for its dims and type; quantized ones count as what they are dequantized to."""
+    """The constant weight at ``slot``, for its dims and type; one in a smaller type counts as what is made of it."""
     if facts.is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
         return held
     return facts.weight(node, slot)
 
 
-def by_group(kernel: ir.Tensor, factors: Float64) -> ir.Tensor:
+def scaled_by_group(node: ir.Node, kernel: ir.Tensor, factors: Float64) -> Step:
     """A kernel of dims (groups·m, n, k…) with ``factors`` (groups, n) multiplied in, differently in each group."""
+    if facts.is_quantized(node.input(1)):
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"the groups of {facts.where(node)} are scaled differently")
     whole = np.repeat(factors, kernel.dims[0] // factors.shape[0], axis=0)
-    return Exact(kernel.dtype, kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2)))
+    values = kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2))
+    return Step((SetConstant(node, 1, Exact(kernel.dtype, values)),))

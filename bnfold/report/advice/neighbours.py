@@ -65,6 +65,21 @@ NEIGHBOURS: dict[Reason, Advice] = {
             constants=PARAMETERS,
         ),
     ),
+    Reason.QUANTIZED_WEIGHT: Advice(
+        "The weight is stored as integers or float16, and folding would make it larger or round it again. A scale for "
+        "each channel takes any positive factor; one for all needs opset 13 to become one for each; a negative factor "
+        "needs integers that have negatives; a scale along another axis, or a weight behind a Cast, takes none.",
+        "Fold before quantizing: the float model first, then the quantizer, which then sees one layer in place of two. "
+        "A quantized model is best made with a scale for each output channel, symmetric and without -128.",
+        model(
+            "(float[1,2,4,4] x) => (float[1,2,4,4] y)",
+            "w = DequantizeLinear (q, d)",
+            "c = Conv (x, w)",
+            norm("c", "y"),
+            constants="int8[2,2,1,1] q = {1, 2, 3, -128}, float d = {0.1}, "
+            + PARAMETERS.replace("s = {2, 3}", "s = {2, -3}"),
+        ),
+    ),
     Reason.SHARED_WEIGHT: Advice(
         "Several layers use one weight, and only one of them is followed by this affine. Folding needs a second "
         "copy of the weight, which makes the model larger than the limit allows.",

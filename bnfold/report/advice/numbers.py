@@ -104,9 +104,8 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.TYPE: Advice(
-        "The element types there do not allow the rewrite: the weight is quantized or an integer, or a Cast on "
-        "the way rounds.",
-        "Fold before quantizing: the float model first, then the quantizer, which then sees one layer in place of two.",
+        "The element types there do not allow the rewrite: the weight is an integer, or a Cast on the way rounds.",
+        "Fold the float32 model first and convert it afterwards.",
         model(
             "(float[1,2,4,4] x) => (float16[1,2,4,4] y)",
             "c = Sin (x)",

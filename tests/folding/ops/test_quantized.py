@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -61,26 +62,143 @@ def test_the_least_integer_has_no_negative() -> None:
     net = Net(dtype=np.float32)
     q = net.const(value=np.full((4, 3, 2, 2), -128, np.int8))
     y = net.node("Conv", net.input(2, 3, 5, 7), net.node("DequantizeLinear", q, net.const(value=0.01)))
-    assert declined(net, net.batchnorm(y, 4)) == ["negative-scale"]
+    assert declined(net, net.batchnorm(y, 4)) == ["quantized-weight"]
 
 
 def test_scales_along_the_other_axis() -> None:
     net = Net(dtype=np.float32)
     y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=True, axis=1))
-    assert declined(net, net.batchnorm(y, 4)) == ["axis"]
+    assert declined(net, net.batchnorm(y, 4)) == ["quantized-weight"]
 
 
-def test_a_dead_channel() -> None:
+def test_one_scale_for_all_of_opset_ten() -> None:
+    net = Net(opset=10, dtype=np.float32)
+    y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=False))
+    assert declined(net, net.batchnorm(y, 4)) == ["quantized-weight"]
+
+
+def test_a_scale_for_each_integer_is_no_quantization() -> None:
     net = Net(dtype=np.float32)
-    y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=True))
-    assert declined(net, net.batchnorm(y, 4, scale=[1.0, 0.0, 1.0, 2.0])) == ["zero-scale"]
+    flat = net.node("DequantizeLinear", net.const(value=np.arange(48, dtype=np.int8)), net.const(value=0.01))
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.node("Reshape", flat, net.ints(4, 3, 2, 2)))
+    assert declined(net, net.batchnorm(y, 4)) == ["quantized-weight"]
 
 
-def test_a_quantized_bias_stays() -> None:
+def test_a_scale_stays_positive() -> None:
+    net = Net(dtype=np.float32)
+    integers = net.const(value=np.ones((4, 3, 2, 2), np.int8))
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.node("DequantizeLinear", integers, net.const(value=1e-20)))
+    assert declined(net, net.batchnorm(y, 4, scale=[1.0, 1.0, 1e-28, 2.0])) == ["range"]
+
+
+@pytest.mark.parametrize("zero", [None, 5])
+def test_a_dead_channel_is_at_its_zero_point(zero: int | None) -> None:
+    net = Net(dtype=np.float32)
+    y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=True, zero=zero, low=-100))
+    result = folded(net, net.batchnorm(y, 4, scale=[1.0, 0.0, 1.0, 2.0]), tolerance=1e-6)
+    assert result.ops == ["DequantizeLinear", "Conv"]
+    assert (integers(result)[1] == (zero or 0)).all()
+    assert (result.weight("DequantizeLinear", 1) > 0).all()
+
+
+SMALL = {
+    "int4": (ml_dtypes.int4, 21, np.arange(-7, 8)),
+    "uint4": (ml_dtypes.uint4, 21, np.arange(1, 16)),
+    "int16": (np.int16, 21, np.arange(-32767, 32768)),
+    "uint16": (np.uint16, 21, np.arange(1, 65536)),
+    "float8e4m3fn": (ml_dtypes.float8_e4m3fn, 19, np.linspace(-4, 4, 33)),
+    "float8e5m2": (ml_dtypes.float8_e5m2, 19, np.linspace(-4, 4, 33)),
+}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_numbers_of_every_type_have_negatives(kind: str) -> None:
+    dtype, opset, numbers = SMALL[kind]
+    net = Net(opset=opset, dtype=np.float32, ir_version=10)
+    q = net.tensor(net.rng.choice(numbers, (4, 3, 2, 2)).astype(dtype))
+    zero = [] if numbers[0] < 0 else [net.tensor(np.full((), numbers[numbers.size // 2]).astype(dtype))]
+    w = net.node("DequantizeLinear", q, net.const(value=0.02), *zero)
+    result = folded(net, net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4), tolerance=1e-6)
+    assert result.ops == ["DequantizeLinear", "Conv"]
+    assert integers(result).dtype == dtype
+
+
+def blocked(net: Net, dims: tuple[int, ...], axis: int, block: int, dtype: Any = ml_dtypes.int4) -> str:
+    shape = [-(-size // block) if place == axis else size for place, size in enumerate(dims)]
+    q, zero = net.rng.integers(-5, 8, dims).astype(dtype), np.full(shape, 1).astype(dtype)
+    scale = net.const(value=net.rng.uniform(0.01, 0.02, shape))
+    return net.node("DequantizeLinear", net.tensor(q), scale, net.tensor(zero), axis=axis, block_size=block)
+
+
+BLOCKS: dict[str, tuple[Callable[[Net], str], bool]] = {
+    "Conv": (lambda net: net.node("Conv", net.input(2, 5, 5, 7), blocked(net, (4, 5, 2, 2), 1, 2)), True),
+    "MatMul": (lambda net: net.node("MatMul", net.input(3, 6), blocked(net, (6, 4), 0, 3)), True),
+    "Gemm": (lambda net: net.node("Gemm", net.input(3, 6), blocked(net, (4, 6), 1, 4), transB=1), True),
+    "along the channels": (lambda net: net.node("MatMul", net.input(3, 6), blocked(net, (6, 4), 1, 2)), False),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_scales_by_block(case: str) -> None:
+    build, folds = BLOCKS[case]
+    net = Net(opset=21, dtype=np.float32, ir_version=10)
+    y = net.batchnorm(build(net), 4)
+    if not folds:
+        assert declined(net, y) == ["quantized-weight"]
+        return
+    result = folded(net, y, tolerance=1e-6)
+    assert result.ops[0] == "DequantizeLinear"
+    assert "BatchNormalization" not in result.ops
+    assert integers(result).dtype == ml_dtypes.int4
+
+
+def test_a_factor_that_blocks_share() -> None:
+    net = Net(opset=21, dtype=np.float32, ir_version=10)
+    y = net.node("MatMul", net.input(3, 6), blocked(net, (6, 4), 1, 2))
+    y = net.node("Mul", y, net.const(value=[2.0, 2.0, -1.5, -1.5]))
+    assert folded(net, y, tolerance=1e-6, all_affines=True).ops == ["DequantizeLinear", "MatMul"]
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm"])
+def test_a_quantized_bias_becomes_exact(op: str) -> None:
     net = Net(dtype=np.float32)
     bias = net.node("DequantizeLinear", net.const(value=np.arange(4, dtype=np.int32)), net.const(value=0.5))
-    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2), bias)
-    assert declined(net, net.batchnorm(y, 4)) == ["type"]
+    if op == "Conv":
+        y = net.node("Conv", net.input(2, 3, 5, 7), weight(net, per_channel=True), bias)
+    else:
+        q = net.const(value=net.rng.integers(-127, 128, (3, 4)).astype(np.int8))
+        y = net.node("Gemm", net.input(5, 3), net.node("DequantizeLinear", q, net.const(value=0.02)), bias)
+    result = folded(net, net.batchnorm(y, 4), tolerance=1e-6)
+    assert result.ops == ["DequantizeLinear", op]
+    assert result.weight(op, 2).dtype == np.float32
+
+
+def test_groups_that_are_scaled_differently() -> None:
+    net = Net(dtype=np.float32)
+    y = net.node("ConvTranspose", net.input(2, 4, 5, 7), weight(net, per_channel=False), group=2)
+    assert declined(net, net.batchnorm(y, 6)) == ["quantized-weight"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_weight_in_float16_behind_a_cast(exact: bool) -> None:
+    """It keeps its type, and is not rounded a second time."""
+    net = Net(dtype=np.float32)
+    kernel = net.node("Cast", net.tensor(net.rng.standard_normal((4, 3, 2, 2)).astype(np.float16)), to=1)
+    y = net.node("Conv", net.input(2, 3, 5, 7), kernel)
+    if exact:
+        result = folded(net, net.node("Mul", y, net.const(value=[[[[-2.0]]]])), all_affines=True)
+        assert result.ops == ["Cast", "Conv"]
+        assert result.weight("Cast", 0).dtype == np.float16
+    else:
+        assert declined(net, net.batchnorm(y, 4)) == ["quantized-weight"]
+
+
+def test_the_affine_of_a_quantized_constant_is_none() -> None:
+    net = Net(dtype=np.float32)
+    w = net.batchnorm(weight(net, per_channel=True, axis=1), 3, shift=np.zeros(3))
+    result = folded(net, net.node("Conv", net.input(2, 3, 5, 7), w), tolerance=1e-6)
+    assert result.ops == ["DequantizeLinear", "Conv"]
+    assert integers(result).dtype == np.int8
 
 
 def test_gemm_and_matmul() -> None:
