@@ -8,6 +8,7 @@ import numpy as np
 from _fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
+from _patterns import quantised
 from _patterns.parts import (
     Build,
     Part,
@@ -45,7 +46,7 @@ def _convs() -> list[Pattern]:
         Pattern(
             "ConvTranspose with group → BN", lambda b: norm(b, conv_transpose(b, given(b, 2, 6, 5, 7), 2, group=3))
         ),
-        Pattern("Conv, W = DequantizeLinear → BN", _quantized),
+        *(Pattern(f"{name} → BN", build, opset) for name, (build, opset) in quantised.STORED.items()),
         Pattern("Conv → BN → BN", lambda b: norm(b, norm(b, conv(b, image(b))))),
     ]
 
@@ -66,12 +67,6 @@ def _swapped(b: Builder) -> Drawn:
 def _shared_weight(b: Builder) -> list[Drawn]:
     x, w = given(b, 2, 3, 6, 8), weight(b, 3, 3, 2, 2)
     return [norm(b, node(b, "Conv", x, w)), node(b, "Conv", x, w)]
-
-
-def _quantized(b: Builder) -> Drawn:
-    q = b.weight(b.rng.integers(-127, 128, (4, 3, 2, 2)).astype(np.int8))
-    scale = b.weight(b.rng.uniform(0.01, 0.02, 4).astype(np.float32))
-    return norm(b, node(b, "Conv", image(b), node(b, "DequantizeLinear", q, scale, axis=0)))
 
 
 def _matrices() -> list[Pattern]:
