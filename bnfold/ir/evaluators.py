@@ -162,10 +162,13 @@ def spread(node: Node, parameter: Array, dims: tuple[int, ...]) -> Array:
     axis, block = int(node.attr("axis", 1)), int(node.attr("block_size", 0))
     axis += len(dims) if axis < 0 else 0
     if block:
-        whole = np.repeat(parameter, block, axis)[(*[slice(None)] * axis, slice(dims[axis]))]
+        stretched = np.repeat(parameter, block, axis)
+        whole = stretched[(*[slice(None)] * axis, slice(dims[axis]))]
+        fits = whole.shape == dims and stretched.shape[axis] - dims[axis] < block
     else:
         whole = parameter.reshape(-1, *(1,) * (len(dims) - axis - 1))
-    if np.broadcast_shapes(whole.shape, dims) != dims:
+        fits = np.broadcast_shapes(whole.shape, dims) == dims
+    if not fits:
         raise ValueError("a scale or zero point of another shape")
     return whole
 
@@ -175,7 +178,7 @@ def _dequantize(node: Node, operands: Operands) -> Tensor | None:
     if node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
         return None
     third = operands[2] if len(operands) > 2 else None
-    if third is not None and third.dtype != source.dtype:
+    if third is not None and (third.dtype != source.dtype or third.size > scale.size):
         return None  # no runtime takes it
     values = source.float64() - (spread(node, third.float64(), source.dims) if third is not None else 0.0)
     return _exact(scale.dtype, values * spread(node, scale.float64(), source.dims))

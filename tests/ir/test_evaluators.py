@@ -80,6 +80,8 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(3), of(np.int8, 1, -2, 3)), {"axis": 1}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), of(np.int8, 1, -2)), {"axis": -2}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2), None), {"axis": 0}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)), {"axis": 1, "block_size": 1}),
+    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 2)), {"axis": -1, "block_size": 2}),
 ]
 
 
@@ -151,7 +153,12 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("ConstantOfShape", (ints(3),), {"value": helper.make_tensor("", TensorProto.FLOAT, [0], [])}),
     ("Expand", (f32(3), ints(2)), {}),
     ("Expand", (f32(1), ints(-1)), {}),
-    ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)), {"axis": 1, "block_size": 1}),
+    (
+        "DequantizeLinear",
+        (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2, 3)),
+        {"axis": 1, "block_size": 2, "opset": 21},
+    ),
+    ("DequantizeLinear", (np.arange(3, dtype=np.int8).reshape(1, 3), f32(2)), {"axis": 0}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(2)), {"axis": 1}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), of(np.int8, 1, 2, 3, 4, 5, 6)), {"axis": 0}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8), f32(1), np.array(3, np.uint8)), {}),
