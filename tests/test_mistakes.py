@@ -54,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
         (
             "model.onnx model.onnx",
             2,
-            "would overwrite the input; choose another name, or ask for it with --in-place",
+            "would overwrite the input; choose another name (the command line's --in-place allows it)",
         ),
         ("empty out", 1, "empty: no .onnx files there"),
         ("no*.onnx out", 1, "no*.onnx: no .onnx files there"),

@@ -5,6 +5,7 @@ Who works is an executor, the processes of this machine or a cluster; where mode
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.batch import places
-from bnfold.batch.worker import Result, Settings, Task, aliases, nodes_left, renamed, report, work
+from bnfold.batch.worker import Counts, Result, Settings, Task, aliases, nodes_left, renamed, report, work
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.pipeline.job import process
+
+INTERRUPTED = "interrupted: run the same command again to go on"
 
 
 def find(source: str, output: str) -> list[Task]:
@@ -60,7 +63,7 @@ def inspect(source: str, settings: Settings, progress: Callable[[str, int, int],
                 outcome = process(path, None, settings.options, settings.checks)
                 document = report(outcome, full=settings.delivery.explained)
                 left = len(nodes_left(outcome, settings.unwanted))
-                result = Result(str(place), None, "inspected", report=document, left=left)
+                result = Result(str(place), None, "inspected", report=document, left=left, counts=Counts.of(document))
         except BnfoldError as error:
             result = Result(str(place), None, "failed", str(error))
         results.append(renamed(result, names))
@@ -70,16 +73,25 @@ def inspect(source: str, settings: Settings, progress: Callable[[str, int, int],
 def run(
     tasks: Sequence[Task], settings: Settings, pool: Executor, progress: Callable[[str, int, int], None]
 ) -> list[Result]:
-    """Process every task; the results are in the order of the tasks, whatever finished first."""
+    """Process every task; the results are in the order of the tasks, whatever finished first.
+
+    When the user interrupts, what is not finished counts as failed.
+    """
     futures: dict[Future[Result], Task] = {pool.submit(work, task, settings): task for task in tasks}
     done: dict[Task, Result] = {}
-    for future in as_completed(futures):
-        task = futures[future]
-        try:
-            done[task] = future.result()
-        except (Exception, CancelledError) as error:  # noqa: BLE001 - `work` raises nothing: its process is the matter
-            done[task] = Result(str(task.source), str(task.output), "failed", _cause(error))
-        progress("models", len(done), len(tasks))
+    try:
+        for future in as_completed(futures):
+            task = futures[future]
+            try:
+                done[task] = future.result()
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - `work` raises nothing: its process is it
+                done[task] = Result(str(task.source), str(task.output), "failed", _cause(error))
+            progress("models", len(done), len(tasks))
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():  # what they have written so far is no file of the user's yet
+            child.terminate()
+        for task in tasks:
+            done.setdefault(task, Result(str(task.source), str(task.output), "failed", INTERRUPTED))
     return [done[task] for task in tasks]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from bnfold.batch.disk import Place
@@ -26,24 +27,25 @@ def seen(source: Place) -> Seen:
         return None
 
 
-def write(source: Seen, output: Place, fingerprint: str, status: str) -> None:
-    """Remember that ``output`` was made from what was seen of the input, and how. Raises OutputError."""
+def write(source: Seen, output: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
+    """Remember what ``output`` was made from, how, and what was found. Raises OutputError."""
     made = seen(output)
     if source is not None and made is not None:
-        held = {"settings": fingerprint, "source": source, "output": made, "status": status}
+        held = {"settings": fingerprint, "source": source, "output": made, "found": found}
         _beside(output).write(json.dumps(held))
 
 
-def status(source: Seen, output: Place, fingerprint: str) -> str | None:
-    """The status of the output when it was made, if that was from this very input in this way; else None."""
+def read(source: Seen, output: Place, fingerprint: str) -> Mapping[str, Any] | None:
+    """What was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
     if source is None or made is None:
         return None
     try:
         held = json.loads(_beside(output).read())
-        wanted = {"settings": fingerprint, "source": source, "output": made, "status": held["status"]}
-        return str(held["status"]) if held == wanted else None
-    except (BnfoldError, OSError, ValueError, KeyError, TypeError):
+        found = held.pop("found")
+        same = held == {"settings": fingerprint, "source": source, "output": made}
+        return found if same and isinstance(found, dict) else None
+    except (BnfoldError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -63,8 +64,9 @@ class Task:
 class Result:
     """What became of one model of a batch; ``message`` is the error or the verdict's reason.
 
-    ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` holds
-    for what was skipped, too, if it was when it was made; ``left`` counts the nodes that were not to be there.
+    ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
+    ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
+    be there.
     """
 
     source: str
@@ -74,6 +76,25 @@ class Result:
     report: dict[str, Any] = field(default_factory=dict)
     is_verified: bool = False
     left: int = 0
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """BatchNormalizations of one model: how many there were and are, and how often each reason's code stands."""
+
+    before: int
+    after: int
+    reasons: Mapping[str, int]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Counts | None:
+        """Those of a model's report; None of an empty one."""
+        if not document:
+            return None
+        rows = document["batchnorms"]
+        left = sum(row["verdict"] in ("kept", "upgraded") for row in rows)
+        return cls(len(rows), left, dict(Counter(row["reason"]["code"] for row in rows if row["reason"])))
 
 
 def work(task: Task, settings: Settings) -> Result:
@@ -82,13 +103,18 @@ def work(task: Task, settings: Settings) -> Result:
     names: dict[str, str] = {}
     try:
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
-        made = None if settings.force else up_to_date.status(seen, task.output, fingerprint)
+        made = None if settings.force else up_to_date.read(seen, task.output, fingerprint)
         if made is not None:
-            return Result(source, output, "skipped", "up to date", is_verified=made == "verified")
+            return Result(
+                *(source, output, "skipped", "up to date"),
+                is_verified=made["status"] == "verified",
+                counts=Counts(**made["counts"]),
+            )
         result = _process(task, settings, names)
         if result.status != "failed" and not result.left:  # what is not as it was to be is looked at again
+            found = {"status": result.status, "counts": asdict(result.counts) if result.counts else None}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
-                up_to_date.write(seen, task.output, fingerprint, result.status)
+                up_to_date.write(seen, task.output, fingerprint, found)
     except BnfoldError as error:
         result = Result(source, output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
@@ -112,13 +138,13 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
         except VerificationFailed as failure:
             failed = failure.outcome
             document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
-            return Result(source, output, "failed", str(failure), document)
+            return Result(source, output, "failed", str(failure), document, counts=Counts.of(document))
     verdict = outcome.verdict
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     message = verdict.reason if verdict else ""
     if left:
         message = f"forbidden nodes that remain: {len(left)}: {', '.join(left)}"
-    return Result(source, output, status, message, document, status == "verified", len(left))
+    return Result(source, output, status, message, document, status == "verified", len(left), Counts.of(document))
 
 
 def nodes_left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:

@@ -45,7 +45,8 @@ def size(count: float) -> str:
 
 def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     before, after = report.before, report.after
-    yield "opset", str(report.opset_before), str(report.opset_after), ""
+    if report.has_opset:
+        yield "opset", str(report.opset_before), str(report.opset_after), ""
     yield "IR version", str(report.ir_before), str(report.ir_after), ""
     yield "nodes", str(before.nodes), str(after.nodes), ""
     where = report.destinations if report.batchnorms else "none in the model"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bnfold.errors import printable
-from bnfold.report.events import BatchNormEvent
+from bnfold.report.events import state
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
@@ -54,31 +53,27 @@ def _add(table: Table, *cells: str, style: str = "") -> None:
     table.add_row(*plain, last)
 
 
-def facts(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of a report's ``batchnorms``, with as much about each as the terminal has room for."""
-    width = _console(stderr=False).width
+def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> None:
+    """Rows of a report's ``batchnorms``, what is left first, with as much about each as the terminal has room for.
+
+    Columns go in this order where there is no room: the ranges of scale and shift, then version and mode.
+    """
+    width = _console(stderr=stderr).width
+    known = any("affine" in row for row in rows)
     kind = ("version", "mode") if width >= NARROW else ()
-    spreads = ("scale", "shift") if width >= WIDE else ()
+    spreads = ("scale", "shift") if known and width >= WIDE else ()
     table = _columns("BatchNormalization", *kind, *spreads, *OUTCOME)
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["reason"] is None):
         where = ", ".join(row["into"])
         if row["reason"]:
             where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
-        decided = "".join(f"; {text}" for text in row["policies"])
+        decided = "".join(f"; {text}" for text in row.get("policies", ()))
         cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
-        _add(table, _name(row["graph"], row["name"]), *cells, row["verdict"], where + decided)
-    _show(table)
-
-
-def events(found: Sequence[BatchNormEvent]) -> None:
-    """What became of each BatchNormalization, on stderr beside the rest of a summary."""
-    table = _columns("BatchNormalization", "version", "mode", *OUTCOME)
-    for event in sorted(found, key=lambda event: event.reason is None):
-        where = ", ".join(event.into)
-        if event.reason is not None:
-            where = _why(event.reason.value, event.reason.code, event.detail)
-        _add(table, _name(event.graph, event.name), str(event.version), event.mode, event.verdict, where)
-    _show(table, stderr=True)
+        _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
+    _show(table, stderr=stderr)
+    if width < WIDE and known:
+        hidden = "scale and shift" if kind else "version, mode, scale and shift"
+        _console(stderr=True).print(f"(a terminal of {WIDE} columns shows {hidden} as well)")
 
 
 def outputs(rows: Sequence[OutputRow]) -> None:
@@ -96,9 +91,11 @@ def models(results: Sequence[Result], order: Sequence[Status]) -> None:
     """One row a model of a folder, those that need attention first."""
     table = _columns("model", "", "BatchNormalization", "what happened")
     for result in sorted(results, key=lambda result: (order.index(result.status), -_left(result))):
-        rows = result.report.get("batchnorms", [])
-        became = f"{len(rows)} → {_left(result)}" if result.report else "-"
-        _add(table, result.source, result.status, became, result.message or _reasons(rows))
+        counts = result.counts
+        became = f"{counts.before} → {counts.after}" if counts else "-"
+        why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
+        told = [result.message] if result.message and result.status != "verified" else []
+        _add(table, result.source, result.status, became, "; ".join([*told, ", ".join(why)] if why else told))
     _show(table)
 
 
@@ -119,9 +116,4 @@ def _number(value: float | None) -> str:
 
 
 def _left(result: Result) -> int:
-    return sum(row["verdict"] in ("kept", "upgraded") for row in result.report.get("batchnorms", []))
-
-
-def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
-    codes = Counter(row["reason"]["code"] for row in rows if row["reason"])
-    return ", ".join(f"{count} {code}" for code, count in codes.most_common())
+    return result.counts.after if result.counts else 0

@@ -6,6 +6,7 @@ Nothing heavy is imported for plain lines: a run in a pipe does not wait for wha
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +31,12 @@ ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "
 
 
 def say(text: str, color: str | None = None) -> None:
-    """One line on stderr, coloured only on a terminal that wants it (https://no-color.org)."""
-    click.secho(printable(text), fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
+    """One line on stderr, coloured only on a terminal that wants it (https://no-color.org), which wraps it at words."""
+    line = printable(text)
+    if sys.stderr.isatty():
+        width, start = shutil.get_terminal_size().columns, len(line) - len(line.lstrip())
+        line = click.wrap_text(line, width, line[:start], " " * (start + 2)) if len(line) > width else line
+    click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 @contextmanager
@@ -96,7 +101,7 @@ def _attention(report: Report, *, verbose: bool) -> None:
     if rows and verbose:
         from bnfold.cli import tables
 
-        tables.events(rows)
+        tables.batchnorms([event.to_json() for event in rows], stderr=True)
     elif rows:
         reasons = Counter(event.reason for event in rows if event.reason is not None)
         for reason, count in reasons.most_common(MOST):
@@ -123,17 +128,23 @@ def _notes(notes: Sequence[str], *, verbose: bool) -> None:
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     """The table of every BatchNormalization on stdout; on stderr a summary, and what can be done about what is left."""
     from bnfold.cli import tables
-    from bnfold.report.advice import ADVICE
 
-    rows = sorted(document["batchnorms"], key=lambda row: row["reason"] is None)
-    if rows:
-        tables.facts(rows)
+    if document["batchnorms"]:
+        tables.batchnorms(document["batchnorms"])
     report = outcome.report
     say(report.versions)
     say(report.became)
     _attention(report, verbose=False)
-    for reason in dict.fromkeys(event.reason for event in report.batchnorms if event.reason is not None):
-        say(f"  {reason.code}: {ADVICE[reason].remedy}")
+    for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
+        say(f"  {code}: {_remedy(code)}")
+
+
+def _remedy(code: str) -> str:
+    """What can be done about a reason."""
+    from bnfold.report.advice import ADVICE
+    from bnfold.report.reasons import Reason
+
+    return ADVICE[Reason.of(code)].remedy
 
 
 def verdict(found: Verdict) -> None:
@@ -163,6 +174,8 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
         if result.status == "failed" and not table:
             prefix = "" if result.source in result.message else f"{result.source}: "
             say(f"{prefix}{result.message}", BAD)
+    for code in dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons):
+        say(f"  {code}: {_remedy(code)}")
     counts = Counter(result.status for result in results)
     say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
 

@@ -169,7 +169,9 @@ def _check_target(source: Source, delivery: Delivery) -> None:
         if path is not None and formats.of(path) is not formats.of(source):
             raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
     if not delivery.in_place and _overwrites(source, delivery):
-        raise SameFile(f"{target}: would overwrite the input; choose another name, or ask for it with --in-place")
+        raise SameFile(
+            f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
+        )
     for path in (target, delivery.keep_failed):
         if path is None:
             continue

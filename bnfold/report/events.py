@@ -6,7 +6,7 @@ The names in the JSON form are stable; others build on them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,6 +89,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
+def state(row: Mapping[str, Any]) -> str:
+    """What became of a BatchNormalization, from its row: what has a reason is left, whatever became of its opset."""
+    return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
+
+
 def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
     """A refusal as reports store it; None where there was none."""
     return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
@@ -115,6 +120,7 @@ class Report:
         opset_after: The same in the result.
         ir_before: IR version of the file.
         ir_after: IR version of the result.
+        has_opset: Whether the model as a whole has an opset; of an OpenVINO IR each layer has its own.
         before: Nodes by operator, bytes of weights, inputs and outputs of the model as it came.
         after: The same of the result.
         frozen: Initializers that callers could override, and no longer can.
@@ -129,6 +135,7 @@ class Report:
     opset_after: int = 0
     ir_before: int = 0
     ir_after: int = 0
+    has_opset: bool = True
     before: Totals = field(default_factory=Totals)
     after: Totals = field(default_factory=Totals)
     frozen: list[str] = field(default_factory=list)
@@ -162,8 +169,8 @@ class Report:
     @property
     def versions(self) -> str:
         """Opset and IR version before and after, as a line."""
-        opset, version = _change(self.opset_before, self.opset_after), _change(self.ir_before, self.ir_after)
-        return f"opset {opset}, IR version {version}"
+        opset = f"opset {_change(self.opset_before, self.opset_after)}, " if self.has_opset else ""
+        return f"{opset}IR version {_change(self.ir_before, self.ir_after)}"
 
     @property
     def became(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -59,6 +60,30 @@ def test_finished_models_are_skipped_until_something_changes(folder: Path, tmp_p
     assert "2 unchecked" in run("fold", folder, out, "--no-verify", "--except", "Conv").stderr
     shutil.copy(MODELS / "bn15.onnx", folder / "one.onnx")
     assert "1 unchecked, 1 skipped" in run("fold", folder, out, "--no-verify", "--except", "Conv").stderr
+
+
+def test_a_table_says_why_and_what_can_be_done_also_of_what_is_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    shutil.copy(MODELS / "dense.onnx", tmp_path / "in" / "dense.onnx")
+    for told in ("8 → 2               2 negative-scale", "up to date; 2 negative-scale"):
+        result = run("optimize", tmp_path / "in", tmp_path / "out", "--no-verify")
+        assert told in result.stdout
+        assert "8 → 2" in result.stdout
+        assert "  negative-scale: " in result.stderr
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
+    class Interrupted(Executor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.set_exception(KeyboardInterrupt())
+            return future
+
+    tasks = find(str(MODELS), str(tmp_path))
+    settings = Settings(Options(), Checks(depth="none"), Delivery(tmp_path))
+    results = run_batch(tasks, settings, Interrupted(), lambda *_: None)
+    assert len(results) == len(tasks)
+    assert {result.message for result in results} == {"interrupted: run the same command again to go on"}
 
 
 def test_one_summary_report(folder: Path, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import onnx
 import pytest
 from click.testing import CliRunner
 
+from bnfold.cli import terminal
 from bnfold.cli.commands import main
 from tests.conftest import MODELS
 
@@ -53,11 +55,33 @@ def test_a_terminal_s_width_is_kept_and_nothing_is_cut(
     assert any("scale" in word for word in shown[0].split()) == (width >= 110)
 
 
+def test_a_narrow_terminal_says_which_columns_it_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")])
+    assert "a terminal of 110 columns shows scale and shift as well" in " ".join(lines(shown.stderr))
+
+
+def test_lines_are_wrapped_at_words_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "  note: " + "word " * 30 + "end"
+    terminal.say(text)
+    assert capsys.readouterr().err == f"{text}\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal.say(text)
+    wrapped = lines(capsys.readouterr().err)
+    assert max(map(len, wrapped)) <= 40
+    assert " ".join(line.strip() for line in wrapped) == text.strip()
+    assert all(line.startswith("    word") for line in wrapped[1:-1])
+
+
 def test_what_needs_attention_comes_first_with_what_can_be_done() -> None:
     result = CliRunner().invoke(main, ["inspect", str(MODELS / "dense.onnx")])
     became = [re.split(r"\s{2,}", row)[5] for row in result.stdout.splitlines()[1:]]
-    assert became == sorted(became, key=lambda word: word != "upgraded")
-    assert became.count("upgraded") == 2
+    assert became == sorted(became, key=lambda word: word != "left")
+    assert became.count("left") == 2
     assert "  negative-scale: Nothing without retraining" in result.stderr
 
 

@@ -33,6 +33,7 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     model.raise_norms = options.target_opset is None
     report = passes(model, _in_onnx_names(options))
     lowered(model)
+    report.has_opset = False
     report.opset_before, report.opset_after = opset, document.opset
     report.ir_before = report.ir_after = document.version
     for event in report.batchnorms:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bnfold.errors import printable
 from bnfold.report.advice import ADVICE, Advice
-from bnfold.report.events import map_texts
+from bnfold.report.events import map_texts, state
 from bnfold.report.html import layout, plots
 from bnfold.report.reasons import Reason
 
@@ -74,11 +74,6 @@ class Model:
         """Reason codes with how often they stand, the most frequent first."""
         codes = Counter(event["reason"]["code"] for event in self.document.get("batchnorms", ()) if event["reason"])
         return codes.most_common()
-
-
-def state(event: Mapping[str, Any]) -> str:
-    """One of `STATES`: what has a reason is left, whatever became of its opset."""
-    return "left" if event["reason"] or event["verdict"] == "kept" else str(event["verdict"])
 
 
 def html(documents: Sequence[Document]) -> str:
