@@ -148,7 +148,8 @@ def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
     if constant.ndim > rank:
         raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")
     block = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
-    if any(size != 1 and size != facts.size(x, axis) for axis, size in enumerate(block.shape)):
+    # A size of 0 is what exporters write for an unknown one: of one row such a constant leaves none.
+    if any(size != 1 and (not size or size != facts.size(x, axis)) for axis, size in enumerate(block.shape)):
         raise Declined(Reason.NOT_STATIC, f"the constant of {node.op_type} {node.label!r} may stretch the value")
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
     with np.errstate(all="ignore"):

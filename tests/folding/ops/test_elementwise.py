@@ -52,6 +52,14 @@ def test_a_constant_that_stretches_the_value() -> None:
     assert "BatchNormalization" in folded(net, net.batchnorm(y, 4)).ops
 
 
+@pytest.mark.parametrize("constant", [(0, 4, 1, 1), (0, 5)])
+def test_a_constant_without_elements(constant: tuple[int, ...]) -> None:
+    """A declared size of 0 is often an unknown one: of one row that is fed, the constant leaves none."""
+    net = Net()
+    y = net.node("Mul", net.node("Conv", net.input(0, 3, 0, 5), net.const(4, 3, 1, 1)), net.const(*constant))
+    assert declined(net, net.batchnorm(y, 4)) == ["not-static"]
+
+
 def test_further_up_behind_a_carrier() -> None:
     net = Net()
     y = net.node("Mul", net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2)), net.const(4, 1, 1))
