@@ -13,10 +13,9 @@ from dataclasses import replace
 import onnx
 
 from bnfold import ir
-from bnfold.ir.traits import REARRANGING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.extract import held, walk
+from bnfold.verification.extract import held, unmoved, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
 
@@ -89,11 +88,8 @@ def may_be_fed(value: ir.Value) -> bool:
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:
-    node = value.producer if value is not None else None
-    while node is not None and node.has_trait(REARRANGING):
-        moved = node.input(0)
-        node = moved.producer if moved is not None else None
-    return node is not None and node.is_op("DequantizeLinear")
+    source = unmoved(value)
+    return source is not None and source.producer is not None and source.producer.is_op("DequantizeLinear")
 
 
 def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:

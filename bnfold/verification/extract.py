@@ -15,6 +15,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.tensor import InMemory
+from bnfold.ir.traits import REARRANGING
 from bnfold.reference.attributes import dense
 from bnfold.verification.floats import is_float
 
@@ -26,6 +27,19 @@ class Region:
     model: ir.Model
     inputs: Mapping[str, ir.Value]
     nodes: tuple[ir.Node, ...]
+
+
+_FAR = 256
+"""Nodes that an element moves through; in circles, if a model is damaged."""
+
+
+def unmoved(value: ir.Value | None) -> ir.Value | None:
+    """What has its elements rearranged, and nothing else, to make a value."""
+    for _ in range(_FAR):
+        if value is None or value.producer is None or not value.producer.has_trait(REARRANGING):
+            return value
+        value = value.producer.input(0)
+    return None
 
 
 def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.ir.traits import REARRANGING
+from bnfold.verification.extract import unmoved
 
 
 def hazards(model: ir.Model) -> list[str]:
@@ -26,10 +26,13 @@ def hazards(model: ir.Model) -> list[str]:
 
 
 def _is_behind_moved_matmul(node: ir.Node) -> bool:
-    value, moved = node.input(0), False
-    while value is not None and value.producer is not None and value.producer.has_trait(REARRANGING):
-        value, moved = value.producer.input(0), True
-    return moved and value is not None and value.producer is not None and value.producer.is_op("MatMul")
+    source = unmoved(node.input(0))
+    return (
+        source is not None
+        and source is not node.input(0)
+        and source.producer is not None
+        and source.producer.is_op("MatMul")
+    )
 
 
 def _aliases_in_training(node: ir.Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from bnfold import ir
@@ -36,7 +37,16 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
     copy.reindex()
     if len(copy.graph.nodes) <= MANY_NODES:
         copy.infer_shapes(strict=strict)
+    if strict and any(map(_loses_elements, copy.graph.nodes)):
+        raise Unsupported("a Reshape would make more or fewer elements than there are")
     return copy
+
+
+def _loses_elements(node: ir.Node) -> bool:
+    """What inference does not look at."""
+    shapes = [value.shape for value in (node.input(0), node.output(0)) if value is not None and value.shape is not None]
+    sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes if node.is_op("Reshape")]
+    return sorted(map(len, sizes)) == sorted(map(len, shapes)) and len(set(map(math.prod, sizes))) > 1
 
 
 def fits(model: ir.Model, shapes: Mapping[str, Known]) -> bool:

@@ -208,3 +208,12 @@ def test_integers_that_nodes_make_are_no_boundary() -> None:
     request = Request(before, after, None, None, (), "local", {}, None, 1, 0, "none", reference.Policy(), Clock(10.0))
     assert [(cut.inputs, cut.outputs) for cut in uncovered(request, ())] == [(("c",), ("t",))]
     assert verify(before, after, depth="local", witness="none").status == "failed"
+
+
+def test_nodes_that_only_move_elements_in_circles_end() -> None:
+    before, after = (
+        model(f"(float[N,4] x) => (float[N,4] y) {{ f = Flatten ({read})  y = Neg (f) }}", {}) for read in "xf"
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    assert verdict.status == "unverified"
+    assert "depend on themselves" in verdict.reason

@@ -8,6 +8,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification.region_shapes import region_shapes
 from bnfold.verification.shapes import sizings
+from bnfold.verification.sized import fits
 from tests.verification.graphs import model
 
 
@@ -111,3 +112,10 @@ def test_only_what_weights_dictate_is_fixed_in_a_region() -> None:
     for sizes in attempts(body, {"W": np.ones((56, 4))}, "x"):
         assert sizes["x"][1:3] == (6, 56)
     assert attempts(body, {"W": np.ones((56, 4))}, "x")[0]["x"][3] < 8
+
+
+def test_sizes_at_which_a_reshape_loses_elements_do_not_fit() -> None:
+    """Inference takes them all, and each takes an evaluation that ends there."""
+    before = model("(float[A,6,B] x) => (float[C,D] y) { y = Reshape (x, t) }", {"t": np.array([5, 12])})
+    assert [size for size in range(1, 9) if fits(ir.load(before), {"x": [size, 6, 2]})] == [5]
+    assert fits(ir.load(before), {"x": ["A", 6, "B"]})
