@@ -168,7 +168,7 @@ class Options(Checked):
             while that is at most a quarter of the weights, or 1 % of them.
         only: Let only these operators take part in folding. Empty for all.
         excluded: Keep these operators out of folding.
-        all_affines: Fold constant Mul, Add, … too where no BatchNormalization stands.
+        all_affines: Fold other constant Mul, Add, … too, which are no BatchNormalization, spelled out or not.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 

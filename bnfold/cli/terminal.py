@@ -128,6 +128,7 @@ def _notes(notes: Sequence[str], *, verbose: bool) -> None:
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     """The table of every BatchNormalization on stdout; on stderr a summary, and what can be done about what is left."""
     from bnfold.cli import tables
+    from bnfold.pipeline import job
 
     if document["batchnorms"]:
         tables.batchnorms(document["batchnorms"])
@@ -135,6 +136,8 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     say(report.versions)
     say(report.became)
     _attention(report, verbose=False)
+    if more := job.more_arithmetic(outcome):
+        say(f"  note: other constant arithmetic that --all-affines would take out: {more} operations")
     for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
         say(f"  {code}: {_remedy(code)}")
 

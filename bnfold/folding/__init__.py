@@ -9,7 +9,16 @@ from bnfold.folding.limits import Limits, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "growth_budget", "run"]
+__all__ = ["Limits", "find_spelled_out", "growth_budget", "run"]
+
+
+def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
+    """The last node of each BatchNormalization that is written as constant arithmetic."""
+    if not any(node.is_op("Mul", "Div") for node in model.nodes()):
+        return []
+    from bnfold.folding import spelled_out
+
+    return spelled_out.find(model, policy)
 
 
 def run(
@@ -23,6 +32,8 @@ def run(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Fold what can be folded, in place. ``events`` has one event for each BatchNormalization, to be filled in.
+
+    Of one that is spelled out it has the last node.
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """

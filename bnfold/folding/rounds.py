@@ -17,6 +17,7 @@ from bnfold.folding.refusals import Refusals
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
 from bnfold.folding.step import SetConstant
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
@@ -73,7 +74,7 @@ def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int],
 
 
 def _stands(node: ir.Node) -> bool:
-    return not node.removed and node.is_op("BatchNormalization")
+    return not node.removed and (node.is_op("BatchNormalization") or node.has_trait(ARITHMETIC))
 
 
 def _settle(fold: Fold, node: ir.Node) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bnfold import ir
 from bnfold.folding import recognise
@@ -19,12 +19,14 @@ MAX_ROW = 64
 def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
     """The whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
-    Raises Declined where it is no affine itself.
+    Of one that is spelled out, which ``node`` is a part of, the whole row only. Raises Declined where it is no affine.
     """
-    middle = guarded(node, recognise.batchnorm, node, policy)
+    middle = guarded(node, recognise.link, node, policy)
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)
     if before or behind:
         yield recognise.chain([*before, middle, *behind])
+    if not node.is_op("BatchNormalization"):
+        return
     if behind:
         yield recognise.chain(behind)
     if before:
@@ -34,10 +36,7 @@ def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
 
 def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
     """Every row of constant Mul, Add, Sub, Div and Neg, each found at its first node, and then its single nodes."""
-    for node in [node for node in model.nodes() if node.has_trait(ARITHMETIC)]:
-        if node.removed or (first := _link(node, policy)) is None or _row_before(first, policy):
-            continue
-        row = [first, *_row_behind(first, policy)]
+    for row in all_of([node for node in model.nodes() if node.has_trait(ARITHMETIC)], policy):
         try:
             whole = recognise.chain(row)
         except Declined:  # together they are too large
@@ -46,6 +45,13 @@ def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
         for single in row if len(row) > 1 else ():
             if not single.node.removed:
                 yield recognise.chain([single])
+
+
+def all_of(nodes: Iterable[ir.Node], policy: Policy) -> Iterator[list[Link]]:
+    """The whole row of each node that starts one, and still is there when its turn comes."""
+    for node in nodes:
+        if not node.removed and (first := _link(node, policy)) is not None and not _row_before(first, policy):
+            yield [first, *_row_behind(first, policy)]
 
 
 def _row_before(link: Link, policy: Policy) -> list[Link]:

@@ -35,6 +35,11 @@ BROADCASTING = _named(
 """Element by element over operands that are broadcast to one shape."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
+NORMALISING = _named(
+    "GroupNormalization InstanceNormalization LayerNormalization LpNormalization MeanVarianceNormalization",
+    "RMSNormalization",
+)
+"""It divides by what it computes from the values themselves."""
 REDUCING = _named(
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 )

@@ -16,6 +16,7 @@ from bnfold import ir, log
 from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.pipeline import formats, order, path_conflicts
 from bnfold.pipeline.formats import Progress, Source
 from bnfold.report.events import Report
@@ -150,6 +151,20 @@ def process(
         else:
             return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def more_arithmetic(outcome: Outcome) -> int:
+    """The constant Mul, Add, Sub, Div and Neg that ``all_affines`` would take out too."""
+    if outcome.options.all_affines or not (left := _arithmetic(outcome.model)):
+        return 0
+    kind = formats.of(outcome.source)
+    model, options = kind.load(outcome.source), replace(outcome.options, all_affines=True)
+    kind.rewrite(model, options, order.rewrite)
+    return left - _arithmetic(model)
+
+
+def _arithmetic(model: ir.Model) -> int:
+    return sum(node.has_trait(ARITHMETIC) for node in model.nodes())
 
 
 @contextmanager

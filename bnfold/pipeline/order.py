@@ -70,15 +70,15 @@ def describe(run: Run) -> None:
 
 def choose_overridable(run: Run) -> None:
     """While the inputs are as the file lists them."""
-    run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _left(run, freezes=freezes))
+    run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
 
 
-def _left(run: Run, *, freezes: bool) -> int:
-    """The BatchNormalizations that folding leaves in a copy of the model."""
+def _gone(run: Run, *, freezes: bool) -> int:
+    """The BatchNormalizations that folding takes out of a copy of the model."""
     trial = Run(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
-    return sum(node.is_op("BatchNormalization") for node in trial.model.nodes())
+    return trial.report.count("folded") + trial.report.count("removed")
 
 
 def normalise(run: Run) -> None:
@@ -139,7 +139,7 @@ def fold_affines(run: Run) -> None:
     if not run.options.fold:
         return
     options = run.options
-    live = run.live()
+    live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
     for node in [node for node, event in live.items() if event.key in options.banned]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = folding.Limits(
@@ -159,6 +159,14 @@ def fold_affines(run: Run) -> None:
         progress=lambda done, total: run.progress("fold", done, total),
     )
     run.events.update((_key(node), event) for node, event in live.items() if not node.removed)  # some may be new nodes
+
+
+def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
+    """The event of a BatchNormalization that ends in ``node``."""
+    path, value = _key(node)
+    event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
+    run.report.batchnorms.append(event)
+    return event
 
 
 def spell_out(run: Run) -> None:

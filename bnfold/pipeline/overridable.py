@@ -26,10 +26,10 @@ def names(model: ir.Model) -> list[str]:
     return [value.name for value in model.graph.inputs if model.is_overridable(value)]
 
 
-def is_frozen(model: ir.Model, options: Options, report: Report, left: Callable[[bool], int]) -> bool:
+def is_frozen(model: ir.Model, options: Options, report: Report, gone: Callable[[bool], int]) -> bool:
     """Whether they are taken for constants; a note says so, or what that would fold.
 
-    ``left`` counts the BatchNormalizations that folding leaves of a copy, with frozen initializers or without.
+    ``gone`` counts the BatchNormalizations that folding takes out of a copy, with frozen initializers or without.
     """
     count = len(names(model))
     if not count:
@@ -37,7 +37,7 @@ def is_frozen(model: ir.Model, options: Options, report: Report, left: Callable[
     if options.overridable == "freeze":
         report.notes.append(ASKED.format(count=count))
         return True
-    if not options.fold or not report.batchnorms or (more := left(False) - left(True)) <= 0:
+    if not options.fold or (more := gone(True) - gone(False)) <= 0:
         return False
     freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
     report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))

@@ -22,7 +22,11 @@ SCHEMA = "bnfold-report/1"
 
 @dataclass(slots=True, eq=False)
 class BatchNormEvent:
-    """What became of one BatchNormalization."""
+    """What became of one BatchNormalization.
+
+    One that is spelled out as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
+    node's.
+    """
 
     name: str
     graph: str
@@ -177,8 +181,10 @@ class Report:
         """What became of the BatchNormalizations, as a line."""
         if not self.batchnorms:
             return "no BatchNormalization in the model"
+        spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
+        of_these = f" ({spelled_out} spelled out)" if spelled_out else ""
         where = f": {self.destinations}" if self.destinations else ""
-        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{where}"
+        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{of_these}{where}"
 
     @property
     def left(self) -> int:

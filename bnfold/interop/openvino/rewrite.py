@@ -37,10 +37,10 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     report.opset_before, report.opset_after = opset, document.opset
     report.ir_before = report.ir_after = document.version
     for event in report.batchnorms:
-        event.version = versions[event.graph, event.name]
+        event.version = versions.get((event.graph, event.name), 0)
         if event.verdict == "folded":
             event.operators = tuple(dict.fromkeys(types[label] for label in event.into if label in types))
-        if event.verdict == "kept" and event.version == 0 and model.raise_norms:
+        if event.verdict == "kept" and event.mode != "spelled-out" and event.version == 0 and model.raise_norms:
             event.verdict = "upgraded"
     return report
 

@@ -23,11 +23,10 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
     """
     after.sync()
     views = surroundings.Views(before, after, report.cuts)
-    nodes = views.batchnorms()
     rows: list[dict[str, Any]] = []
     seen = []
     for event in report.batchnorms:
-        node = nodes.get(event.key)
+        node = views.node_of(event)
         if node is None:  # an earlier rewrite made it: the file itself has no such node
             rows.append({"parameters": None, "affine": None, "policies": [], "drawing": None})
             continue

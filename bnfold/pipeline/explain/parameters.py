@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.folding import recognise
+from bnfold.folding import recognise, rows
 from bnfold.ir.tensor import Float64
 from bnfold.pipeline.explain.scales import spread
 from bnfold.report.reasons import Declined
@@ -25,6 +27,8 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
 
     And the affine that it is in every run; None where there is none.
     """
+    if not node.is_op("BatchNormalization"):
+        return _spelled_out(node, policy)
     sources = {name: source(node, slot) for slot, name in enumerate(NAMES, start=1)}
     parameters: dict[str, Any] = {**sources, "epsilon": None, "per_activation": False}
     facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
@@ -37,8 +41,23 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     affine = _affine(norm, epsilon)
     if affine is not None:
         scale, shift = affine
-        facts["affine"] = {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
+        facts["affine"] = _ranges(scale, shift)
     return facts, affine
+
+
+def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
+    """Of one that ends in ``node`` only the affine is known, once the file is at an opset that broadcasts."""
+    facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
+    try:
+        whole = next(rows.around(node, policy)).affine
+    except (Declined, BnfoldError):
+        return facts, None
+    scale, shift = (block.reshape(-1) for block in np.broadcast_arrays(whole.s, whole.t))
+    return facts | {"affine": _ranges(scale, shift)}, (scale, shift)
+
+
+def _ranges(scale: Float64, shift: Float64) -> dict[str, Any]:
+    return {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
 
 
 def _affine(norm: batchnorm_semantics.Form, epsilon: float) -> Affine | None:

@@ -44,15 +44,13 @@ class Views:
             for node in between(self._before.get(cut.graph), cut):
                 self._cuts[node] = cut
 
-    def batchnorms(self) -> dict[tuple[str, str], ir.Node]:
-        """The BatchNormalizations of the model before, by `BatchNormEvent.key`."""
-        found = {}
-        for path, graph in self._before.items():
-            for node in graph.nodes:
-                made = node.output(0)
-                if node.is_op("BatchNormalization"):
-                    found[path, made.name if made is not None else node.name] = node
-        return found
+    def node_of(self, event: BatchNormEvent) -> ir.Node | None:
+        """The node of the model before that an event is about; None where an earlier rewrite made it."""
+        graph = self._before.get(event.graph)
+        value = graph.values.get(event.value) if graph is not None else None
+        node = value.producer if value is not None else None
+        is_it = node is not None and (node.is_op("BatchNormalization") or event.mode == "spelled-out")
+        return node if is_it else None
 
     def drawing(self, event: BatchNormEvent, node: ir.Node) -> dict[str, Any]:
         """``before`` and, where something was rewritten there, ``after``: nodes with roles, and edges between them."""

@@ -61,7 +61,7 @@ def test_an_axis_without_padding_may_have_any_size() -> None:
     x = net.batchnorm(net.input(2, 4, 6, 5, declared=("N", 4, "H", 5)), 4, scale=DEAD)
     result = folded(net, net.node("Conv", x, net.const(3, 4, 3, 2), pads=[0, 1, 0, 1]))
     assert result.ops == ["Conv", "Add"]
-    assert result.weight("Add").shape == (1, 3, 1, 6)
+    assert result.weight("Add").shape == (3, 1, 6)
 
 
 def test_a_padded_axis_of_unknown_size() -> None:

@@ -1,0 +1,72 @@
+"""A BatchNormalization written out as constant arithmetic counts as one.
+
+It is a whole row of Mul, Div, Add, Sub and Neg (`rows`), each with one constant and the only reader of the one before,
+in which both a Mul or Div and an Add or Sub have a constant along axis 1: a float for each channel, stored or computed
+from constants, in any shape that broadcasts there and nowhere else. The other constants are single numbers. So
+exporters write FrozenBatchNorm of detectron2 and detr, and converters a BatchNormalization they know no operator for.
+
+None are: a lone Mul or Add, rows of single numbers (they scale activations as often as they normalise), constants
+along another axis or over several (LayerNormalization, position tables), rows with a BatchNormalization in them (which
+goes by that), and the last steps of another normaliser, which multiply and add what that has centred and divided.
+"""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding import recognise, rows
+from bnfold.folding.recognise import Link
+from bnfold.ir.traits import ARITHMETIC, NORMALISING, REARRANGING
+from bnfold.semantics import Policy
+
+SCALES = ("Mul", "Div")
+
+
+def find(model: ir.Model, policy: Policy) -> list[ir.Node]:
+    """The last node of each."""
+    firsts = [node for node in model.nodes() if _may_start_one(node)]
+    found = [row for row in rows.all_of(firsts, policy) if _is_one(row)]
+    return [row[-1].node for row in found]
+
+
+def _may_start_one(node: ir.Node) -> bool:
+    """What a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
+    kinds: set[bool] = set()
+    following: ir.Node | None = node
+    while following is not None and following.has_trait(ARITHMETIC) and recognise.has_constant(following):
+        held = [tensor.size for value in following.inputs if (tensor := ir.constant(value)) is not None]
+        kinds.update(following.is_op(*SCALES) for size in held if size > 1)
+        made = following.output(0)
+        following = made.only_reader if made is not None and len(kinds) < 2 else None
+    return len(kinds) == 2 and not any(_normalises(value) for value in node.inputs)
+
+
+def _normalises(value: ir.Value | None) -> bool:
+    """Whether a value is what another normaliser has centred and divided, perhaps with its axes moved."""
+    node = value.producer if value is not None else None
+    while node is not None and (node.has_trait(REARRANGING) or node.is_op("Cast", "Identity")):
+        value = node.input(0)
+        node = value.producer if value is not None else None
+    if node is None or node.has_trait(NORMALISING):
+        return node is not None
+    divides = node.is_op("Div") or (node.is_op("Mul") and any(map(_is_inverse, node.inputs)))
+    return divides and not recognise.has_constant(node)
+
+
+def _is_inverse(value: ir.Value | None) -> bool:
+    node = value.producer if value is not None else None
+    return node is not None and node.is_op("Reciprocal", "Div", "Pow")
+
+
+def _is_one(row: list[Link]) -> bool:
+    kinds: set[bool] = set()
+    for link in row:
+        if link.node.is_op("BatchNormalization"):
+            return False
+        held = ir.constant(link.node.input(1 - link.slot))
+        if held is None or held.size == 1:
+            continue
+        rank = link.affine.rank
+        if rank < 2 or held.size != ((1,) * (rank - len(held.dims)) + held.dims)[1]:
+            return False
+        kinds.add(link.node.is_op(*SCALES))
+    return len(kinds) == 2
