@@ -181,10 +181,8 @@ class Report:
         """What became of the BatchNormalizations, as a line."""
         if not self.batchnorms:
             return "no BatchNormalization in the model"
-        spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
-        of_these = f" ({spelled_out} spelled out)" if spelled_out else ""
         where = f": {self.destinations}" if self.destinations else ""
-        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{of_these}{where}"
+        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{where}"
 
     @property
     def left(self) -> int:
@@ -198,7 +196,9 @@ class Report:
         homes = Counter(operator for event in folded for operator in event.operators)
         parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
         fates: tuple[Verdict, ...] = ("decomposed", "removed")
-        return ", ".join([*parts, *(f"{count} {fate}" for fate in fates if (count := self.count(fate)))])
+        parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
+        spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
+        return ", ".join([*parts, *([f"{spelled_out} of all were spelled out"] if spelled_out else [])])
 
     def to_json(self) -> dict[str, Any]:
         """The report without what only the caller knows (files, hashes, verification)."""
