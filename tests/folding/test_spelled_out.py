@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -49,7 +50,7 @@ def _conv(net: Net) -> str:
     return net.node("Conv", net.input(2, 3, 6, 5), net.const(4, 3, 2, 2))
 
 
-def _rows(model: onnx.ModelProto, **options: object) -> tuple[list[tuple[str, str]], list[str]]:
+def _rows(model: onnx.ModelProto, **options: Any) -> tuple[list[tuple[str, str]], list[str]]:
     outcome = bnfold.fold(model, checks=QUICK, **options)
     assert outcome.verdict is not None
     assert outcome.verdict.status != "failed"
