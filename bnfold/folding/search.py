@@ -31,6 +31,8 @@ MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
 """Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
+_SHOWN = 8
+"""Channels that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,27 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
+    if furthest.reason is Reason.NEGATIVE_SCALE:
+        furthest = _with_cause(furthest, chain, limits, budget, seen)
     furthest.attempts = tuple(attempts)
     raise furthest
+
+
+def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node]) -> Declined:
+    """A refusal of negative scales says which; or what would end the search all the same, were they positive."""
+    negative = np.flatnonzero(chain.affine.s < 0)
+    if not negative.size:  # something on the way turned the sign
+        return refusal
+    first = ", ".join(map(str, negative[:_SHOWN])) + (", …" if negative.size > _SHOWN else "")
+    which = f"negative in {negative.size} of {chain.affine.s.size} channels: {first}"
+    try:
+        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget, seen)
+    except Declined as deeper:
+        if deeper.reason is refusal.reason:
+            return refusal
+        detail = f"{deeper.detail}; and before that, {refusal.detail} needs positive scales ({which})"
+        return Declined(deeper.reason, detail, refusal.depth, deeper.at)
+    return Declined(refusal.reason, f"{refusal.detail}: {which}", refusal.depth, refusal.at)
 
 
 def _identity(chain: Chain) -> Plan:

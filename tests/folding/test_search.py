@@ -190,3 +190,30 @@ def test_an_arm_that_stays_as_it_is_does_not_agree_to_a_change() -> None:
     y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
     total = net.node("Add", net.node("Sum", y, y, y), net.const(4, 1, 1))
     assert folded(net, total, all_affines=True).ops == ["Conv", "Sum", "Add"], "the shift belongs to one arm only"
+
+
+def test_a_negative_scale_is_the_reason_where_a_positive_one_would_fold() -> None:
+    net = Net()
+    y = net.node("Relu", net.node("Conv", net.input(2, 3, 5, 7), net.const(20, 3, 1, 1)))
+    result = fold_only(net.model(net.node("Sin", net.batchnorm(y, 20))))
+    assert result.reasons == ["negative-scale"]
+    (event,) = result.report.batchnorms
+    assert event.detail.endswith("negative in 10 of 20 channels: 1, 3, 5, 7, 9, 11, 13, 15, …")
+
+
+def test_where_nothing_could_absorb_a_positive_scale_either_that_is_the_reason() -> None:
+    net = Net()
+    y = net.node("Relu", net.node("GridSample", net.input(2, 4, 5, 7), net.input(2, 5, 7, 2)))
+    result = fold_only(net.model(net.node("Sin", net.batchnorm(y, 4))))
+    assert result.reasons == ["no-handler"]
+    (event,) = result.report.batchnorms
+    assert event.detail.startswith("GridSample")
+    assert "needs positive scales (negative in 2 of 4 channels: 1, 3)" in event.detail
+    assert [attempt.stopped_at.partition("_")[0] for attempt in event.attempts] == ["Relu", "Sin"]
+
+
+def test_a_sign_that_turns_on_the_way() -> None:
+    net = Net()
+    y = net.node("Relu", net.node("GridSample", net.input(2, 4, 5, 7), net.input(2, 5, 7, 2)))
+    y = net.node("Transpose", net.node("Neg", net.node("Transpose", y, perm=[0, 1, 3, 2])), perm=[0, 1, 3, 2])
+    assert fold_only(net.model(net.node("Sin", net.batchnorm(y, 4, positive=True)))).reasons == ["negative-scale"]

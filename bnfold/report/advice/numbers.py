@@ -68,8 +68,9 @@ NUMBERS: dict[Reason, Advice] = {
         "A channel's scale is negative, and the operator on the way takes maxima or cuts at zero: turning the "
         "sign before it is not the same as turning it behind it. In DenseNets and pre-activation ResNets this is "
         "what ends the way down, at the Relu, while upward the value has other readers.",
-        "Nothing without retraining. Which channels it is shows in the histogram of the scales; where they are "
-        "dead anyway, setting their scale to zero or above in the checkpoint makes the fold possible.",
+        "Nothing without retraining. The detail counts the channels and names the first; where they are dead "
+        "anyway, setting their scale to zero or above in the checkpoint makes the fold possible. Where it would not, "
+        "because something behind the operator takes no affine either, that is the reason told.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,2,2] y)",
             "c = Conv (x, w)",
