@@ -16,6 +16,7 @@ from bnfold.settings import Checks
 from bnfold.verification.clock import Clock
 from bnfold.verification.judge import judge
 from bnfold.verification.request import Request
+from bnfold.verification.threads import one_thread
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
 __all__ = ["BUDGET_SECONDS", "LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
@@ -74,7 +75,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         clock=Clock(budget_seconds),
         progress=progress or (lambda _phase, _done, _total: None),
     )
-    return judge(request)
+    with one_thread():
+        return judge(request)
 
 
 def _opened(source: Source, *, frozen: bool) -> ir.Model:

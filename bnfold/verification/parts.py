@@ -32,6 +32,11 @@ class Parts:
 def check_parts(request: Request, draws: PerturbedWeights, whole: Whole | None) -> Parts:
     """Compare each part; what the whole models were shown to differ in need not be looked for."""
     bench = RegionVerifier(request.before, request.after, draws, request.policy, request.seed, request.clock)
+    with ir.evaluated_once(request.before), ir.evaluated_once(request.after):
+        return _compared(request, bench, whole)
+
+
+def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
     cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
     announced = _rows(request, bench, cuts, "rewrites")
     if whole is not None and whole.fault:
@@ -57,8 +62,7 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     """
     rows = _rows(request, bench, cuts, "changes")
     for place, row in enumerate(rows):
-        wider = widened(request, cuts[place])
-        if row.status != "verified" and wider != cuts[place]:
+        if row.status != "verified" and (wider := widened(request, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, next(check_cuts(bench, [wider]))
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
     behind = [widened(request, cut) for cut in beyond(request, failed)]

@@ -12,12 +12,14 @@ from bnfold.errors import Unsupported
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference, compare_values
 from bnfold.verification.evidence import Evidence, Mutant
-from bnfold.verification.extract import Region
+from bnfold.verification.extract import Region, held
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.region_trials import Found, Skip
 from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
 
 Results = dict[str, Array]
+
+_ELEMENTWISE = {"Add", "BatchNormalization", "Clip", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Sub", "Sum", "Tanh"}
 
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
@@ -107,6 +109,8 @@ class Regions:
         """Whether other activations make another result: statistics over one element leave nothing of them."""
         if not any(array.dtype.kind == "f" for array in feeds.values()):
             return True  # other integers may mean something else
+        if self._tells_places_apart(feeds, expected):
+            return True
         others = {name: self._other(array) for name, array in feeds.items()}
         try:
             results = self._run(self.old.model, others)
@@ -114,17 +118,33 @@ class Regions:
             return True
         return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
 
+    def _tells_places_apart(self, feeds: Feeds, expected: Results) -> bool:
+        """Whether a channel of a result has unlike numbers, where nothing but the inputs can tell its places apart."""
+        ranks = {array.ndim for array in feeds.values()}
+        rank = max(ranks, default=0)
+        return (
+            len(ranks) == 1
+            and rank > 2
+            and all(held(node.output(0)) or _is_alike_everywhere(node, rank, feeds) for node in self.old.nodes)
+            and any(
+                _differ_much(np.broadcast_to(result[:1, :, *[slice(1)] * (rank - 2)], result.shape), result)
+                for result in expected.values()
+                if result.ndim == rank and result.size
+            )
+        )
+
     @staticmethod
     def _other(array: Array) -> Array:
         """Shuffle floats; leave other types as they are."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
     def _measured(self, feeds: Feeds, expected: Results, actual: Results) -> Found:
-        """Compare the results; the tolerance is what perturbing the new weights changes."""
+        """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
         if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
             return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
         new, rounds = self.new.model, list[list[Results]]()
-        while True:
+        found = self._worst(expected, actual, ())
+        while found.excess > 1:  # else it is less than any noise
             if len(rounds) < ROUNDS:
                 disturbed = self.means.draws.of_region(new, GROUPS, len(rounds))
                 rounds.append([self._run(model, feeds) for model in disturbed])
@@ -132,7 +152,8 @@ class Regions:
                 rounds.append(self._errors(feeds, expected, actual))
             found = self._worst(expected, actual, rounds)
             if len(rounds) > ROUNDS or not found.is_in_doubt:
-                return found
+                break
+        return found
 
     def _errors(self, feeds: Feeds, expected: Results, actual: Results) -> list[Results]:
         return errors_of_both(
@@ -184,6 +205,20 @@ class Regions:
 def _differ_much(one: Array, other: Array) -> bool:
     """Whether two results differ by more than rounding."""
     return compare_values(one, other, (), None, by_channel=False).excess > 1
+
+
+def _is_alike_everywhere(node: ir.Node, rank: int, feeds: Feeds) -> bool:
+    """Whether a node does the same at every place of a channel. Windows do not, at borders, of what is constant."""
+    data, *others = node.inputs
+    if node.is_op("AveragePool", "Conv", "ConvTranspose", "MaxPool"):
+        return data is not None and data.name in feeds
+    is_normaliser = node.is_op("BatchNormalization")
+    tensors = [tensor for value in (others if is_normaliser else node.inputs) if (tensor := held(value)) is not None]
+    return node.is_op(*_ELEMENTWISE) and all(
+        len(tensor.dims) <= (1 if is_normaliser else rank)
+        and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))
+        for tensor in tensors
+    )
 
 
 def _shape(value: object) -> object:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -51,6 +53,16 @@ def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[Sample]]:
     return head, samples
 
 
+def processors() -> int:
+    """How many this process may use: those it is bound to, and no more than the quota of its container."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no control groups, or no quota ("max")
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split()
+        count = min(count, max(1, int(quota) // int(period)))
+    return count
+
+
 def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
     """The model in onnxruntime, every graph optimisation off (with them on, it folds BatchNormalization itself)."""
     import onnxruntime
@@ -60,6 +72,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sam
     options.log_severity_level = 4
     # Threads that spin while they wait would take the processor from the referee, which works meanwhile.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = processors()
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     wanted = {value.name for value in session.get_inputs()}
     names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
@@ -75,7 +88,7 @@ def run_openvino(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample
     import openvino
 
     core = openvino.Core()
-    core.set_property({"ENABLE_MMAP": False})
+    core.set_property({"ENABLE_MMAP": False, "INFERENCE_NUM_THREADS": processors()})
     compiled = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     results = []
     # A port may be without a tensor name: an input then goes by its node's, an output by its place.

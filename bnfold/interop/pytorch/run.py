@@ -21,6 +21,7 @@ from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict
 from bnfold.verification.inputs import required
+from bnfold.verification.threads import one_thread
 
 SAMPLES = 3
 """Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
@@ -126,7 +127,8 @@ def optimize(
         before.freeze_overridable = bool(outcome.report.frozen)
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
         wanted = Asked(example, checks.inputs, samples, checks.seed)
-        found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]
+        with one_thread():
+            found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]
         _act_on(found[0], training, outcome)
 
     delivery = Delivery(Path(output)) if output is not None else None

@@ -70,28 +70,36 @@ def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
     batch, outs = padded.shape[0], w.shape[0]
     y = np.empty((batch, groups, outs // groups, *win.size), np.result_type(padded, w))
     matrix = w.reshape(groups, outs // groups, math.prod(w.shape[1:]))
-    for item, rows in _chunks(batch, win, matrix.shape[2] * groups):
-        columns = _columns(padded[item], win, rows, groups)
-        part = y[item, :, :, rows]
+    for items, rows in _chunks(batch, win, matrix.shape[2] * groups):
+        columns = _columns(padded[items], win, rows, groups)
+        part = np.moveaxis(y[items, :, :, rows], 0, 2)
         part[...] = (matrix @ columns).reshape(part.shape)
     return y.reshape(batch, outs, *win.size)
 
 
-def _chunks(batch: int, win: Window, depth: int) -> list[tuple[int, slice]]:
-    """Batch items × runs of the first spatial axis, each small enough for COLUMN_ELEMENTS (one row at least)."""
+def _chunks(batch: int, win: Window, depth: int) -> list[tuple[slice, slice]]:
+    """Batch items × runs of the first spatial axis, each small enough for COLUMN_ELEMENTS (one row at least).
+
+    As many at once as there is room for: each product reads the whole weight.
+    """
     row = max(depth * math.prod(win.size[1:]), 1)
     step = max(COLUMN_ELEMENTS // row, 1)
-    return [(n, slice(i, min(i + step, win.size[0]))) for n in range(batch) for i in range(0, win.size[0], step)]
+    items = max(step // max(win.size[0], 1), 1)
+    return [
+        (slice(n, min(n + items, batch)), slice(i, min(i + step, win.size[0])))
+        for n in range(0, batch, items)
+        for i in range(0, win.size[0], step)
+    ]
 
 
-def _columns(image: Array, win: Window, rows: slice, groups: int) -> Array:
-    """Every element each window of these rows sees: (group, C/group · kernel, positions)."""
-    channels = image.shape[0]
-    size = (rows.stop - rows.start, *win.size[1:])
-    columns = np.empty((channels, *win.kernel, *size), image.dtype)
+def _columns(images: Array, win: Window, rows: slice, groups: int) -> Array:
+    """Every element each window of these rows sees: (group, C/group · kernel, image · positions)."""
+    count, channels = images.shape[:2]
+    size = (count, rows.stop - rows.start, *win.size[1:])
+    columns = np.empty((channels, *win.kernel, *size), images.dtype)
     for offset in win.offsets():
         place: Index = (slice(None), *offset)
-        columns[place] = win.view(image, offset)[:, rows]
+        columns[place] = win.view(images, offset)[:, :, rows].swapaxes(0, 1)
     return columns.reshape(groups, -1, math.prod(size))
 
 
