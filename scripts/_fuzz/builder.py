@@ -60,12 +60,14 @@ class Builder:
         return f"{hint}{self.counter}"
 
     def weight(self, array: Array, hint: str = "w") -> str:
-        """A constant: an initializer, a Constant node, either behind an Identity, quantised, or one that is there."""
+        """A constant: initializer, Constant node, behind an Identity, quantised, narrower, or one that is there."""
         kind = 0.0 if self.plain else self.rng.random()
         if kind > 0.92 and hint in WEIGHTS and self.opset >= 10 and array.size:
             return weights.quantised(self, array)
         if kind > 0.88 and hint in WEIGHTS and (name := weights.tied(self, array)):
             return name
+        if kind > 0.87 and hint in WEIGHTS and self.dtype == TensorProto.DOUBLE:
+            return weights.narrow(self, array)
         name = self.fresh(hint)
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
         if kind < 0.75:

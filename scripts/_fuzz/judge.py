@@ -131,8 +131,9 @@ def _gone(report: Report) -> int:
 
 
 def _tolerance(proto: onnx.ModelProto) -> float:
-    """What is quantised is float32 on its way."""
-    least = 1e-5 if any(node.op_type == "DequantizeLinear" for node in proto.graph.node) else 1e-9
+    """What is quantised is float32 on its way, and so are some constants."""
+    is_narrow = any(node.op_type in ("DequantizeLinear", "Cast") for node in proto.graph.node)
+    least = 1e-5 if is_narrow else 1e-9
     return max(least, *(UNIT.get(info.type.tensor_type.elem_type, 0.0) for info in proto.graph.input))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from _fuzz.builder import Builder, Drawn
 from _fuzz.carriers import (
@@ -301,6 +301,34 @@ def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Cast", [made[0].name], to=b.dtype) if made[0].dtype != b.dtype else made
 
 
+def clip(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Some of its bounds are left out, or empty."""
+    bounds = [b.pick(["", b.weight(b.numbers([], *ends))]) for ends in ((-2.0, -0.5), (0.5, 2.0))]
+    return b.node("Clip", [x.name, *bounds[: int(b.rng.integers(3))]])
+
+
+def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """An If whose branches read what the graph around them reads as well."""
+    if x.rank < 2:
+        return None
+    shared, bound = b.weight(b.numbers([x.shape[1], *[1] * (x.rank - 2)], 0.5, 2.0)), b.weight(b.numbers([]))
+    around = b.node("Mul", [x.name, shared])[0]
+    condition = b.node("Greater", [b.node("ReduceSum", [x.name], keepdims=0)[0].name, bound])[0]
+    parameters = [b.weight(b.numbers([x.shape[1]], 0.5, 2.0), "bn") for _ in range(4)]
+    bodies = []
+    for op in (b.pick(["Mul", "Add"]), b.pick(["Sub", "Div"])):
+        made, end = b.fresh("branch"), b.fresh("branch")
+        inside = [helper.make_node(op, [b.pick([x, around]).name, shared], [made], name=b.fresh("in"))]
+        inside += [helper.make_node("BatchNormalization", [made, *parameters], [end], name=b.fresh("in"))]
+        ends = [helper.make_tensor_value_info(end, x.dtype, [None] * x.rank)]
+        bodies.append(helper.make_graph(inside, b.fresh("body"), [], ends))
+    name = b.fresh("v")
+    then, other = bodies
+    b.nodes.append(helper.make_node("If", [condition.name], [name], then_branch=then, else_branch=other))
+    b.values.append(Drawn(name, x.dtype, x.shape))
+    return [b.values[-1]]
+
+
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
     (conv, 5.0),
@@ -333,4 +361,6 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (biased_instance, 0.6),
     (quantised, 0.6),
     (discrete, 0.4),
+    (clip, 0.5),
+    (branches, 0.4),
 )

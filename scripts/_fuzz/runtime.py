@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import parts, phases
+from _fuzz import condition, parts, phases
 from _fuzz.builder import Array
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
@@ -44,7 +44,7 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     if found is None:
         return "runtime: the result does not run where the original did", True
     error = _difference(expected, found)
-    if error and _errs(before, feeds, expected):
+    if error and (_errs(before, feeds, expected) or _is_tie(before, feeds, found)):
         return "", False
     return error, True
 
@@ -73,6 +73,15 @@ def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> b
     return any(
         bool(_difference({name: value}, {name: results[name].astype(value.dtype)})) for name, value in truth.items()
     )
+
+
+def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> bool:
+    """Whether the original's weights, rounded anew, make as large a difference: in front of a Ceil, say."""
+    try:
+        truth = reference.evaluate(ir.load(before), feeds, list(found))
+    except BnfoldError:
+        return False
+    return condition.explains(onnx.load(before), feeds, truth, found)
 
 
 def _is_disputed(path: Path) -> bool:

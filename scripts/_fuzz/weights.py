@@ -34,6 +34,15 @@ def tied(b: Builder, array: Array) -> str | None:
     return None
 
 
+def narrow(b: Builder, array: Array) -> str:
+    """In float32, perhaps a product, and cast to the type of the graph."""
+    factor = np.asarray(b.pick([1.0, 0.3]), np.float32)
+    made = b.weight((array / factor).astype(np.float32), "narrow")
+    if factor != 1:
+        made = _node(b, "Mul", [made, b.weight(factor, "narrow")], array.astype(np.float32))
+    return _node(b, "Cast", [made], array, to=b.dtype)
+
+
 def quantised(b: Builder, array: Array) -> str:
     """Behind a DequantizeLinear, before and behind which the numbers may be carried; or in float16, behind a Cast."""
     if b.dtype != TensorProto.FLOAT16 and b.chance(0.2):
