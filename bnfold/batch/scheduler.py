@@ -9,6 +9,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
                 "output": result.output,
                 "status": result.status,
                 "message": result.message,
+                "counts": asdict(result.counts) if result.counts is not None else None,
                 "report": result.report or None,
             }
             for result in results

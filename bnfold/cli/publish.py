@@ -91,7 +91,8 @@ def _documents(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The reports in the summary of a folder, or the one report itself."""
     if "models" not in document:
         return [document]
+    without = ("status", "message", "counts")
     return [
-        model["report"] or {"input": {"path": model["input"]}, "error": model["message"]}
+        model["report"] or {**{key: model[key] for key in without}, "input": {"path": model["input"]}}
         for model in document["models"]
     ]

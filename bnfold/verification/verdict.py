@@ -133,7 +133,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
-        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        plain: dict[str, Any] = _plain({"summary": self.summary, **dataclasses.asdict(self)})
         return plain
 
 

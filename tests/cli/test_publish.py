@@ -62,5 +62,5 @@ def test_a_folder_becomes_one_page(tmp_path: Path) -> None:
     assert result.exit_code == 1
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     assert "2 models" in page
-    assert "Not processed." in page
+    assert "not an ONNX model" in page
     assert page.count('<details class="row"') == 8

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bnfold.errors import printable
 from bnfold.report.advice import ADVICE, Advice
@@ -19,18 +22,27 @@ STATES = ("left", "folded", "removed", "decomposed", "upgraded")
 MAX_ROWS = 1500
 """Rows of one model that a page shows; a browser chokes on more. The JSON form has all of them."""
 MAX_DRAWINGS = 600
+MAX_INLINE = 200
+"""Rows of one model whose bodies stand in the page as they are. Of more they are packed, and drawn when opened."""
 
 Document = Mapping[str, Any]
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A BatchNormalization as the page shows it; ``anchor`` is unique on the page."""
+    """A BatchNormalization as the page shows it.
+
+    ``anchor`` is unique on the page; ``body`` is what stands inside, where that is not written where the row stands.
+    """
 
     anchor: str
     event: Mapping[str, Any]
     advice: Advice | None
     drawn: bool
+    body: str | None = None
 
     @property
     def state(self) -> str:
@@ -47,12 +59,39 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One report on the page; ``document`` holds ``error`` and no events where the model could not be processed."""
+    """One report on the page; ``document`` holds a ``message`` and no events where there is no report."""
 
     anchor: str
     document: Document
     rows: tuple[Row, ...]
     left_out: int
+
+    @property
+    def status(self) -> str:
+        """In a word: what verification or the folder's run says of the model."""
+        verdict = self.document.get("verify")
+        return str(self.document.get("status") or (verdict["status"] if verdict else "not verified"))
+
+    @property
+    def counts(self) -> tuple[int | None, int | None]:
+        """BatchNormalizations before and after; None where they are not known."""
+        known = self.document.get("counts")
+        if known is not None:
+            return known["before"], known["after"]
+        return (len(self.strip), self.states.get("left", 0)) if "batchnorms" in self.document else (None, None)
+
+    @property
+    def strip(self) -> list[str]:
+        """The state of each BatchNormalization, in the order of the graph."""
+        return [state(event) for event in self.document.get("batchnorms", ())]
+
+    @property
+    def packed(self) -> str:
+        """The bodies of all rows, as base64 of deflated JSON; empty where each stands in its row."""
+        bodies = [row.body for row in self.rows]
+        if None in bodies or not bodies:
+            return ""
+        return b64encode(zlib.compress(json.dumps(bodies).encode())).decode()
 
     @property
     def title(self) -> str:
@@ -72,8 +111,10 @@ class Model:
     @property
     def reasons(self) -> list[tuple[str, int]]:
         """Reason codes with how often they stand, the most frequent first."""
-        codes = Counter(event["reason"]["code"] for event in self.document.get("batchnorms", ()) if event["reason"])
-        return codes.most_common()
+        known = self.document.get("counts")
+        rows = (event["reason"] for event in self.document.get("batchnorms", ()))
+        codes = known["reasons"] if known else Counter(reason["code"] for reason in rows if reason)
+        return Counter(codes).most_common()
 
 
 def html(documents: Sequence[Document]) -> str:
@@ -81,7 +122,7 @@ def html(documents: Sequence[Document]) -> str:
 
     Args:
         documents: Reports as `Outcome.to_json` makes them, or what a folder's inspection says of a model
-            that could not be processed: ``input`` and ``error``.
+            without a report: ``input``, ``status`` (``failed``, ``skipped``), ``message`` and ``counts``.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -95,8 +136,11 @@ def html(documents: Sequence[Document]) -> str:
     )
     environment.filters.update(size=size, number=short, plain=plain)
     environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
+    body = environment.get_template("body.html.j2")
+    shared = {"level": 2 if len(documents) == 1 else 3}
+    models = [_model(f"m{index}", document, body, shared) for index, document in enumerate(documents)]
     page: str = environment.get_template("page.html.j2").render(
-        models=[_model(f"m{index}", document) for index, document in enumerate(documents)],
+        models=sorted(models, key=lambda model: model.status not in ("failed", "unverified")),
         reasons=[(reason, ADVICE[reason]) for reason in Reason],
         used={code for document in documents for code in _codes(document)},
         style=load("style.css"),
@@ -105,13 +149,15 @@ def html(documents: Sequence[Document]) -> str:
     return page
 
 
-def _model(anchor: str, document: Document) -> Model:
+def _model(anchor: str, document: Document, body: Template, shared: Mapping[str, Any]) -> Model:
     events = document.get("batchnorms", ())
     order = sorted(range(len(events)), key=lambda index: events[index]["reason"] is None)
     rows = tuple(
         Row(f"{anchor}-bn{index}", events[index], _advice(events[index]), drawn=position < MAX_DRAWINGS)
         for position, index in enumerate(order[:MAX_ROWS])
     )
+    if len(rows) > MAX_INLINE:
+        rows = tuple(replace(row, body=body.render(row=row, bn=row.event, doc=document, **shared)) for row in rows)
     return Model(anchor, document, rows, len(events) - len(rows))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 WIDTH = 100.0
 """Positions across are in percent: a plot is as wide as the screen, and its letters keep their size."""
 MAX_BINS, MAX_TICKS = 40, 5
+MAX_STRIP = 200
+"""Bars of the strip that shows a whole network."""
 MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
@@ -42,6 +45,20 @@ class Histogram:
     bars: tuple[Bar, ...]
     ticks: tuple[Tick, ...]
     summary: str
+
+
+def strip(states: Sequence[str]) -> dict[str, str]:
+    """Bars side by side, 100 wide and 20 high, as one SVG path a state; a bar of several is parted by their shares."""
+    bars = min(len(states), MAX_STRIP)
+    paths: dict[str, list[str]] = {}
+    for bar in range(bars):
+        inside = states[bar * len(states) // bars : (bar + 1) * len(states) // bars]
+        top, left, wide = 0.0, bar * WIDTH / bars, 0.85 * WIDTH / bars
+        for state, count in Counter(inside).items():
+            high = 20 * count / len(inside)
+            paths.setdefault(state, []).append(f"M{left:.2f} {top:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z")
+            top += high
+    return {state: "".join(pieces) for state, pieces in paths.items()}
 
 
 def spread(values: Mapping[str, Any], name: str) -> Histogram:
@@ -164,6 +181,12 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
         Tick((power - low) / (high - low) * WIDTH, f"1e{power}") for power in range(low + 1, high + 1, stride)
     )
     return Errors(drawn, (Tick(0.0, "0"), *ticks), len(rows) - len(worst))
+
+
+def far_inside(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether every row differs by less than a tenth of what rounding explains."""
+    found = [(number(row.get("relative")), number(row.get("allowed"))) for row in rows]
+    return all(value is not None and allowed is not None and value <= allowed / 10 for value, allowed in found)
 
 
 def _marks(row: Mapping[str, Any], kinds: Sequence[str], place: Callable[[float], float]) -> tuple[Mark, ...]:

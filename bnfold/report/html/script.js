@@ -36,6 +36,34 @@ for (const form of document.querySelectorAll(".filters")) {
   filter(); // a browser that comes back to the page restores the form, not what it hid
 }
 
+// Of many rows what is inside lies packed in the page, and is unpacked when the first one is opened.
+const unpacked = new Map();
+const unpack = async (packed) => {
+  const bytes = Uint8Array.from(atob(packed.textContent), (sign) => sign.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+};
+for (const row of document.querySelectorAll(".row[data-body]")) {
+  row.addEventListener("toggle", async () => {
+    if (!row.open || row.dataset.body === "") return;
+    const index = row.dataset.body, packed = row.closest("section").querySelector(".packed");
+    row.dataset.body = "";
+    if (!unpacked.has(packed)) unpacked.set(packed, unpack(packed));
+    row.insertAdjacentHTML("beforeend", (await unpacked.get(packed))[index]);
+  });
+}
+
+for (const table of document.querySelectorAll(".sortable")) {
+  const heads = [...table.tHead.rows[0].cells], text = (row, column) => row.cells[column].textContent.trim();
+  heads.forEach((head, column) => head.firstChild.addEventListener("click", () => {
+    const turned = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    for (const other of heads) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", turned > 0 ? "ascending" : "descending");
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => turned * text(a, column).localeCompare(text(b, column), undefined, { numeric: true }));
+    table.tBodies[0].append(...rows);
+  }));
+}
+
 const reveal = () => {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;

@@ -29,4 +29,4 @@ def failing_report() -> dict[str, Any]:
 
 def broken(path: Path) -> dict[str, Any]:
     """What a folder's inspection says of a model that cannot be processed."""
-    return {"input": {"path": str(path)}, "error": "no ONNX model"}
+    return {"input": {"path": str(path)}, "status": "failed", "message": "no ONNX model", "counts": None}

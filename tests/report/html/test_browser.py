@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,32 @@ def test_every_link_leads_somewhere_that_opens(name: str, page: webdriver.Page, 
         assert page.run(f"return {target} !== null"), link
         page.run("dispatchEvent(new HashChangeEvent('hashchange'))")
         assert page.run(f"return {target}.tagName !== 'DETAILS' || {target}.open"), link
+
+
+def test_packed_rows_unfold_when_they_are_opened(
+    page: webdriver.Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bnfold.report.html.page.MAX_INLINE", 3)
+    (tmp_path / "packed.html").write_text(html([report("dense.onnx")]), encoding="utf-8")
+    page.open(tmp_path / "packed.html", width=1600, dark=False)
+    page.run("document.querySelector('.row summary').click()")
+    bodies = "document.querySelectorAll('.row .body').length"
+    for _ in range(100):
+        if page.run(f"return {bodies}"):
+            break
+        time.sleep(0.05)
+    assert page.run(f"return {bodies}") == 1
+    assert "Why it is still there" in page.run("return document.querySelector('.row .body').textContent")
+
+
+def test_the_table_of_models_sorts(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["many"], width=1600, dark=False)
+    names = "[...document.querySelectorAll('.sortable tbody th')].map(cell => cell.textContent)"
+    page.run("document.querySelector('.sortable button').click()")
+    up = page.run(f"return {names}")
+    page.run("document.querySelector('.sortable button').click()")
+    assert up == sorted(up)
+    assert page.run(f"return {names}") == up[::-1]
 
 
 def test_a_link_into_the_page_opens_its_row(page: webdriver.Page, files: dict[str, Path]) -> None:

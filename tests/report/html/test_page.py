@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import html.parser
+import json
+import zlib
+from base64 import b64decode
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -79,6 +83,33 @@ def test_a_page_of_too_many_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_the_upgrade_wrote_anew_keeps_its_row() -> None:
     text = render([report("bn6_per_activation.onnx")])
     assert text.count('<details class="row"') == 1
+
+
+def test_the_verdict_stands_at_the_top_in_the_words_of_the_command_line() -> None:
+    document = report("dense.onnx", verified=True)
+    assert document["verify"]["summary"].startswith("verified: largest difference")
+    text = unescape(render([document]))
+    assert text.index(document["verify"]["summary"]) < text.index("What was done")
+
+
+def test_bodies_of_many_rows_are_packed_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = report("dense.onnx")
+    inline = render([document])
+    monkeypatch.setattr(page, "MAX_INLINE", 3)
+    text = render([document])
+    assert "What the search tried" not in text
+    packed = text.partition('class="packed">')[2].partition("<")[0]
+    bodies = json.loads(zlib.decompress(b64decode(packed)))
+    assert len(bodies) == 8
+    assert all("".join(body.split()) in "".join(inline.split()) for body in bodies)
+
+
+def test_what_was_skipped_says_what_was_left_and_what_failed_comes_first() -> None:
+    counts = {"before": 8, "after": 2, "reasons": {"negative-scale": 2}}
+    skipped = {"input": {"path": "a.onnx"}, "status": "skipped", "message": "up to date", "counts": counts}
+    text = render([skipped, broken(Path("b.onnx"))])
+    assert text.index(">b.onnx<") < text.index(">a.onnx<")
+    assert "up to date; 2 negative-scale" in text
 
 
 def test_the_failing_verdict_is_loud() -> None:

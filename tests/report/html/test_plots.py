@@ -72,6 +72,20 @@ def test_joined_bins_keep_every_count(spacing: float) -> None:
     assert all(0 <= tick.at <= 100 for tick in drawn.ticks)
 
 
+def test_a_strip_has_a_bar_each_and_shares_bars_of_many() -> None:
+    few = plots.strip(["left", "folded", "left"])
+    assert {state: path.count("M") for state, path in few.items()} == {"left": 2, "folded": 1}
+    many = plots.strip(["left", "folded"] * 1000)
+    assert {state: path.count("M") for state, path in many.items()} == {"left": 200, "folded": 200}
+    assert "v10.00h" in many["left"]
+
+
+def test_far_inside_is_a_tenth_of_what_is_allowed() -> None:
+    assert plots.far_inside([{"relative": 1e-8, "allowed": 1e-6}])
+    assert not plots.far_inside([{"relative": 1e-8, "allowed": 1e-6}, {"relative": 2e-7, "allowed": 1e-6}])
+    assert not plots.far_inside([{"relative": "nan", "allowed": 1e-6}])
+
+
 def test_one_value_is_one_bar() -> None:
     drawn = plots.spread({"min": 2.0, "max": 2.0, "counts": [5]}, "scale")
     assert [(bar.x, bar.width, bar.up) for bar in drawn.bars] == [(0, 100, drawn.height)]
