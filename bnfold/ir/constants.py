@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnfold.errors import ExternalDataError, MistypedAttribute
+from bnfold.ir import quantizing  # noqa: F401 - it registers its operators
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 

@@ -16,7 +16,7 @@ import onnx
 
 from bnfold.ir.elements import finfo
 from bnfold.ir.node import Node
-from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, round_once
+from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, numpy_type, round_once
 
 LIMIT = 1 << 26
 """Elements beyond which nothing is evaluated: a weight of that size that is computed at run time stays computed."""
@@ -25,7 +25,8 @@ Operands = list[Tensor | None]
 Evaluator = Callable[["Node", Operands], Tensor | None]
 
 
-def _need(operands: Operands, index: int) -> Tensor:
+def need(operands: Operands, index: int) -> Tensor:
+    """The operand at ``index``. Raises ValueError where there is none."""
     operand = operands[index] if index < len(operands) else None
     if operand is None:
         raise ValueError("operand missing")
@@ -60,7 +61,8 @@ def _rounds_harmlessly(values: Float64, dtype: int) -> bool:
     return bool(np.isfinite(values).all() and (sizes <= float(info.max)).all() and (sizes >= float(info.tiny)).all())
 
 
-def _exact(dtype: int, values: Array) -> Tensor | None:
+def exact(dtype: int, values: Array) -> Tensor | None:
+    """Values to be rounded when they are written; None where that would not be harmless."""
     values = np.asarray(values, dtype=np.float64)
     return Exact(dtype, values) if _rounds_harmlessly(values, dtype) else None
 
@@ -72,22 +74,40 @@ def _axes(node: Node, operands: Operands) -> tuple[int, ...]:
 
 
 def _identity(_: Node, operands: Operands) -> Tensor:
-    return _need(operands, 0)
+    return need(operands, 0)
 
 
 def _cast(node: Node, operands: Operands) -> Tensor | None:
-    source, to = _need(operands, 0), node.attr("to")
+    source, to = need(operands, 0), node.attr("to")
     if isinstance(to, str):  # version 1 names the type
         to = TP.DataType.Value(to)
+    if source.dtype in _INTEGERS and to in _INTEGERS:
+        fresh = source.numpy().astype(numpy_type(to))
+        return InMemory(to, fresh) if np.array_equal(fresh, source.numpy()) else None
     if source.dtype in FLOATS and to in FLOATS:
         # The model rounds here; what it computes with is the rounded value.
         return InMemory(to, round_once(source.numpy().astype(np.float64), to))
     return None
 
 
+_INTEGERS = frozenset({TP.INT8, TP.UINT8, TP.INT16, TP.UINT16, TP.INT32, TP.INT64})
+
+
+def _clip(node: Node, operands: Operands) -> Tensor:
+    source = need(operands, 0)
+    low, high = ((*operands[1:], None, None)[index] for index in (0, 1))
+    bounds = [held.numpy().reshape(()) if held is not None else None for held in (low, high)]
+    if len(operands) == 1:
+        bounds = [np.float64(node.attr(name)) if node.has_attr(name) else None for name in ("min", "max")]
+    values = source.numpy()
+    for bound, cut in zip(bounds, (np.maximum, np.minimum), strict=True):
+        values = values if bound is None else cut(values, bound.astype(values.dtype))
+    return InMemory(source.dtype, values)
+
+
 def _reshape(node: Node, operands: Operands) -> Tensor:
-    source = _need(operands, 0)
-    target = list(node.attr("shape")) if node.has_attr("shape") else _integers(_need(operands, 1))
+    source = need(operands, 0)
+    target = list(node.attr("shape")) if node.has_attr("shape") else _integers(need(operands, 1))
     if any(size < -1 for size in target):
         raise ValueError("no such size")
     if not node.attr("allowzero", 0):
@@ -96,7 +116,7 @@ def _reshape(node: Node, operands: Operands) -> Tensor:
 
 
 def _flatten(node: Node, operands: Operands) -> Tensor:
-    source, axis = _need(operands, 0), int(node.attr("axis", 1))
+    source, axis = need(operands, 0), int(node.attr("axis", 1))
     rank = len(source.dims)
     if not -rank <= axis <= rank:
         raise ValueError("no such axis")
@@ -107,22 +127,22 @@ def _flatten(node: Node, operands: Operands) -> Tensor:
 
 def _squeeze(node: Node, operands: Operands) -> Tensor:
     axes = _axes(node, operands) or None  # none given: all of size 1
-    return _rearranged(_need(operands, 0), lambda array: np.squeeze(array, axis=axes))
+    return _rearranged(need(operands, 0), lambda array: np.squeeze(array, axis=axes))
 
 
 def _unsqueeze(node: Node, operands: Operands) -> Tensor:
     axes = _axes(node, operands)
     if not axes:
         raise ValueError("axes missing")
-    return _rearranged(_need(operands, 0), lambda array: np.expand_dims(array, axes))
+    return _rearranged(need(operands, 0), lambda array: np.expand_dims(array, axes))
 
 
 def _transpose(node: Node, operands: Operands) -> Tensor:
-    return _rearranged(_need(operands, 0), lambda array: np.transpose(array, node.attr("perm")))
+    return _rearranged(need(operands, 0), lambda array: np.transpose(array, node.attr("perm")))
 
 
 def _constant_of_shape(node: Node, operands: Operands) -> Tensor:
-    dims = _small(tuple(_integers(_need(operands, 0))))
+    dims = _small(tuple(_integers(need(operands, 0))))
     fill: onnx.TensorProto | None = node.attr("value")
     if fill is None:
         return InMemory(TP.FLOAT, np.broadcast_to(np.float32(0), dims))
@@ -131,14 +151,14 @@ def _constant_of_shape(node: Node, operands: Operands) -> Tensor:
 
 
 def _expand(_: Node, operands: Operands) -> Tensor:
-    source = _need(operands, 0)
-    dims = _small(np.broadcast_shapes(source.dims, tuple(_integers(_need(operands, 1)))))
+    source = need(operands, 0)
+    dims = _small(np.broadcast_shapes(source.dims, tuple(_integers(need(operands, 1)))))
     return _rearranged(source, lambda array: np.broadcast_to(array, dims))
 
 
 def _arithmetic(function: Callable[..., Any]) -> Evaluator:
     def evaluate(node: Node, operands: Operands) -> Tensor | None:
-        sources = [_need(operands, index) for index in range(len(operands))]
+        sources = [need(operands, index) for index in range(len(operands))]
         dims = {source.dims for source in sources}
         if node.graph.opset() < 7 and (len(dims) > 1 or node.has_attr("broadcast")):
             return None  # broadcasting meant something else
@@ -147,41 +167,9 @@ def _arithmetic(function: Callable[..., Any]) -> Evaluator:
             return None
         _small(np.broadcast_shapes(*dims))
         with np.errstate(all="ignore"):
-            return _exact(sources[0].dtype, function(*(source.float64() for source in sources)))
+            return exact(sources[0].dtype, function(*(source.float64() for source in sources)))
 
     return evaluate
-
-
-def spread(node: Node, parameter: Array, dims: tuple[int, ...]) -> Array:
-    """A scale or zero point of a (De)QuantizeLinear, for all, by axis or by block, to broadcast onto its first input.
-
-    Raises ValueError where it does not fit.
-    """
-    if parameter.size == 1 and parameter.ndim <= 1:
-        return parameter.reshape(())
-    axis, block = int(node.attr("axis", 1)), int(node.attr("block_size", 0))
-    axis += len(dims) if axis < 0 else 0
-    if block:
-        stretched = np.repeat(parameter, block, axis)
-        whole = stretched[(*[slice(None)] * axis, slice(dims[axis]))]
-        fits = whole.shape == dims and stretched.shape[axis] - dims[axis] < block
-    else:
-        whole = parameter.reshape(-1, *(1,) * (len(dims) - axis - 1))
-        fits = np.broadcast_shapes(whole.shape, dims) == dims
-    if not fits:
-        raise ValueError("a scale or zero point of another shape")
-    return whole
-
-
-def _dequantize(node: Node, operands: Operands) -> Tensor | None:
-    source, scale = _need(operands, 0), _need(operands, 1)
-    if node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
-        return None
-    third = operands[2] if len(operands) > 2 else None
-    if third is not None and (third.dtype != source.dtype or third.size > scale.size):
-        return None  # no runtime takes it
-    values = source.float64() - (spread(node, third.float64(), source.dims) if third is not None else 0.0)
-    return _exact(scale.dtype, values * spread(node, scale.float64(), source.dims))
 
 
 EVALUATORS: dict[str, Evaluator] = {
@@ -194,7 +182,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "Transpose": _transpose,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
-    "DequantizeLinear": _dequantize,
+    "Clip": _clip,
     "Add": _arithmetic(np.add),
     "Sub": _arithmetic(np.subtract),
     "Mul": _arithmetic(np.multiply),

@@ -75,6 +75,13 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Neg", (f32(2, 3),), {}),
     ("Sqrt", (np.abs(f32(5)),), {}),
     ("Reciprocal", (f32(5),), {}),
+    ("Clip", (f32(2, 3), np.array(-1, np.float32), np.array(2, np.float32)), {}),
+    ("Clip", (f32(2, 3), None, np.array(0.5, np.float32)), {}),
+    ("Clip", (np.arange(-6, 6, dtype=np.int8), np.array(-3, np.int8)), {}),
+    ("Cast", (np.array([-3, 100], np.int32),), {"to": TensorProto.INT8}),
+    ("QuantizeLinear", (f32(2, 3), np.array(0.1, np.float32)), {}),
+    ("QuantizeLinear", (f32(2, 3), f32(2) ** 2, of(np.int8, 3, -4)), {"axis": 0}),
+    ("QuantizeLinear", (f32(2, 3), f32(2, 2) ** 2), {"axis": 1, "block_size": 2, "output_dtype": TensorProto.INT16}),
     ("DequantizeLinear", (np.arange(-3, 3, dtype=np.int8), np.array(0.1, np.float32)), {}),
     ("DequantizeLinear", (np.arange(6, dtype=np.uint8), np.array(0.1, np.float32), np.array(3, np.uint8)), {}),
     ("DequantizeLinear", (np.arange(6, dtype=np.int8).reshape(2, 3), f32(3), of(np.int8, 1, -2, 3)), {"axis": 1}),
@@ -88,7 +95,7 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize(("op_type", "operands", "attributes"), CASES)
 def test_as_the_reference_has_it(op_type: str, operands: tuple[Array | None, ...], attributes: dict[str, Any]) -> None:
     # The reference has the newest version of that operator only; without its new attributes it means the same.
-    tensor, proto = evaluated(op_type, *operands, opset=21 if op_type == "DequantizeLinear" else 15, **attributes)
+    tensor, proto = evaluated(op_type, *operands, opset=21 if "Linear" in op_type else 15, **attributes)
     (expected,) = map(np.asarray, ReferenceEvaluator(proto).run(None, {}))
     assert tensor is not None
     assert tensor.dims == expected.shape
@@ -135,6 +142,10 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Add", (f32(3), f32(3).astype(np.float16)), {}),
     ("Cast", (f32(3),), {"to": TensorProto.INT64}),
     ("Cast", (np.arange(3),), {"to": TensorProto.FLOAT}),
+    ("Cast", (np.array([200]),), {"to": TensorProto.INT8}),
+    ("QuantizeLinear", (f32(3).astype(np.float16), np.array(0.1, np.float16)), {"opset": 21}),
+    ("QuantizeLinear", (f32(3), np.array(0.1, np.float32)), {"output_dtype": TensorProto.FLOAT8E4M3FN, "opset": 21}),
+    ("QuantizeLinear", (f32(3), np.array(0, np.float32)), {}),
     ("Cast", (f32(3),), {}),
     ("Reshape", (f32(2, 3), ints(4, -1)), {}),
     ("Reshape", (f32(2, 3), ints(-2, 3)), {}),

@@ -1,6 +1,11 @@
-"""DequantizeLinear of a constant weight, ``w = (q − zero)·scale``: its scale takes an affine's, q stays integers."""
+"""DequantizeLinear of a constant weight, ``w = (q − zero)·scale``: its scale takes an affine's, q stays integers.
+
+Where a QuantizeLinear of floats makes q, as quantisation-aware training leaves it, these take it too, with both scales.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,27 +13,33 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
-from bnfold.ir.evaluators import spread
-from bnfold.ir.tensor import Exact, Float64, InMemory
+from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.ir.evaluators import EVALUATORS
+from bnfold.ir.quantizing import layout, rounded, spread
+from bnfold.ir.tensor import Array, Exact, Float64, InMemory
 from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
-    stored = ir.constant(node.input(0))
-    zero = ir.constant(node.input(2))
+    stored, zero = ir.constant(node.input(0)), ir.constant(node.input(2))
     if stored is None or (node.input(2) is not None and zero is None):
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
     if not affine.is_scale_only:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    edits = _rescaled(node, stored, zero, np.where(affine.s == 0, 1.0, np.abs(affine.s)))
-    if (affine.s <= 0).any():
-        edits.append(SetConstant(node, 0, _mirrored(node, stored, zero, np.sign(affine.s))))
+    factor, sign = np.where(affine.s == 0, 1.0, np.abs(affine.s)), np.sign(affine.s)
+    edits = _rescaled(node, stored, zero, factor)
+    mirrored = _mirrored(node, stored, zero, sign) if (sign < 1).any() else stored
+    if makers := _makers(node):
+        edits += _rescaled(makers[-1], stored, ir.constant(makers[-1].input(2)), factor)
+        scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
+        edits.append(SetConstant(makers[-1], 0, _requantized(node, makers, affine.s, scale, mirrored)))
+    elif mirrored is not stored:
+        edits.append(SetConstant(node, 0, mirrored))
     return Step(tuple(edits))
 
 
-def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: Float64) -> list[Edit]:
+def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: Float64) -> list[SetConstant | SetAttr]:
     """The scale times ``factor``; one for all becomes one for each slice, with as many zero points.
 
     Raises Declined where the scales cannot vary along the axes that the factor varies along.
@@ -43,7 +54,7 @@ def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: 
     if scale.size > 1 or len(varying) > 1 or node.graph.opset() < 13 or factor.size == stored.size:
         raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} has no scale for each slice of that axis")
     fresh = scale.float64().reshape(()) * factor.reshape(-1)
-    edits: list[Edit] = [_scale(node, scale, fresh), SetAttr(node, "axis", varying[0])]
+    edits: list[SetConstant | SetAttr] = [_scale(node, scale, fresh), SetAttr(node, "axis", varying[0])]
     if zero is not None:
         edits.append(SetConstant(node, 2, InMemory(zero.dtype, np.broadcast_to(zero.numpy().reshape(()), fresh.shape))))
     return edits
@@ -72,13 +83,82 @@ def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Fl
 
     The zero point itself stays: runtimes want one for all channels.
     """
-    centre = spread(node, zero.float64(), stored.dims) if zero is not None else np.zeros(())
+    centre = spread(zero.float64(), stored.dims, *layout(node)) if zero is not None else np.zeros(())
     values = centre + sign * (stored.float64() - centre)
     with np.errstate(invalid="ignore"):
         fresh = values.astype(stored.numpy().dtype)
     if not np.array_equal(fresh.astype(np.float64), values):
         raise Declined(Reason.QUANTIZED_WEIGHT, f"the numbers of {facts.where(node)} have no negatives")
     return InMemory(stored.dtype, fresh)
+
+
+def _makers(node: ir.Node) -> list[ir.Node]:
+    """The QuantizeLinear in front, last, and any Clip between; nothing where integers are stored.
+
+    Raises Declined where somebody else reads the integers, or they are made on another grid.
+    """
+    makers: list[ir.Node] = []
+    value = node.input(0)
+    while value is not None and (maker := value.producer) is not None and maker.is_op("Clip", "QuantizeLinear"):
+        makers.append(maker)
+        if value.only_reader is None:
+            raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}")
+        if maker.is_op("QuantizeLinear"):
+            if _grid(maker) != _grid(node):
+                raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} has another grid than what quantizes")
+            return makers
+        value = maker.input(0)
+    return []
+
+
+def _grid(node: ir.Node) -> object:
+    held = [ir.constant(node.input(slot)) for slot in (1, 2)]
+    return *((tensor.dims, tensor.numpy().tobytes()) if tensor is not None else None for tensor in held), layout(node)
+
+
+def _requantized(node: ir.Node, makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, wanted: ir.Tensor) -> InMemory:
+    """Floats times ``s`` that are rounded to ``wanted`` on the new grid, in float32 and in float64 as they were before.
+
+    Rounding may take one across the middle between two integers: its neighbours are tried, then the place of its
+    integer itself. Raises Declined where an integer would still be another one.
+    """
+    *clips, quantizer = makers
+    floats, old = ir.constant(quantizer.input(0)), ir.constant(quantizer.input(1))
+    zero, kind = ir.constant(quantizer.input(2)), wanted.numpy().dtype
+    assert floats is not None, "the integers were evaluated"
+    assert old is not None, "likewise"
+    axis, block = layout(quantizer)
+    centre = spread(zero.float64(), floats.dims, axis, block) if zero is not None else np.zeros(())
+    before = rounded(floats.float64(), spread(old.float64(), floats.dims, axis, block), centre, kind)
+    in_float64 = _mirrored(node, _clipped(clips, InMemory(wanted.dtype, before)), zero, np.sign(s)).numpy()
+    if not np.array_equal(_clipped(clips, wanted).numpy(), wanted.numpy()):
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(clips[0])} cuts integers that become negative")
+    axis = axis if old.size == scale.size else int(np.argmax(s.shape))
+    fine = spread(scale.numpy(), floats.dims, axis, block)
+
+    def misses(values: Array) -> Array:
+        near = rounded(values, fine, centre, kind) != wanted.numpy()
+        return near | (rounded(values.astype(np.float64), fine.astype(np.float64), centre, kind) != in_float64)
+
+    fresh = (floats.float64() * s).astype(np.float32)
+    grid = ((wanted.float64() - centre) * fine).astype(np.float32)
+    for other in (np.nextafter(fresh, -np.float32(np.inf)), np.nextafter(fresh, np.float32(np.inf)), grid):
+        missed = misses(fresh)
+        if not missed.any():
+            break
+        fresh = np.where(missed & ~misses(other), other, fresh)
+    if misses(fresh).any():
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"an integer of {facts.where(quantizer)} would change")
+    return InMemory(floats.dtype, fresh)
+
+
+def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
+    """What integers become behind the Clips, of which the first is the last in the graph."""
+    for clip in reversed(clips):
+        made = EVALUATORS["Clip"](clip, [integers, *map(ir.constant, clip.inputs[1:])])
+        assert made is not None, "it was evaluated"
+        integers = made
+    return integers
 
 
 register(DequantizeLinear=Handler(up))

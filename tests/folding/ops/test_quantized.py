@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from tests.folding.nets import Folded, Net, declined, folded
 
@@ -279,3 +279,118 @@ def test_a_tied_weight_stays_where_one_reader_wants_it_as_it_is() -> None:
     x, matrix = net.input(4, 3), quantized(net, (3, 5))
     one, two = net.node("MatMul", net.batchnorm(x, 3), matrix), net.node("MatMul", x, matrix)
     assert declined(net, net.node("Add", one, two)) == ["shared-value"]
+
+
+def trained(
+    net: Net,
+    values: np.ndarray,
+    *,
+    axis: int | None = None,
+    dtype: Any = np.int8,
+    zero: int | None = 0,
+    between: tuple[int, int] | None = None,
+    before: float | None = None,
+) -> str:
+    """Floats that are quantized and dequantized, as quantisation-aware training leaves a weight."""
+    spread = np.abs(values).max(tuple(each for each in range(values.ndim) if each != axis))
+    scale = net.const(value=spread / (7 if dtype is ml_dtypes.int4 else 120))
+    grid = [scale] if zero is None else [scale, net.tensor(np.full(spread.shape, zero).astype(dtype))]
+    attributes = {} if axis is None else {"axis": axis}
+    w = net.const(value=values)
+    if before is not None:
+        w = net.node("Clip", w, net.const(value=-before), net.const(value=before))
+    q = net.node("QuantizeLinear", w, *grid, **attributes)
+    if between is not None:
+        q = net.node("Clip", q, *(net.tensor(np.array(bound, dtype)) for bound in between))
+    return net.node("DequantizeLinear", q, *grid, **attributes)
+
+
+def same_integers(net: Net, y: str, folded_to: Folded, signs: np.ndarray) -> None:
+    """In float64, and as onnxruntime divides, in float32."""
+
+    def quantized(proto: Any) -> list[np.ndarray]:
+        by_name = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+        node = next(node for node in proto.graph.node if node.op_type == "QuantizeLinear")
+        w, scale = (by_name[name] for name in node.input[:2])
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+        scale = scale.reshape(-1, *(1,) * (w.ndim - axis - 1)) if scale.ndim else scale
+        return [np.rint(w.astype(kind) / scale.astype(kind)) for kind in (np.float32, np.float64)]
+
+    for old, new in zip(quantized(net.model(y)), quantized(folded_to.proto), strict=True):
+        np.testing.assert_array_equal(new, signs.reshape(-1, *(1,) * (old.ndim - 1)) * old)
+
+
+@pytest.mark.parametrize("form", [
+    {}, {"axis": 0}, {"axis": 0, "zero": None, "dtype": np.uint8}, {"axis": 0, "between": (-127, 127)},
+    {"axis": 0, "dtype": ml_dtypes.int4}, {"dtype": np.int16}, {"zero": 3},
+])  # fmt: skip
+def test_floats_that_are_quantized_keep_their_integers(form: dict[str, Any]) -> None:
+    net = Net(opset=21, dtype=np.float32, ir_version=10)
+    unsigned = form.get("dtype") is np.uint8
+    values = np.abs(net.rng.standard_normal((4, 300, 3, 3))) if unsigned else net.rng.standard_normal((4, 300, 3, 3))
+    y = net.batchnorm(net.node("Conv", net.input(1, 300, 4, 5), trained(net, values, **form)), 4, positive=unsigned)
+    result = folded(net, y, tolerance=1e-6)
+    assert result.ops == ["QuantizeLinear", *(["Clip"] if "between" in form else []), "DequantizeLinear", "Conv"]
+    signs = np.ones(4) if unsigned else np.array([1.0, -1.0, 1.0, -1.0])
+    same_integers(net, y, result, signs)
+
+
+def halves(net: Net, step: float) -> str:
+    """A convolution and BatchNormalization whose weights all lie in the middle between two integers."""
+    values = (net.rng.integers(-120, 120, (4, 50, 3, 3)) + 0.5) * step
+    values[:, 0, 0, 0] = 120 * step
+    return net.batchnorm(net.node("Conv", net.input(1, 50, 4, 5), trained(net, values, axis=0)), 4)
+
+
+def test_ties_fall_as_they_did() -> None:
+    net = Net(dtype=np.float32)
+    y = halves(net, 2.0**-7)
+    same_integers(net, y, folded(net, y, tolerance=1e-6), np.array([1.0, -1.0, 1.0, -1.0]))
+
+
+def test_a_tie_in_float32_that_is_none_in_float64() -> None:
+    """Which integer it becomes depends on who divides: no float is sure to have both again."""
+    net = Net(dtype=np.float32)
+    assert declined(net, halves(net, 0.01)) == ["quantized-weight"]
+
+
+def test_a_clip_in_front_is_evaluated() -> None:
+    net = Net(dtype=np.float32)
+    w = trained(net, net.rng.standard_normal((4, 3, 2, 2)), axis=0, before=0.7)
+    assert folded(net, net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4), tolerance=1e-6).ops == [
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Conv",
+    ]
+
+
+def test_a_clip_that_cuts_negatives() -> None:
+    net = Net(dtype=np.float32)
+    w = trained(net, net.rng.standard_normal((4, 3, 2, 2)), axis=0, between=(-127, 20))
+    assert declined(net, net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4)) == ["quantized-weight"]
+
+
+def test_a_dead_channel_of_floats_that_are_quantized() -> None:
+    net = Net(dtype=np.float32)
+    y = net.node("Conv", net.input(2, 3, 5, 7), trained(net, net.rng.standard_normal((4, 3, 2, 2)), axis=0))
+    result = folded(net, net.batchnorm(y, 4, scale=[1.0, 0.0, 1.0, 2.0]), tolerance=1e-6)
+    assert (result.weight("QuantizeLinear", 0)[1] == 0).all()
+    assert (result.weight("QuantizeLinear", 1) > 0).all()
+
+
+def test_integers_that_others_read() -> None:
+    net = Net(dtype=np.float32)
+    w = trained(net, net.rng.standard_normal((4, 3, 2, 2)), axis=0)
+    integers = net.nodes[-1].input[0]
+    other = net.node("DequantizeLinear", integers, *net.nodes[-1].input[1:], axis=0)
+    x = net.input(2, 3, 5, 7)
+    y = net.batchnorm(net.node("Conv", x, w), 4)
+    assert declined(net, y, net.node("Conv", x, other)) == ["shared-value"]
+
+
+def test_another_grid_behind() -> None:
+    net = Net(dtype=np.float32)
+    q = net.node("QuantizeLinear", net.const(4, 3, 2, 2), net.const(value=0.02), net.tensor(np.array(0, np.int8)))
+    w = net.node("DequantizeLinear", q, net.const(value=0.04), net.tensor(np.array(0, np.int8)))
+    y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4, positive=True)
+    assert declined(net, y) == ["quantized-weight"]
