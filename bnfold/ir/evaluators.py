@@ -96,9 +96,9 @@ _INTEGERS = frozenset({TP.INT8, TP.UINT8, TP.INT16, TP.UINT16, TP.INT32, TP.INT6
 def _clip(node: Node, operands: Operands) -> Tensor:
     source = need(operands, 0)
     low, high = ((*operands[1:], None, None)[index] for index in (0, 1))
-    bounds = [held.numpy().reshape(()) if held is not None else None for held in (low, high)]
+    bounds: list[Array | None] = [held.numpy().reshape(()) if held is not None else None for held in (low, high)]
     if len(operands) == 1:
-        bounds = [np.float64(node.attr(name)) if node.has_attr(name) else None for name in ("min", "max")]
+        bounds = [np.asarray(node.attr(name)) if node.has_attr(name) else None for name in ("min", "max")]
     values = source.numpy()
     for bound, cut in zip(bounds, (np.maximum, np.minimum), strict=True):
         values = values if bound is None else cut(values, bound.astype(values.dtype))

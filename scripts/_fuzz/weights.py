@@ -49,6 +49,9 @@ def quantised(b: Builder, array: Array) -> str:
         return _node(b, "Cast", [b.weight(array.astype(np.float16), "h")], array, to=b.dtype)
     store_behind, carry_behind = _carrier(b, array)
     shown = store_behind(array)
+    if b.chance(0.4):
+        made = carry_behind(_trained(b, shown.astype(np.float32)), array.astype(np.float32))
+        return made if array.dtype == np.float32 else _node(b, "Cast", [made], array, to=b.dtype)
     store_before, carry_before = _carrier(b, shown)
     numbers, parameters, attributes = _quantise(b, shown)
     made = carry_before(b.weight(store_before(numbers), "q"), numbers)
@@ -56,6 +59,26 @@ def quantised(b: Builder, array: Array) -> str:
     made = _node(b, "DequantizeLinear", operands, shown.astype(np.float32), **attributes)
     made = carry_behind(made, array.astype(np.float32))
     return made if array.dtype == np.float32 else _node(b, "Cast", [made], array, to=b.dtype)
+
+
+def _trained(b: Builder, array: Array) -> str:
+    """Floats that are quantised and dequantised, as quantisation-aware training leaves them, perhaps clipped."""
+    numbers, grid, attributes = _quantise(b, array)
+    while numbers.dtype.name not in ("int8", "uint8", "int16", "uint16", "int4", "uint4"):
+        numbers, grid, attributes = _quantise(b, array)
+    if numbers.dtype != np.uint8 and len(grid) == 1:
+        grid.append(np.zeros(grid[0].shape, numbers.dtype))
+    stored, operands = b.weight(array, "f"), [b.weight(each, "qp") for each in grid]
+    if b.opset >= 12 and b.chance(0.2):
+        bound = np.abs(array).max(initial=0.0).astype(np.float32) * np.float32(0.8)
+        stored = _node(b, "Clip", [stored, b.weight(-bound, "f"), b.weight(bound, "f")], array)
+    made = _node(b, "QuantizeLinear", [stored, *operands], numbers, **attributes)
+    if b.opset >= 12 and numbers.dtype == np.int8 and b.chance(0.2):
+        bounds = [b.weight(np.array(each, np.int8), "f") for each in (-127, 127)]
+        made = _node(b, "Clip", [made, *bounds], numbers)
+    if b.chance(0.5):
+        operands = [b.weight(each, "qp") for each in grid]
+    return _node(b, "DequantizeLinear", [made, *operands], array, **attributes)
 
 
 def _carrier(b: Builder, array: Array) -> tuple[Callable[[Array], Array], Callable[[str, Array], str]]:

@@ -14,6 +14,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.ir.elements import Bools
 from bnfold.ir.evaluators import EVALUATORS
 from bnfold.ir.quantizing import layout, rounded, spread
 from bnfold.ir.tensor import Array, Exact, Float64, InMemory
@@ -136,9 +137,10 @@ def _requantized(node: ir.Node, makers: Sequence[ir.Node], s: Float64, scale: ir
     axis = axis if old.size == scale.size else int(np.argmax(s.shape))
     fine = spread(scale.numpy(), floats.dims, axis, block)
 
-    def misses(values: Array) -> Array:
-        near = rounded(values, fine, centre, kind) != wanted.numpy()
-        return near | (rounded(values.astype(np.float64), fine.astype(np.float64), centre, kind) != in_float64)
+    def misses(values: Array) -> Bools:
+        near = rounded(values, fine, centre, kind)
+        far = rounded(values.astype(np.float64), fine.astype(np.float64), centre, kind)
+        return np.not_equal(near, wanted.numpy()) | np.not_equal(far, in_float64)
 
     fresh = (floats.float64() * s).astype(np.float32)
     grid = ((wanted.float64() - centre) * fine).astype(np.float32)
