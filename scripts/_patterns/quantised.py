@@ -40,6 +40,17 @@ def _with_bias(b: Builder) -> Drawn:
     return norm(b, node(b, "Conv", image(b), _stored(b, 4, 3, 2, 2, axis=0), bias))
 
 
+def _trained(b: Builder, *dims: int, axis: int | None = None, clip: bool = False) -> Drawn:
+    """Floats behind a QuantizeLinear and a DequantizeLinear, as quantisation-aware training leaves them."""
+    shape = [] if axis is None else [dims[axis]]
+    attributes = {} if axis is None else {"axis": axis}
+    grid = [b.weight(np.full(shape, 0.0125, np.float32)), b.weight(np.zeros(shape, np.int8))]
+    q = node(b, "QuantizeLinear", b.weight(b.numbers(dims, -1.5, 1.5)), *grid, **attributes)
+    if clip:
+        q = node(b, "Clip", q, *(b.weight(np.array(bound, np.int8)) for bound in (-127, 127)))
+    return node(b, "DequantizeLinear", q, *grid, **attributes)
+
+
 STORED: dict[str, tuple[Callable[[Builder], Drawn], int]] = {
     "Conv, W = DequantizeLinear": (_conv(lambda b: _stored(b, 4, 3, 2, 2, axis=0)), 17),
     "Conv, W = DequantizeLinear, one scale": (_conv(lambda b: _stored(b, 4, 3, 2, 2)), 17),
@@ -59,6 +70,12 @@ STORED: dict[str, tuple[Callable[[Builder], Drawn], int]] = {
     "Conv, W and bias = DequantizeLinear": (_with_bias, 17),
     "ConvTranspose, W = DequantizeLinear": (
         lambda b: norm(b, node(b, "ConvTranspose", image(b), _stored(b, 3, 4, 2, 2, axis=1))),
+        17,
+    ),
+    "Conv, W = QuantizeLinear → DequantizeLinear": (_conv(lambda b: _trained(b, 4, 3, 2, 2, axis=0)), 17),
+    "Conv, W = QuantizeLinear → DequantizeLinear, one scale": (_conv(lambda b: _trained(b, 4, 3, 2, 2)), 17),
+    "Conv, W = QuantizeLinear → Clip → DequantizeLinear": (
+        _conv(lambda b: _trained(b, 4, 3, 2, 2, axis=0, clip=True)),
         17,
     ),
     "Gemm, W = DequantizeLinear": (lambda b: norm(b, node(b, "Gemm", given(b, 3, 6), _stored(b, 6, 5))), 17),

@@ -28,6 +28,7 @@ from bnfold.folding.ops import (
     padded,
     pick,
     pool,
+    quantized,
     repeat,
     reshape,
     transpose,
@@ -103,6 +104,12 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "operands of a sum that are scaled differently": (nary, "make", lambda s, t: Affine(np.ones_like(s), t)),
     "a bias that counts": (dead, "_follow", everything_ends),
     "an affine of a row that is taken out without effect": (Affine, "after", lambda _, first: first),
+    "integers that keep their sign": (quantized, "_mirrored", lambda _node, stored, *_: stored),
+    "floats that are rounded to other integers": (
+        quantized,
+        "_requantized",
+        lambda _node, makers, *_: ir.constant(makers[-1].input(0)),
+    ),
     "a scale before a normaliser": (normaliser, "instance_down", lambda *_: Step()),
 }
 
