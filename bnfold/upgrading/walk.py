@@ -112,12 +112,15 @@ class Walk:
         )
 
     def _meant(self, node: ir.Node, version: int) -> int:
-        """The version whose attributes the node has; another one than its opset says is reported."""
+        """The version that the node has the form of; another one than its opset says is reported."""
         names = frozenset(attribute.name for attribute in node.proto.attribute[:])
         meant = table.written_for(node.op_type, version, names)
         if meant != version:
             text = f"{node.op_type}-{version} has no such attributes: read as version {meant}, which has"
             self.shared.repairs.append(Repair("misplaced-attribute", node.label, text))
+        elif (meant := exporter_quirks.later_form(node, version, self.shared.target)) != version:
+            text = f"{node.op_type}-{version} has no such form: read as version {meant}"
+            self.shared.repairs.append(Repair("later-form", node.label, text))
         return meant
 
     def _adapt(
