@@ -130,8 +130,7 @@ class Model:
 
     def parameter_bytes(self) -> int:
         """Bytes of all initializers."""
-        values = (value for graph in self.graphs() for value in graph.values.values() if value.is_initializer)
-        return sum(value.tensor.nbytes for value in values if value.tensor is not None)
+        return sum(value.stored_bytes for graph in self.graphs() for value in graph.values.values())
 
     def require_weights(self) -> None:
         """Raise ExternalDataError for a ModelProto with external data: nobody said where its files are."""

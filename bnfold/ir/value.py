@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bnfold.errors import MalformedModel
-from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.elements import MAX_RANK, raw_length
 from bnfold.ir.storage.payloads import THRESHOLD
 from bnfold.ir.tensor import Inline, Tensor
 
@@ -151,6 +152,15 @@ class Value:
     def pending_tensor(self) -> Tensor | None:
         """A tensor given to this value since the file was read, whether an initializer or a Constant node holds it."""
         return self._tensor
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the stored tensor of an initializer; makes none of it that would have to be kept."""
+        if self.tensor_proto is None:
+            return 0
+        if self._tensor is not None:
+            return self._tensor.nbytes
+        return raw_length(self.tensor_proto.data_type, math.prod(self.tensor_proto.dims)) or 0
 
     @property
     def type(self) -> onnx.TypeProto | None:

@@ -16,10 +16,12 @@ _NO_ELEMENTS = wire.record(1, bytes(1))
 def checker_error(model: ir.Model) -> str:
     """What the checker says of the model; empty when it is content."""
     model.sync()
-    skeleton = model.proto.SerializeToString()
-    outline = insert_payloads(skeleton, model.payloads.nonce, TOKEN_LENGTH, lambda *_: _NO_ELEMENTS)
+    skeleton, nonce = model.proto.SerializeToString(), model.payloads.nonce
+    outline = insert_payloads(skeleton, nonce, TOKEN_LENGTH, lambda *_: _NO_ELEMENTS)
+    encoded = b"".join(outline)  # type: ignore[arg-type] # no references among them
+    del skeleton, outline  # nothing twice in memory while the checker makes its own of it
     try:
-        onnx.checker.check_model(b"".join(outline))  # type: ignore[arg-type] # no references among them
+        onnx.checker.check_model(encoded)
     except onnx.checker.ValidationError as error:
         return str(error).split("\n", 1)[0]
     except UnicodeDecodeError:
