@@ -1,56 +1,21 @@
-"""Files and folders on disk as places of a batch, and what a place is to everybody else."""
+"""Files and folders on disk as places of a batch."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bnfold.batch.addresses import MAGIC
 from bnfold.errors import OutputError
 
 
-class Place(Protocol):
-    """A file of a batch, or a folder of them; ``str`` is what people read. It travels to worker processes."""
-
-    @property
-    def name(self) -> str:
-        """The last part of it."""
-
-    def child(self, relative: str) -> Place:
-        """The file below this folder."""
-
-    def sibling(self, name: str) -> Place:
-        """The file beside this one."""
-
-    def holds(self, other: Place) -> bool:
-        """Whether ``other`` is this folder or below it."""
-
-    def is_file(self) -> bool:
-        """Whether a file, no folder, has this name."""
-
-    def signature(self) -> list[Any] | None:
-        """Size, and what changes when the content does; None where nothing tells. Raises if there is no such file."""
-
-    def read(self) -> str:
-        """A small text. Raises if there is no such file."""
-
-    def write(self, text: str) -> None:
-        """Put a small text there."""
-
-    def opened(self) -> AbstractContextManager[Path]:
-        """The model as a file on disk, its external data beside it."""
-
-    def replaced(self) -> AbstractContextManager[Path]:
-        """Where on disk to write the model that is to stand here once the block is left without an error."""
-
-
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """A plain path."""
+    """A plain path: a file of a batch, or a folder of them; ``str`` is what people read. It travels to workers."""
 
     path: Path
 
@@ -62,25 +27,32 @@ class OnDisk:
         return self.path.name
 
     def child(self, relative: str) -> OnDisk:
+        """The file below this folder."""
         return OnDisk(self.path / relative)
 
     def sibling(self, name: str) -> OnDisk:
+        """The file beside this one."""
         return OnDisk(self.path.with_name(name))
 
-    def holds(self, other: Place) -> bool:
+    def holds(self, other: object) -> bool:
+        """Whether ``other`` is this folder or below it."""
         return isinstance(other, OnDisk) and other.path.resolve().is_relative_to(self.path.resolve())
 
     def is_file(self) -> bool:
+        """Whether a file, no folder, has this name."""
         return self.path.exists() and not self.path.is_dir()
 
     def signature(self) -> list[Any]:
+        """Size, and what changes when the content does. Raises if there is no such file."""
         status = self.path.stat()
         return [status.st_size, status.st_mtime_ns]
 
     def read(self) -> str:
+        """A small text. Raises if there is no such file."""
         return self.path.read_text(encoding="utf-8")
 
     def write(self, text: str) -> None:
+        """Put a small text there."""
         try:
             self.path.write_text(text, encoding="utf-8")
         except OSError as error:
@@ -88,11 +60,12 @@ class OnDisk:
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
+        """The model as a file on disk, its external data beside it."""
         yield self.path
 
     @contextmanager
     def replaced(self) -> Iterator[Path]:
-        """The place itself: a job writes beside it and renames."""
+        """Where to write the model that is to stand here: the place itself, a job writes beside it and renames."""
         self.make_folder(self.path.parent)
         yield self.path
 

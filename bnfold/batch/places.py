@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bnfold.batch import disk
+from bnfold.batch import disk, urls
 from bnfold.batch.addresses import is_url
-from bnfold.batch.disk import OnDisk, Place
+from bnfold.batch.disk import OnDisk
+from bnfold.batch.urls import Remote
 from bnfold.errors import BadInput
+
+Place = OnDisk | Remote
 
 
 def place(text: str) -> Place:
     """The file or folder of this name. Raises BadInput for a URL that cannot be used."""
     if is_url(text):
-        from bnfold.batch import urls
-
         return urls.place(text)
     return OnDisk(Path(text))
 
@@ -26,8 +27,6 @@ def below(source: str) -> tuple[Place, list[str]]:
         BadInput: There are none, or a URL cannot be used.
     """
     if is_url(source):
-        from bnfold.batch import urls
-
         root, found = urls.below(source)
     else:
         root, found = disk.below(source)

@@ -17,7 +17,7 @@ from typing import Any
 
 from bnfold.batch import disk, filesystem
 from bnfold.batch.addresses import MAGIC, without_password
-from bnfold.batch.disk import OnDisk, Place, fixed_parts
+from bnfold.batch.disk import OnDisk, fixed_parts
 from bnfold.errors import BnfoldError
 
 CHANGES = (
@@ -29,7 +29,7 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file or folder behind a URL.
+    """A file or folder behind a URL, with the methods of `OnDisk`; its signature may be None: nothing tells.
 
     Attributes:
         url: Any URL of the file system.
@@ -55,7 +55,7 @@ class Remote:
     def sibling(self, name: str) -> Remote:
         return replace(self, path=posixpath.join(posixpath.dirname(self.path), name))
 
-    def holds(self, other: Place) -> bool:
+    def holds(self, other: object) -> bool:
         if not isinstance(other, Remote) or filesystem.system(self.url) != filesystem.system(other.url):
             return False
         return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
@@ -140,7 +140,7 @@ class Remote:
             taken.write_bytes(b"taken")  # not empty: an empty file counts as left by a killed run
 
 
-def place(url: str) -> Place:
+def place(url: str) -> OnDisk | Remote:
     """The file or folder at ``url``. Raises BadInput for a URL that cannot be used."""
     system, path = filesystem.opened(url)
     if filesystem.is_disk(system):
@@ -152,7 +152,7 @@ def place(url: str) -> Place:
     return Remote(url, path, before, mark + rest)
 
 
-def below(source: str) -> tuple[Place, list[str]]:
+def below(source: str) -> tuple[OnDisk | Remote, list[str]]:
     """As `bnfold.batch.places.below`, for a URL."""
     system, path = filesystem.opened(source)
     if filesystem.is_disk(system):

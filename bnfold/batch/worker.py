@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bnfold.batch import up_to_date
-from bnfold.batch.disk import Place
+from bnfold.batch.places import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import Outcome, process, versions
 from bnfold.report.events import map_texts

@@ -14,8 +14,8 @@ import click
 
 from bnfold.batch import scheduler
 from bnfold.batch.addresses import STREAM, is_url
-from bnfold.batch.disk import OnDisk, Place
-from bnfold.batch.places import below, place
+from bnfold.batch.disk import OnDisk
+from bnfold.batch.places import Place, below, place
 from bnfold.batch.worker import Result, Settings, Task
 from bnfold.cli import publish, terminal
 from bnfold.pipeline import formats, path_conflicts

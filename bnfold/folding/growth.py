@@ -34,10 +34,13 @@ class Budget:
     refused: int = 0
     """Plans that did not fit; what is spent or copied later may let them."""
 
-    def check(self, edits: Sequence[Edit], *, images: bool = False) -> int:
-        """What the copies among ``edits``, and new ``images``, cost. Raises TooLarge or Declined if they do not fit."""
-        size = added(edits) if images else 0
-        if images and size > self.left:
+    def check(self, edits: Sequence[Edit], *, adds_spatial_constant: bool = False) -> int:
+        """What the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
+
+        Raises TooLarge or Declined if they do not fit.
+        """
+        size = added(edits) if adds_spatial_constant else 0
+        if adds_spatial_constant and size > self.left:
             self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         copies = self._copied(edits)

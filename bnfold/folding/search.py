@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, images, sharing
+from bnfold.folding import facts, guard, padding, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.ask import ask, ask_joint
 from bnfold.folding.growth import Budget
@@ -23,7 +23,7 @@ from bnfold.folding.plan import Plan, count_residuals
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Bypass, Draft, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled
-from bnfold.report.reasons import Attempt, Declined, Reason
+from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 MAX_DEPTH = 64
 """Nodes on one path; real paths are shorter than ten."""
@@ -43,7 +43,7 @@ class Search:
     budget: Budget
     seen: set[ir.Node] = field(default_factory=set)
     draft: Draft = field(default_factory=Draft)
-    padded: str = ""
+    padding_form: str = ""
     """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
 
 
@@ -59,7 +59,7 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
         return _evaluated(chain, constant)
     plans: list[Plan] = []
     refusals: list[Declined] = []
-    attempts: list[Attempt] = []
+    attempts: list[SearchTrace] = []
     for name, direction in (("up", upward), ("down", downward)):
         attempt = Search(limits, budget, seen)
         try:
@@ -71,7 +71,9 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
         if not plan.residuals:
             return plan
         plans.append(plan)
-    plans = images.improve(plans, refusals, lambda form: downward(chain, Search(limits, budget, seen, padded=form)))
+    plans = padding.improve(
+        plans, refusals, lambda form: downward(chain, Search(limits, budget, seen, padding_form=form))
+    )
     if plans:
         return min(plans, key=lambda plan: plan.residuals)
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
@@ -268,7 +270,7 @@ def _ask(
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     try:
         if len(standing) < 2:
-            return ask(node, direction, slot, affine, search.limits, search.padded)
+            return ask(node, direction, slot, affine, search.limits, search.padding_form)
         return ask_joint(node, standing, search.limits)
     except Declined as refusal:
         raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
@@ -287,5 +289,5 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         tuple(draft.nodes),
         tuple(draft.absorbers),
         residuals,
-        cost=search.budget.check(draft.edits, images=bool(search.padded)),
+        cost=search.budget.check(draft.edits, adds_spatial_constant=bool(search.padding_form)),
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
-from bnfold.report.reasons import Attempt, Declined, Reason
+from bnfold.report.reasons import Declined, Reason, SearchTrace
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -39,7 +39,7 @@ class BatchNormEvent:
     direction: str = ""
     value: str = ""
     operators: tuple[str, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[SearchTrace, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class BatchNormEvent:
         self.verdict = "folded" if into else "removed"
         self.direction, self.into, self.operators = direction, into, operators
         self.reason, self.detail = None, ""
-        self.attempts = (Attempt(direction, passed),)
+        self.attempts = (SearchTrace(direction, passed),)
 
     def to_json(self) -> dict[str, Any]:
         """The row of the report's ``batchnorms``."""
@@ -103,7 +103,7 @@ def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
     return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
 
 
-def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
     return {
         "direction": attempt.direction,
         "passed": list(attempt.passed),

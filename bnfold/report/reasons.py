@@ -58,7 +58,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SearchTrace:
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 
     ``passed`` are labels in the order in which the search met them. ``reason`` is None where it found a home.
@@ -83,8 +83,8 @@ class Declined(Exception):
         self.detail = detail
         self.depth = depth
         self.at = at
-        self.attempts: tuple[Attempt, ...] = ()
+        self.attempts: tuple[SearchTrace, ...] = ()
 
-    def attempt(self, direction: str, passed: Iterable[str]) -> Attempt:
+    def attempt(self, direction: str, passed: Iterable[str]) -> SearchTrace:
         """This refusal as the end of one direction of a search."""
-        return Attempt(direction, tuple(passed), self.at, self.reason, self.detail)
+        return SearchTrace(direction, tuple(passed), self.at, self.reason, self.detail)

@@ -7,13 +7,13 @@ that file is replaced, and changes from year to year. The XML names everything t
 stays as it was to the letter, and nothing has to be installed: the openvino package is imported only to verify, in a
 process of its own, where it is a judge that shares nothing with the rewrite.
 
-Nothing is folded here. `lift` reads the layers as ONNX operators, where they are the same, into the graph that the rest
-of bnfold works on; folding, decomposing, the report and its reasons are the code that ONNX models go through; `lower`
-takes the edits back into the document, `stage` writes it. The names of this module are what a format of the pipeline
-(`bnfold.pipeline.formats.Format`) has to have.
+Nothing is folded here. `load` reads the layers as ONNX operators, where they are the same, into the graph that the rest
+of bnfold works on; folding, decomposing, the report and its reasons are the code that ONNX models go through;
+`write_back` takes the edits back into the document, `stage` writes it. The names of this module are what a format of
+the pipeline (`bnfold.pipeline.formats.Format`) has to have.
 """
 
-from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.rewrite import check, left, rewrite
 from bnfold.interop.openvino.stage import data_file, data_files, encode, stage
 from bnfold.interop.openvino.verify import verify

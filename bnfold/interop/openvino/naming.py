@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from bnfold import ir
 from bnfold.interop.openvino.document import Layer, Port, fresh
-from bnfold.interop.openvino.lift import Scope, tensor_names
+from bnfold.interop.openvino.load import Scope, tensor_names
 
 Source = Callable[[ir.Value], Port | None]
 """The port that gives a value now; None for a value that is gone."""

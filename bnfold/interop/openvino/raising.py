@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold.interop.openvino.document import Layer
-from bnfold.interop.openvino.lift import IrModel, Scope
+from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
 
 

@@ -1,4 +1,4 @@
-"""The passes over a lifted IR: the same as over ONNX, with OpenVINO's names in the report."""
+"""The passes over an IR: the same as over ONNX, with OpenVINO's names in the report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from bnfold import decomposing, ir
 from bnfold.errors import BadInput
-from bnfold.interop.openvino.lift import IrModel
+from bnfold.interop.openvino.load import IrModel
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
-from bnfold.interop.openvino.stage import lowered
+from bnfold.interop.openvino.stage import written_back
 from bnfold.report.events import Report
 from bnfold.settings import Delivery, Options, Policy
 
@@ -20,7 +20,7 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     Unless ``target_opset`` is ``keep``, what is left of BatchNormInference-1 (version 0) becomes version 5.
 
     Raises:
-        Unsupported: As `lower`.
+        Unsupported: As `write_back`.
     """
     document = model.document
     versions = {
@@ -32,7 +32,7 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     types, opset = model.types, document.opset
     model.raise_norms = options.target_opset is None
     report = passes(model, _in_onnx_names(options))
-    lowered(model)
+    written_back(model)
     report.has_opset = False
     report.opset_before, report.opset_after = opset, document.opset
     report.ir_before = report.ir_after = document.version

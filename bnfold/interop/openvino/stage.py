@@ -15,10 +15,10 @@ import numpy as np
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.emit import Payload
-from bnfold.interop.openvino.lift import IrModel
-from bnfold.interop.openvino.lower import lower
+from bnfold.interop.openvino.load import IrModel
 from bnfold.interop.openvino.raising import raise_norms
 from bnfold.interop.openvino.views import as_stored
+from bnfold.interop.openvino.write_back import write_back
 from bnfold.ir.elements import to_raw
 from bnfold.ir.storage.stream import BUFFER, copy_range, write_payload
 from bnfold.settings import Delivery
@@ -73,10 +73,10 @@ def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) 
         OutputError: It cannot be written; nothing is left behind.
         RangeViolation: A folded weight overflows; likewise.
         BadInput: A file that weights lie in was changed meanwhile; likewise.
-        Unsupported: As `lower`.
+        Unsupported: As `write_back`.
     """
     target = delivery.path.resolve()
-    payloads = lowered(model)
+    payloads = written_back(model)
     staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"))
     try:
         staged.folder.mkdir()
@@ -97,14 +97,14 @@ def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) 
     return staged
 
 
-def lowered(model: IrModel) -> dict[ET.Element, Payload]:
+def written_back(model: IrModel) -> dict[ET.Element, Payload]:
     """What the new Const layers hold. The document is brought in line with the graph once."""
-    if model.lowered is None:
+    if model.written_back is None:
         model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
-        model.lowered = lower(model)
+        model.written_back = write_back(model)
         if model.raise_norms:
             raise_norms(model)
-    return model.lowered
+    return model.written_back
 
 
 def _write_constants(

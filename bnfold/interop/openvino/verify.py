@@ -22,7 +22,7 @@ from bnfold.errors import BnfoldError
 from bnfold.interop.openvino.disturb import by_body, disturbed, disturbed_feeds, new_weights, single_precision
 from bnfold.interop.openvino.document import Document, read
 from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum
-from bnfold.interop.openvino.lift import IrModel, load, tensor_names
+from bnfold.interop.openvino.load import IrModel, load, tensor_names
 from bnfold.interop.openvino.naming import output_port
 from bnfold.interop.openvino.stage import stage
 from bnfold.report.events import Report
@@ -253,7 +253,7 @@ def _names(model: IrModel, results: Mapping[str, Array]) -> list[str]:
 
 
 def _named_results(model: IrModel, results: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
-    """For each Result that has a tensor name: the name, and that of the lifted value."""
+    """For each Result that has a tensor name: the name, and that of the value in the graph."""
     for names, (_, value) in zip(_result_names(model), model.scopes[0].results, strict=True):
         given = [name for name in names if name in results]
         if given:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from bnfold import Checks, Options, Outcome, optimize, reference
-from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.load import load
 from tests.interop.openvino.text import statistics
 
 ov = pytest.importorskip("openvino")

@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import BnfoldError, inspect
 from bnfold.interop.openvino.document import read
-from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.load import load
 from tests.interop.openvino.text import Text, convolution_and_norm
 
 

@@ -13,7 +13,7 @@ import pytest
 from bnfold import BnfoldError, Checks, Options, Outcome, fold, optimize, upgrade
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Layer, read
-from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.stage import stage
 from bnfold.pipeline.job import process
 from bnfold.settings import Delivery

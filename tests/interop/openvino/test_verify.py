@@ -13,7 +13,7 @@ from bnfold import Checks, Options, optimize, verify
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.document import read
 from bnfold.interop.openvino.judge import longest_sum
-from bnfold.interop.openvino.lift import load
+from bnfold.interop.openvino.load import load
 from bnfold.verification import Verdict, runtime
 from bnfold.verification.runtime import RuntimeProcess
 from tests.interop.openvino.runtime import UNCHECKED, Array, constant, draw, norm, referee, save, v5

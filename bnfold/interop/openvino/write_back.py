@@ -1,4 +1,4 @@
-"""Take the edits of a lifted graph back into its document: edges, constants, and layers that came or went.
+"""Take the edits of the graph back into its document: edges, constants, and layers that came or went.
 
 A layer whose node was not touched keeps its element as the file has it. A bias that ONNX's convolution or Gemm took in
 becomes an Add behind the layer.
@@ -13,7 +13,7 @@ from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.interop.openvino.document import PRECISIONS, Layer, Port, fresh
 from bnfold.interop.openvino.emit import Emitter, Kind, Payload
-from bnfold.interop.openvino.lift import IrModel, Scope
+from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.naming import Naming, output_port
 from bnfold.interop.openvino.spell import spelled
 from bnfold.interop.openvino.views import View
@@ -23,7 +23,7 @@ BIAS = 2
 """The slot of the bias of Conv, ConvTranspose and Gemm; no OpenVINO layer has it."""
 
 
-def lower(model: IrModel) -> dict[ET.Element, Payload]:
+def write_back(model: IrModel) -> dict[ET.Element, Payload]:
     """Bring ``model.document`` in line with the graph; what its new Const layers hold.
 
     Raises Unsupported for a node that has no layer, which only a decomposition over an unknown rank needs.
@@ -31,17 +31,17 @@ def lower(model: IrModel) -> dict[ET.Element, Payload]:
     payloads: dict[ET.Element, Payload] = {}
     emitters = []
     for scope in model.scopes:
-        lowering = _Lowering(scope)
-        lowering.run()
-        emitters.append(lowering)
+        writer = _Writer(scope)
+        writer.run()
+        emitters.append(writer)
     taken = {layer.get("name", "") for layer in model.document.root.iter("layer")}
-    for lowering in emitters:
-        lowering.name(taken)
-        payloads |= lowering.emitter.payloads
+    for writer in emitters:
+        writer.name(taken)
+        payloads |= writer.emitter.payloads
     return payloads
 
 
-class _Lowering:
+class _Writer:
     """One scope."""
 
     def __init__(self, scope: Scope) -> None:

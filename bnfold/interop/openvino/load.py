@@ -33,7 +33,7 @@ BODIES = ("then_body", "else_body", "body")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a node was lifted from: its layer, and the ports of its inputs and outputs, slot by slot."""
+    """What a node was read from: its layer, and the ports of its inputs and outputs, slot by slot."""
 
     layer: Layer
     inputs: tuple[str, ...]
@@ -43,7 +43,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An initializer as it was lifted: its tensor, and the port that gives it (of the Const, or of its Convert)."""
+    """An initializer as it was read: its tensor, and the port that gives it (of the Const, or of its Convert)."""
 
     tensor: ir.Tensor
     port: Port
@@ -51,7 +51,7 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One graph and the net it was lifted from."""
+    """One graph and the net it was read from."""
 
     net: Net
     graph: ir.Graph
@@ -62,13 +62,13 @@ class Scope:
 
 
 class IrModel(ir.Model):
-    """A lifted model; `bnfold.interop.openvino.lower` takes what was edited back into the document."""
+    """A model as a graph; `bnfold.interop.openvino.write_back` takes what was edited back into the document."""
 
     document: Document
     scopes: list[Scope]
     raise_norms: bool = False
     """Whether what is left of version 0 is to be written as version 5."""
-    lowered: dict[ET.Element, Payload] | None = None
+    written_back: dict[ET.Element, Payload] | None = None
     """Once the document is in line with the graph: what its new Const layers hold."""
     spans: dict[ET.Element, tuple[int, int]]
     """By then: where the bytes of each of the file's Const layers lie."""
@@ -79,7 +79,7 @@ class IrModel(ir.Model):
 
     @property
     def types(self) -> dict[str, str]:
-        """The type of the layer that each node was lifted from, by the node's label."""
+        """The type of the layer that each node was read from, by the node's label."""
         return {node.label: origin.layer.type for scope in self.scopes for node, origin in scope.origins.items()}
 
 
