@@ -66,6 +66,18 @@ class Outcome:
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join([f"Outcome of {source}", *told, *written])
 
+    def _repr_html_(self) -> str | None:
+        """The report, for notebooks; None without jinja2, of the extra ``report``."""
+        from html import escape
+        from importlib.util import find_spec
+
+        if find_spec("jinja2") is None:
+            return None
+        from bnfold.report.html import html
+
+        page = escape(html([self.to_json()]))
+        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+
     def to_proto(self) -> onnx.ModelProto:
         """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
         proto = onnx.ModelProto()

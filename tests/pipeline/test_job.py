@@ -191,3 +191,14 @@ def test_the_package_offers_functions_of_these_names() -> None:
     assert [node.op_type for node in bnfold.decompose(path, checks=QUICK).to_proto().graph.node].count("Mul") == 1
     assert bnfold.verify(path, path).status == "verified"
     assert all(hasattr(bnfold, name) for name in bnfold.__all__)
+
+
+def test_a_notebook_shows_the_report_and_a_shell_a_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = bnfold.inspect(MODELS / "bn9.onnx")
+    shown = outcome._repr_html_()
+    assert shown is not None
+    assert shown.startswith("<iframe")
+    assert "Every BatchNormalization" in shown
+    assert len(repr(outcome).splitlines()) <= 6
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert outcome._repr_html_() is None
