@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from bnfold.reference.precision import Datum, computed_type, is_float
-from bnfold.reference.registry import Call, require
+from bnfold.reference.registry import Call, Mismatch, require
 
 Types = Mapping[str, frozenset[np.dtype[Any]]]
 """What a type variable may stand for, or a parameter of one type may be; float64 stands for every float."""
@@ -107,5 +107,7 @@ def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -
         if isinstance(value, np.ndarray):
             name = names[min(index, len(names) - 1)]
             dtype = np.dtype(np.float64) if is_float(value) else value.dtype
-            require(dtype.kind == "U" or dtype in allowed[name], f"input {index} of type {dtype}")
-            require(bound.setdefault(name, dtype) == dtype, f"input {index} of type {dtype} beside {bound[name]}")
+            beside = bound.setdefault(name, dtype)
+            # To spell a type takes longer than all else here.
+            if beside != dtype or not (dtype.kind == "U" or dtype in allowed[name]):
+                raise Mismatch(f"input {index} of type {dtype}{f' beside {beside}' if beside != dtype else ''}")
