@@ -133,16 +133,16 @@ def to_json(settings: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Policy(Checked):
-    """How to read what the operator texts leave open.
+    """How to read what the ONNX specification leaves open.
 
     Attributes:
-        legacy_mode: What a BatchNormalization of opset 1-6 without is_test means. The attribute's default says
-            training, one output says inference. ``auto`` goes by the outputs named; ``inference`` takes every one for
-            inference whose statistics nobody reads; ``training`` follows the attribute's default; ``error`` refuses to
-            choose. Likewise for Dropout-1 and -6, which ``auto`` takes for inference.
-        force_inference: Read training mode as inference where no statistics are read. So with Dropout.
-        saved_var: What the fifth output of a training BatchNormalization up to opset 13 holds. The variance that its
-            name says, or the ``1/sqrt(var + epsilon)`` that onnxruntime returns.
+        legacy_mode: How to read a BatchNormalization of opset 1-6 without is_test. The attribute's default means
+            training, a single output means inference. ``auto`` decides by the outputs; ``inference`` reads a node as
+            inference unless something reads its statistics; ``training`` follows the attribute's default; ``error``
+            stops with an error. The same holds for Dropout-1 and -6, which ``auto`` reads as inference.
+        force_inference: Read training mode as inference, except where the batch statistics are used. Also for Dropout.
+        saved_var: What the fifth output of a training-mode BatchNormalization holds, up to opset 13. The variance, as
+            its name says, or the ``1/sqrt(var + epsilon)`` that onnxruntime returns.
     """
 
     legacy_mode: Literal["auto", "inference", "training", "error"] = "auto"
@@ -155,20 +155,20 @@ class Options(Checked):
     """What to do with a model.
 
     Attributes:
-        target_opset: Opset to reach. None for 15 unless the model is newer, ``keep`` to leave it.
+        target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it.
         fold: Whether to fold at all. False upgrades only.
-        decompose: Spell BatchNormalization out as primitive operators: what folding left, or all of it.
-        decompose_form: How an inference BatchNormalization is spelled out.
-        decompose_ops: Operators to spell out: BatchNormalization, InstanceNormalization.
-        policy: How to read what the operator texts leave open.
-        overridable: Initializers that are inputs too, which callers may feed. ``freeze`` takes them off the inputs, as
-            constants, ``keep`` leaves them. ``auto`` freezes where the file lists every initializer, as some exporters
-            do by habit, and a BatchNormalization folds by it.
-        max_growth: What copies of shared weights may add. In bytes. None for what folding frees and 64 KiB, up to 1 MiB
-            while that is at most a quarter of the weights, or 1 % of them.
-        only: Let only these operators take part in folding. Empty for all.
-        excluded: Keep these operators out of folding.
-        all_affines: Fold other constant Mul, Add, … too, which are no BatchNormalization, spelled out or not.
+        decompose: Replace BatchNormalization by primitive operators: where folding left it (residual), or everywhere.
+        decompose_form: Operators that replace an inference BatchNormalization.
+        decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
+        policy: How to read what the ONNX specification leaves open.
+        overridable: Initializers that are graph inputs too: make them constants (freeze), or leave them (keep).
+            ``freeze`` removes them from the inputs, so that callers can no longer feed them. ``auto`` does so if the
+            file lists every initializer, as some exporters do, and more BatchNormalizations then fold.
+        max_growth: How much copies of shared weights may enlarge the model. In bytes. None means what folding frees,
+            plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, whichever is most.
+        only: Fold only into and through this operator; may be repeated. Empty means all.
+        excluded: Do not fold into or through this operator; may be repeated.
+        all_affines: Also fold constant Mul, Add, … that do not belong to a BatchNormalization.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
@@ -200,18 +200,19 @@ class Options(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Checks(Checked):
-    """How the result is verified before it is put in place.
+    """How the result is verified before it is written.
 
     Attributes:
-        depth: Compare whole models, each rewrite on its own, or what time allows. ``full`` compares whole models,
-            ``local`` every rewrite on its own, ``auto`` both within the time budget, ``none`` nothing.
-        inputs: Shape of an input, for sizes the model leaves open. By the input's name; types are the model's.
-        data: Recorded inputs: .npz, or a folder of input_*.pb. The arrays of an archive have the names of inputs; a
-            folder, as in ONNX's test data, may hold ``output_*.pb`` as well.
-        samples: Random inputs to compare on.
+        depth: Compare whole models (full), each rewrite on its own (local), or what the time budget allows (auto).
+            ``none`` compares nothing.
+        inputs: Input shape to verify with, if the model leaves sizes open; may be repeated. By the input's name; types
+            are the model's.
+        data: Recorded inputs to verify with: an .npz file, or a folder of input_*.pb. The arrays of an .npz file have
+            the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
+        samples: Number of random inputs to verify with.
         seed: Seed of the random inputs.
-        witness: Runtime that computes in storage precision beside the float64 referee. Any variant of onnxruntime
-            serves, and where it is not installed bnfold's own kernels do.
+        witness: Runtime for a second check in the model's own precision, besides bnfold's float64 evaluation. Any
+            variant of onnxruntime will do; if none is installed, bnfold's own kernels take its place.
     """
 
     depth: Literal["auto", "full", "local", "none"] = "auto"
@@ -233,12 +234,13 @@ class Delivery(Checked):
 
     Attributes:
         path: The model file.
-        external_data: auto, keep, none, or the data file's name. As for `bnfold.ir.stage`.
-        size_threshold: Weights of fewer bytes stay in the model, whatever --external-data says.
-        in_place: Allow OUT to be IN.
-        keep_failed: Where to put a result that failed verification.
-        explained: Whether the whole report will be asked for. What it says of the original is then gathered before the
-            result is put in place, and what it cannot say of a damaged model is an error in time.
+        external_data: Where weights go: auto or keep (as in IN), none (inside OUT), or a file name beside OUT.
+            Details are at `bnfold.ir.stage`.
+        size_threshold: Smaller weights stay inside the model.
+        in_place: Allow OUT to be the same file as IN.
+        keep_failed: Save the result here if it fails verification.
+        explained: Whether the whole report will be asked for. What it says about the original is then collected before
+            the result is written, so that a model too damaged for a report is an error in time.
     """
 
     path: Path

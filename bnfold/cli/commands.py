@@ -52,9 +52,10 @@ def main() -> None:
 @output
 @takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
 def optimize(asked: Asked) -> None:
-    """Upgrade, fold and verify the model at IN, and write it to OUT.
+    """Upgrade, fold and verify the model IN, and write it to OUT.
 
-    IN may be a folder or a pattern, then OUT is a folder; - is standard input or output.
+    IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder. - means standard input or
+    output.
     """
     _run(asked)
 
@@ -64,7 +65,7 @@ def optimize(asked: Asked) -> None:
 @output
 @takes(*DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
 def fold(asked: Asked) -> None:
-    """Fold the model at IN and keep its opset."""
+    """Fold BatchNormalization into weights, and keep the opset."""
     _run(asked)
 
 
@@ -73,7 +74,7 @@ def fold(asked: Asked) -> None:
 @output
 @takes("target_opset", *READING, *CHECKING, *WRITING, fold=False)
 def upgrade(asked: Asked) -> None:
-    """Change the opset of the model at IN, and nothing else."""
+    """Change the opset of the model IN, and nothing else."""
     _run(asked)
 
 
@@ -81,9 +82,9 @@ def upgrade(asked: Asked) -> None:
 @source
 @takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
 def inspect(asked: Asked) -> None:
-    """Say what would become of each BatchNormalization, and why.
+    """Show what would happen to each BatchNormalization, and why.
 
-    Nothing is written. IN may be a folder of models, or a pattern.
+    No model is written. IN may also be a folder or a quoted pattern ('models/*.onnx').
     """
     from bnfold.cli import folders, publish
 
@@ -103,12 +104,12 @@ def inspect(asked: Asked) -> None:
 @click.argument("output", metavar="AFTER", type=click.Path())
 @takes(
     *CHECKING,
-    option("depth", "--depth", type=click.Choice(["auto", "full", "local"]), help=None),
+    option("depth", "--depth", type=click.Choice(["auto", "full", "local"])),
     option("as_json", help="Print the verdict as JSON on standard output."),
-    option("require_verified", help="Exit with code 3 where the models could not be compared."),
+    option("require_verified", help="Exit with code 3 if the models could not be compared."),
 )
 def verify(asked: Asked) -> None:
-    """Compare two models numerically, whoever made them."""
+    """Compare two models numerically, whichever tool made them."""
     from bnfold.cli import publish
     from bnfold.pipeline import formats
 
@@ -132,7 +133,7 @@ def _run(asked: Asked) -> None:
 
         sys.exit(folders.run(asked))
     if asked.run.scheduler:
-        raise click.UsageError("--scheduler is for a folder, a pattern or a URL; one file is processed here")
+        raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
     outcome = _process(asked, _delivery(asked))
     _publish(outcome, asked)
     if asked.output == STREAM:
@@ -163,7 +164,7 @@ def _delivery(asked: Asked) -> Delivery | None:
     if sys.stdout is None:
         raise click.UsageError("standard output is closed")
     if formats.of(asked.source).is_two_files:
-        raise click.UsageError("an OpenVINO IR is two files, which standard output cannot take; name OUT.xml")
+        raise click.UsageError("an OpenVINO IR is two files and cannot go to standard output; give OUT.xml")
     if asked.run.as_json:
         raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
     return None

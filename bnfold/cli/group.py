@@ -1,4 +1,4 @@
-"""How the command line reads what people bring along from other tools: ``bnfold IN OUT``, and options of theirs."""
+"""How the command line answers habits from other tools: ``bnfold IN OUT``, and those tools' options."""
 
 from __future__ import annotations
 
@@ -17,47 +17,46 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _SHAPE = (
-    "bnfold does not change input shapes; --input NAME=1,3,224,224 gives verification sizes that the model leaves "
-    "open, and `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them in the model"
+    "bnfold does not change input shapes; --input NAME=1,3,224,224 sets open sizes for verification, and "
+    "`python -m onnxruntime.tools.make_dynamic_shape_fixed` sets them in the model"
 )
 _OUTPUT = "the output is the second argument: bnfold IN OUT"
-_ALWAYS = "bnfold verifies without being asked, unless --no-verify is given"
-_ELSEWHERE = "bnfold changes nothing but BatchNormalization and the opset; run bnfold first and the other tool after it"
+_ALWAYS = "bnfold always verifies, unless --no-verify is given"
+_ELSEWHERE = "bnfold changes only BatchNormalization and the opset; run bnfold first, then the other tool"
 
-# Options that users of onnxsim and onnxslim type by habit. Their counterparts differ in form, so they are named, not
-# accepted.
+# Options that users of onnxsim and onnxslim type by habit. bnfold's differ in form, so it names them in an error.
 COUNTERPARTS = {
     "--input-shape": _SHAPE,
     "--input-shapes": _SHAPE,
     "--overwrite-input-shape": _SHAPE,
-    "--dynamic-input-shape": "bnfold keeps open sizes open",
-    "--test-input-shape": "say --input NAME=1,3,224,224",
-    "--model-check-inputs": "say --input NAME=1,3,224,224, or --data FILE.npz",
-    "--input-data-path": "say --data FILE.npz, or --data FOLDER with input_0.pb, …",
+    "--dynamic-input-shape": "bnfold keeps dynamic sizes dynamic",
+    "--test-input-shape": "use --input NAME=1,3,224,224",
+    "--model-check-inputs": "use --input NAME=1,3,224,224, or --data FILE.npz",
+    "--input-data-path": "use --data FILE.npz, or --data FOLDER with input_0.pb, …",
     "--model-check": _ALWAYS,
     "--check": _ALWAYS,
-    "--check-n": "say --samples N",
-    "--check-rtol": "verification takes its bounds from the element types",
-    "--check-atol": "verification takes its bounds from the element types",
-    "--save-as-external-data": "say --external-data NAME.data",
-    "--external-data-threshold": "say --size-threshold BYTES, which is for each weight",
-    "--mutable-initializer": "say --overridable keep",
-    "--freeze-overridable": "say --overridable freeze",
-    "--skip-fuse-bn": "`bnfold upgrade` folds nothing",
-    "--skip-optimization": "say --except OP to keep operators out of folding; `bnfold upgrade` folds nothing",
-    "--skip-optimizations": "say --except OP to keep operators out of folding; `bnfold upgrade` folds nothing",
-    "--skip-fusion-patterns": "say --except OP to keep operators out of folding",
+    "--check-n": "use --samples N",
+    "--check-rtol": "verification derives its tolerances from the element types",
+    "--check-atol": "verification derives its tolerances from the element types",
+    "--save-as-external-data": "use --external-data NAME.data",
+    "--external-data-threshold": "use --size-threshold BYTES, which applies to each weight",
+    "--mutable-initializer": "use --overridable keep",
+    "--freeze-overridable": "use --overridable freeze",
+    "--skip-fuse-bn": "use `bnfold upgrade`, which does not fold",
+    "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
+    "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
+    "--skip-fusion-patterns": "use --except OP to keep operators out of folding",
     "--dtype": _ELSEWHERE,
     "--inputs": _ELSEWHERE,
     "--outputs": _ELSEWHERE,
-    "--opset": "say --target-opset N",
-    "--inspect": "`bnfold inspect IN` is a command of its own",
+    "--opset": "use --target-opset N",
+    "--inspect": "use the command `bnfold inspect IN`",
     "--output": _OUTPUT,
     "--output-model": _OUTPUT,
     "-o": _OUTPUT,
     "--input-model": "the model is the first argument: bnfold IN OUT",
     "-i": "the model is the first argument: bnfold IN OUT",
-    "-V": "say --version",
+    "-V": "use --version",
 }
 
 
@@ -65,31 +64,31 @@ EXAMPLES = {
     "main": (
         ("bnfold model.onnx out.onnx", "short for optimize"),
         ("bnfold inspect model.onnx", "what would happen, and why"),
-        ("bnfold optimize models/ out/", "every model below a folder"),
+        ("bnfold optimize models/ out/", "every model in a folder"),
     ),
     "optimize": (
         ("bnfold optimize model.onnx out.onnx", "upgrade to opset 15, fold"),
         ("bnfold optimize model.onnx out.onnx --target-opset 18", "a newer opset"),
-        ("bnfold optimize model.onnx out.onnx --report why.html", "each one explained"),
+        ("bnfold optimize model.onnx out.onnx --report why.html", "with an HTML report"),
         ("bnfold optimize models/ out/ --jobs 4", "a folder, four at a time"),
         ("bnfold optimize a.onnx b.onnx --assert-none BatchNormalization", "exit code 4 if any is left"),
     ),
     "fold": (
-        ("bnfold fold model.onnx out.onnx", "fold, the opset stays"),
-        ("bnfold fold model.onnx model.onnx --in-place", "the model itself"),
+        ("bnfold fold model.onnx out.onnx", "keep the opset"),
+        ("bnfold fold model.onnx model.onnx --in-place", "overwrite the model"),
     ),
     "upgrade": (
         ("bnfold upgrade model.onnx out.onnx", "to opset 15"),
         ("bnfold upgrade model.onnx out.onnx --target-opset 17", "to opset 17"),
     ),
     "inspect": (
-        ("bnfold inspect model.onnx", "a table, and what can be done"),
-        ("bnfold inspect models/ --json", "a folder, for programs"),
+        ("bnfold inspect model.onnx", "a table, and advice"),
+        ("bnfold inspect models/ --json", "a folder, as JSON"),
     ),
     "verify": (
         ("bnfold verify before.onnx after.onnx", "on random inputs"),
-        ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own"),
-        ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "sizes left open"),
+        ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
+        ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
 }
 
@@ -119,7 +118,7 @@ class Command(click.Command):
         except click.MissingParameter as error:
             if error.param is None or error.param.metavar != "OUT":
                 raise
-            text = f"Missing argument 'OUT': where the result goes, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
+            text = f"Missing argument 'OUT', the file to write, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
             raise click.UsageError(text, ctx) from error
         except click.UsageError as error:
             hint = _too_many(error.message, given)
@@ -133,11 +132,9 @@ def _too_many(message: str, args: list[str]) -> str:
     if "unexpected extra argument" not in message:
         return ""
     if sum(argument.endswith(".onnx") for argument in args) > 2:
-        return (
-            "many models are named by a folder, or by a pattern in quotes, so that the shell leaves it: 'models/*.onnx'"
-        )
+        return "to process many models, give a folder, or a pattern in quotes: 'models/*.onnx'"
     if any(argument.isdecimal() for argument in args[2:]):
-        return "to verify on several random inputs, say --samples N"
+        return "to verify with several random inputs, use --samples N"
     return ""
 
 
@@ -183,7 +180,7 @@ class Main(click.Group):
             if "Did you mean" in error.format_message():
                 raise
             known = ", ".join(self.commands)
-            text = f"{args[0]!r} is neither a command ({known}) nor a model that is there."
+            text = f"{args[0]!r} is neither a command ({known}) nor a model that exists."
             raise click.UsageError(text, ctx) from error
 
     def _without_command(self, args: list[str]) -> bool:

@@ -27,19 +27,19 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Run(Checked):
-    """What only the command line is asked for.
+    """Options that only the command line has.
 
     Attributes:
-        report: Write the report, for programs or for people.
+        report: Write a report: JSON for programs, HTML for people.
         as_json: Print the report as JSON on standard output.
         no_verify: Do not compare the result with the original.
-        require_verified: Exit with code 3 where the result could not be verified.
-        assert_none: Exit with code 4 if any of these operators is left.
-        jobs: Worker processes for a folder.
-        scheduler: Dask cluster to use for a folder: the address of its scheduler, or a scheduler file (.json).
-        force: Redo models of a folder whose output is up to date.
-        quiet: Print nothing but errors and warnings.
-        verbose: Print every BatchNormalization, not only what needs attention.
+        require_verified: Exit with code 3 if the result could not be verified.
+        assert_none: Exit with code 4 if any of these operators remains.
+        jobs: Number of worker processes for a folder.
+        scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
+        force: Process all models of a folder, even if their output is up to date.
+        quiet: Print only errors and warnings.
+        verbose: List every BatchNormalization and every note.
     """
 
     report: str | None = None
@@ -131,7 +131,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "scheduler": {"metavar": "ADDRESS"},
 }
 """What the command line asks for in a form of its own."""
-DEFAULTS = {"target_opset": "15, unless the model is newer", "jobs": "one a core"}
+DEFAULTS = {"target_opset": "15, unless the model is newer", "jobs": "one per core"}
 """Defaults that are no value."""
 
 
