@@ -21,6 +21,7 @@ from _fuzz.operators import (
     gemm,
     matmul,
     normaliser,
+    spelled_out,
 )
 
 LARGEST = 6000
@@ -66,13 +67,13 @@ def feed(rng: np.random.Generator, value: Drawn) -> Array:
 
 ANY: tuple[Draw, ...] = tuple(entry for entry, weight in TABLE for _ in range(int(10 * weight)))
 ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
-CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, *ABSORBERS))
+CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, spelled_out, *ABSORBERS))
 
 
 def _sandwich(b: Builder) -> None:
     """A BatchNormalization, something that could absorb it, and carriers between them, in either order."""
     between = [CARRIERS] * int(b.rng.integers(1, 4))
-    ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm,)]
+    ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm, batchnorm, batchnorm, spelled_out)]
     for options in (ends[0], *between, ends[1]) if b.chance(0.5) else (ends[1], *between, ends[0]):
         for _ in range(4):
             before = len(b.nodes)

@@ -156,6 +156,27 @@ def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(b.pick(["Mul", "Add"]), operands[::-1] if b.chance(0.4) else operands)
 
 
+def spelled_out(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A BatchNormalization as frozen ones are written: constants stored or computed, in two steps or four."""
+    if x.rank < 2:
+        return None
+    shape = [1] * int(b.rng.integers(2)) + [x.shape[1], *[1] * (x.rank - 2)]
+    scale, shift, mean = (b.weight(b.numbers(shape)) for _ in range(3))
+    root = b.node("Sqrt", [b.weight(b.numbers(shape, 0.5, 2.0))])[0].name
+    if b.chance(0.4):
+        steps = [("Sub", mean), ("Div", root), ("Mul", scale), ("Add", shift)]
+    else:
+        if b.chance(0.5):
+            scale = b.node("Mul", [scale, b.node("Reciprocal", [root])[0].name])[0].name
+            shift = b.node("Sub", [shift, b.node("Mul", [mean, scale])[0].name])[0].name
+        steps = [("Mul", scale), ("Add", shift)]
+    made = [x]
+    for op, constant in steps:
+        operands = [made[0].name, constant]
+        made = b.node(op, operands[::-1] if op in ("Mul", "Add") and b.chance(0.4) else operands)
+    return made
+
+
 def unary(b: Builder, x: Drawn) -> list[Drawn] | None:
     op = b.pick(
         ["Relu", "Relu", "LeakyRelu", "Abs", "PRelu", "Identity", "Dropout", "Sigmoid", "Mish", "Cast", "CastLike"]
@@ -331,6 +352,7 @@ def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
+    (spelled_out, 2.0),
     (conv, 5.0),
     (into_padding, 0.8),
     (padded_mean, 0.4),
