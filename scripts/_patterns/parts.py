@@ -17,18 +17,21 @@ Part = Callable[[Builder, Drawn], Drawn]
 
 @dataclass(frozen=True)
 class Pattern:
-    """One row. ``build`` makes the graph and answers its outputs."""
+    """One row. ``build`` makes the graph and answers its outputs; ``change`` edits the model that it makes."""
 
     name: str
     build: Build
     opset: int = 17
     dtype: int = TensorProto.FLOAT
+    change: Callable[[onnx.ModelProto], None] = lambda _: None
 
     def model(self) -> onnx.ModelProto:
         """The model, the same every time."""
         b = Builder(np.random.default_rng(1), opset=self.opset, dtype=self.dtype, plain=True)
         outputs = self.build(b)
-        return b.model(outputs if isinstance(outputs, list) else [outputs])
+        made = b.model(outputs if isinstance(outputs, list) else [outputs])
+        self.change(made)
+        return made
 
 
 def given(b: Builder, *shape: int) -> Drawn:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from _patterns import backward, forward, traps
+from _patterns import backward, forward, listed, spelled_out, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
@@ -14,14 +14,18 @@ from bnfold import ir
 from bnfold.pipeline import order
 from bnfold.settings import Options
 
-EXACT = [*backward.ROWS, *forward.ROWS]
+EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT]
+TRAPS = [*traps.ROWS, *listed.TRAPS]
 
 
-def verdict(pattern: Pattern, folder: Path) -> str:
+WIDE = Options(target_opset="keep", all_affines=True, max_growth=1 << 30)
+
+
+def verdict(pattern: Pattern, folder: Path, options: Options = WIDE) -> str:
     source, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(pattern.model(), source)
     model = ir.load(source)
-    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    order.rewrite(model, options)
     ir.save(model, out)
     return judge(source, out, "")
 
@@ -31,12 +35,17 @@ def test_exact(pattern: Pattern, tmp_path: Path) -> None:
     assert verdict(pattern, tmp_path) == "folded"
 
 
-@pytest.mark.parametrize("pattern", traps.ROWS, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", TRAPS, ids=lambda pattern: pattern.name)
 def test_traps(pattern: Pattern, tmp_path: Path) -> None:
     assert verdict(pattern, tmp_path) in ("folded", "left")
 
 
+@pytest.mark.parametrize("pattern", spelled_out.ROWS, ids=lambda pattern: pattern.name)
+def test_what_is_spelled_out_folds_by_default(pattern: Pattern, tmp_path: Path) -> None:
+    assert verdict(pattern, tmp_path, Options(target_opset="keep")) == "folded"
+
+
 def test_there_are_as_many_as_the_table_promises() -> None:
-    names = [pattern.name for pattern in (*EXACT, *traps.ROWS)]
+    names = [pattern.name for pattern in (*EXACT, *TRAPS)]
     assert len(EXACT) >= 80
     assert len(set(names)) == len(names)
