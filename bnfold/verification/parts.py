@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes import beyond, uncovered, widened
-from bnfold.verification.jumps import jump_elsewhere
 from bnfold.verification.local import RegionVerifier, check_cuts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import PerturbedWeights
@@ -67,8 +66,7 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
     behind = [widened(request, cut) for cut in beyond(request, failed)]
     larger = list(check_cuts(bench, behind, hidden=[name for cut in failed for name in cut.outputs]))
-    moved = bool(larger) and jump_elsewhere(request.before, request.after)
-    if larger and all(row.status == "verified" or (moved and row.is_same) for row in larger):
+    if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
     else:
         kept, larger = list(zip(cuts, rows, strict=True)), []

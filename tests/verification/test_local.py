@@ -180,6 +180,22 @@ def test_another_tool_may_give_an_inner_name_another_meaning() -> None:
     assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
 
 
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_value_inside_that_differs_accuses_nobody_where_nothing_made_of_it_does(depth: Any) -> None:
+    """As onnxoptimizer folds: ``c`` means what ``z`` did, and that the epsilon is another one would show nowhere."""
+    rng = numbers(9)
+    weights = {"W": rng.normal(size=(2, 5, 2, 3)), "b": rng.normal(size=2), "k": np.ones(1), **statistics(rng, 2)}
+    head = "(float[N,5,3,4] x) => (float[N,2,2,2] y)"
+    before = model(f"{head} {{ c = Conv (x, W, b)  z = {BN} (c, scale, B, mean, var)  y = Add (z, k) }}", weights)
+    factor = "d = Add (var, e)  r = Sqrt (d)  f = Div (scale, r)  g = Unsqueeze (f, axes)  V = Mul (W, g)"
+    shift = "m = Sub (b, mean)  n = Mul (m, f)  o = Add (n, B)"
+    for epsilon, failed in ((1e-5, False), (0.5, True)):
+        stored = {**weights, "e": np.array(epsilon), "axes": np.array([1, 2, 3])}
+        after = model(f"{head} {{ {factor}  {shift}  c = Conv (x, V, o)  y = Add (c, k) }}", stored)
+        verdict = verify(ir.load(before), ir.load(after), depth=depth, witness="none")
+        assert (verdict.status == "failed") == failed, verdict.reason
+
+
 def test_a_name_that_callers_read_keeps_its_meaning() -> None:
     body = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { {made}  z = com.example.Secret (x) }"
     before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
