@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """A product of a number and unknown sizes, each unknown by a name of its own."""
 
     number: int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Names that mean the same value before and after a rewrite.
 
     The region between ``inputs`` and ``outputs`` (walking back from the outputs, constants included) is what the

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Reason(Enum):
@@ -57,8 +57,7 @@ class Reason(Enum):
         return cls[code.upper().replace("-", "_")]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchTrace:
+class SearchTrace(NamedTuple):
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 
     ``passed`` are labels in the order in which the search met them. ``reason`` is None where it found a home.

@@ -8,8 +8,8 @@ changed three times (``is_test``, number of outputs, ``training_mode``); :mod:`b
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ Parameters = tuple["ir.Value", "ir.Value", "ir.Value", "ir.Value", "ir.Value"]
 Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | None", "ir.Value | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """One BatchNormalization, but for epsilon and momentum, which may be a function's parameters.
 
     Attributes:

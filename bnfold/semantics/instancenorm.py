@@ -6,7 +6,7 @@ differs by an attribute without meaning, version 22 by one more type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ VERSIONS = (1, 6, 22)
 DEFAULT_EPSILON = float(np.float32(1e-5))
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceNorm:
+class InstanceNorm(NamedTuple):
     """One InstanceNormalization.
 
     Attributes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import MistypedAttribute, ReferenceAttribute, Unsupported
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(NamedTuple):
     """One thing that was decided, corrected or changed at one node, for the report."""
 
     kind: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx
 
@@ -16,8 +16,7 @@ from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
 
 
-@dataclass(frozen=True, slots=True)
-class Upgraded:
+class Upgraded(NamedTuple):
     """What an upgrade did.
 
     Attributes:

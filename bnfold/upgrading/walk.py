@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 import onnx
 
@@ -26,8 +27,7 @@ BY_MEANING: dict[str, Callable[[Site], None]] = {
 """Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One node that was rewritten.
 
     Attributes:

@@ -8,7 +8,6 @@ a cut of its own, bounded by the nearest values that both have and that can be f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 import onnx
 
@@ -233,7 +232,7 @@ def widened(request: Request, cut: ir.Cut) -> ir.Cut:
     """The cut without inputs that depend on others: fed beside them, they may be what they never are."""
     values = next(graph for graph in request.before.graphs() if graph.path == cut.graph).values
     leaves = [values[name] for name in cut.inputs]
-    return replace(cut, inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
+    return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
 def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx
 
@@ -15,8 +15,7 @@ from bnfold.ir.storage.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 from bnfold.ir.tensor import Inline, Tensor, check_rank
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A payload that stays where it lies. ``field`` is the TensorProto field whose encoding the bytes have."""
 
     source: Source
