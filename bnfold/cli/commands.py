@@ -80,7 +80,7 @@ def upgrade(asked: Asked) -> None:
 
 @main.command()
 @source
-@takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
+@takes("target_opset", "as_is", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
 def inspect(asked: Asked) -> None:
     """Show what would happen to each BatchNormalization, and why.
 

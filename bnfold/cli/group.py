@@ -84,6 +84,7 @@ EXAMPLES = {
     "inspect": (
         ("bnfold inspect model.onnx", "a table, and advice"),
         ("bnfold inspect models/ --json", "a folder, as JSON"),
+        ("bnfold inspect models/ --as-is --assert-none BatchNormalization", "exit code 4 if a file has one"),
     ),
     "verify": (
         ("bnfold verify before.onnx after.onnx", "on random inputs"),

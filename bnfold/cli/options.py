@@ -34,6 +34,7 @@ class Run(Checked):
         as_json: Print the report as JSON on standard output.
         no_verify: Do not compare the result with the original.
         require_verified: Exit with code 3 if the result could not be verified.
+        as_is: Take the model as it is: fold nothing, and keep the opset.
         assert_none: Exit with code 4 if any of these operators remains.
         jobs: Number of worker processes for a folder.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
@@ -46,6 +47,7 @@ class Run(Checked):
     as_json: bool = False
     no_verify: bool = False
     require_verified: bool = False
+    as_is: bool = False
     assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     jobs: int | None = field(default=None, metadata={"low": 1})
     scheduler: str | None = None
@@ -194,8 +196,11 @@ def _read(given: dict[str, Any]) -> Asked:
     run, checks, output = made(Run), made(Checks), given.get("output", "")
     if run.no_verify:
         checks = replace(checks, depth="none")
+    options = made(Options, policy=made(Policy))
+    if run.as_is:
+        options = replace(options, fold=False, target_opset="keep")
     delivery = made(Delivery, path=Path(output), explained=bool(run.report) or run.as_json)
-    return Asked(given["source"], output, made(Options, policy=made(Policy)), checks, delivery, run)
+    return Asked(given["source"], output, options, checks, delivery, run)
 
 
 @contextmanager
