@@ -65,6 +65,11 @@ class Affine:
         return self.is_scale_only and every(self.s == 1)
 
     @property
+    def is_power_of_two(self) -> bool:
+        """Whether every scale is a power of two, or its negative: multiplying by it rounds nothing in range."""
+        return every(np.abs(np.frexp(self.s)[0]) == 0.5)
+
+    @property
     def is_finite(self) -> bool:
         return every(np.isfinite(self.s)) and every(np.isfinite(self.t))
 

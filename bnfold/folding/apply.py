@@ -96,6 +96,11 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
         if old is not None:
             budget.remember(old, edit.tensor, fresh)
         node.set_input(edit.slot, fresh)
+    if node.is_op("Mul"):  # its product may have other dims now
+        for made in node.outputs:
+            if made is not None:
+                node.graph.types.pop(made.name, None)
+                node.graph.orphan(made)
 
 
 def _add_behind(edit: Residual) -> None:

@@ -27,6 +27,9 @@ class Reason(Enum):
     NO_HANDLER = "the operator there can neither absorb nor pass on an affine"
     DYNAMIC_WEIGHT = "the weight there is computed at run time or is an input of the graph"
     QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the affine exactly"
+    QUANTIZED_ACTIVATION = (
+        "the value is rounded to integers there, and rounding what is scaled or shifted is not the same"
+    )
     SHARED_WEIGHT = "the weight is shared, and a copy of it would enlarge the model (--max-growth allows it)"
     AXIS = "the affine's axis is not the one that the operator scales"
     NOT_STATIC = "a size that the rewrite depends on is not known"

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import recognise
+from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Bypass, Step, leaves
+from bnfold.folding.step import Bypass, SetConstant, Step, leaves
+from bnfold.ir.tensor import Exact
 
 
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Take the node out and ask its operand for both maps."""
+    """Take the node out and ask its operand for both maps; a factor of a product takes a scale into its constant."""
     if not recognise.has_constant(node):
         return nary.up(node, slot, affine)
+    made = node.output(0)
+    if affine.is_scale_only and made is not None and nary.is_factor(made):
+        return _into_constant(node, affine)
     link = recognise.arithmetic(node)
     return Step((Bypass(node, link.slot),), wanted=((link.slot, affine.after(link.affine)),))
+
+
+def _into_constant(node: ir.Node, affine: Affine) -> Step:
+    """The constant times ``s``. What broadcasts the product may want more axes of it than it has."""
+    slot = next(slot for slot, value in enumerate(node.inputs) if ir.constant(value) is not None)
+    held = facts.weight(node, slot)
+    fresh = held.float64() * affine.s
+    while fresh.ndim > len(held.dims) and fresh.shape[0] == 1:
+        fresh = fresh[0]
+    return Step((SetConstant(node, slot, Exact(held.dtype, fresh)),))
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:

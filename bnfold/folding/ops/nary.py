@@ -67,14 +67,28 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
     """``s·(x·y) + t``: ``s`` to one factor (of a quotient: what is divided), ``t`` stays behind."""
     slots = [0] if node.op_type == "Div" else range(len(node.inputs))
     scale = affine.scale_part()
-    fitting = [slot for slot in slots if (value := node.inputs[slot]) is not None and _fits(value, scale)]
+    fitting = {slot: value for slot in slots if (value := node.inputs[slot]) is not None and _fits(value, scale)}
     if not fitting:
         raise Declined(Reason.AXIS, f"every operand of {facts.where(node)} is broadcast")
-    slot = min(fitting, key=lambda slot: (_reluctance(node.inputs[slot]), slot))
-    value = node.inputs[slot]
-    assert value is not None, "it fits"
+    factors = {slot: value for slot in slots if (value := node.inputs[slot]) is not None and is_factor(value)}
+    broadcast = {slot: value for slot, value in factors.items() if len(fitting) > 1 or slot not in fitting}
+    slot, value = min(
+        (fitting | broadcast).items(), key=lambda item: (item[0] not in broadcast and _reluctance(item[1]) > 1, item[0])
+    )
     edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, wanted=((slot, _fitted(node, value, scale)),))
+    return Step(edits, wanted=((slot, _fitted(node, value, scale) if slot in fitting else scale),))
+
+
+def is_factor(value: ir.Value) -> bool:
+    """Whether one node reads what a constant is multiplied into, and nothing further up could take a scale."""
+    node = value.producer
+    if node is None or not node.is_op("Mul") or value.only_reader is None or node.has_attr("broadcast"):
+        return False
+    sources = [source for source in node.inputs if source is not None and ir.constant(source) is None]
+    if len(sources) != 1 or len(node.inputs) != 2:
+        return False
+    maker = sources[0].producer
+    return maker is None or record(maker).up is None or sources[0].slot >= record(maker).outputs
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:

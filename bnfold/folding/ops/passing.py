@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
@@ -43,7 +41,7 @@ def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     source, made = ir.constant(node.input(0)), ir.constant(node.output(0))
     if source is None or made is None:
         _decline_narrower(node, node.output(0), node.input(0))
-    elif source.nbytes < made.nbytes and (np.frexp(affine.s)[0] % 0.5).any():
+    elif source.nbytes < made.nbytes and not affine.is_power_of_two:
         raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} leads to a smaller type")
     return up(node, slot, affine)
 

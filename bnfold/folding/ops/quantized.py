@@ -24,7 +24,9 @@ from bnfold.report.reasons import Declined, Reason
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
     stored, zero = ir.constant(node.input(0)), ir.constant(node.input(2))
-    if stored is None or (node.input(2) is not None and zero is None):
+    if stored is None:
+        return _activation_up(node, affine)
+    if node.input(2) is not None and zero is None:
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
     if not affine.is_scale_only:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
@@ -38,6 +40,25 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     elif mirrored is not stored:
         edits.append(SetConstant(node, 0, mirrored))
     return Step(tuple(edits))
+
+
+def _activation_up(node: ir.Node, affine: Affine) -> Step:
+    """Behind integers that are computed, one positive factor for all: runtimes take one scale for an activation."""
+    if affine.s.size > 1 or not affine.is_scale_only or affine.s.item() <= 0:
+        raise Declined(Reason.QUANTIZED_ACTIVATION, facts.where(node))
+    scale = facts.weight(node, 1)
+    return Step((_scale(node, scale, scale.float64() * affine.s.item()),))
+
+
+def quantize_down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``scale' = scale/s`` for one power of two: any other quotient could fall on another integer."""
+    if affine.s.size > 1 or not affine.is_scale_only or affine.s.item() <= 0 or not affine.is_power_of_two:
+        raise Declined(Reason.QUANTIZED_ACTIVATION, facts.where(node))
+    scale = facts.weight(node, 1)
+    edit = _scale(node, scale, scale.float64() / affine.s.item())
+    if not np.array_equal(edit.tensor.numpy().astype(np.float64), edit.tensor.float64()):
+        raise Declined(Reason.RANGE, f"a scale of {facts.where(node)}")
+    return Step((edit,))
 
 
 def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: Float64) -> list[SetConstant | SetAttr]:
@@ -163,4 +184,4 @@ def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
     return integers
 
 
-register(DequantizeLinear=Handler(up))
+register(DequantizeLinear=Handler(up), QuantizeLinear=Handler(down=quantize_down, shift="stops"))

@@ -47,6 +47,12 @@ ALL = 1 << 31
 """As many inputs or outputs as there are."""
 HANDLERS: dict[str, Handler] = {}
 _NONE = Handler()
+_INTEGER = Handler(declines="multiplies or adds integers, and rounds inside")
+_INTEGERS = frozenset({
+    "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits", "QGemm",
+    "QLinearAdd", "QLinearConv", "QLinearMatMul", "QLinearMul",
+})  # fmt: skip
+"""Of the default domain, or onnxruntime's."""
 
 
 def register(**handlers: Handler) -> None:
@@ -56,4 +62,6 @@ def register(**handlers: Handler) -> None:
 
 def record(node: Node) -> Handler:
     """The handler of a node, one without any answer where there is none."""
+    if node.op_type in _INTEGERS and node.domain in ("", "com.microsoft"):
+        return _INTEGER
     return _NONE if node.domain else HANDLERS.get(node.op_type, _NONE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnfold.report.advice.example import ONE, PARAMETERS, Advice, model, norm
+from bnfold.report.advice.example import ONE, PARAMETERS, WEIGHT, Advice, model, norm
 from bnfold.report.reasons import Reason
 
 NEIGHBOURS: dict[Reason, Advice] = {
@@ -78,6 +78,21 @@ NEIGHBOURS: dict[Reason, Advice] = {
             norm("c", "y"),
             constants="int8[2,2,1,1] q = {1, 2, 3, -128}, float d = {0.1}, "
             + PARAMETERS.replace("s = {2, 3}", "s = {2, -3}"),
+        ),
+    ),
+    Reason.QUANTIZED_ACTIVATION: Advice(
+        "A QuantizeLinear and a DequantizeLinear stand between the affine and the layer, as quantizers put them around "
+        "every layer that they know. What they round would be rounded elsewhere. One positive factor for all channels "
+        "goes into a DequantizeLinear before it, a power of two into a QuantizeLinear behind it; a shift, or a factor "
+        "for each channel, into neither.",
+        "Fold before quantizing: bnfold first, then the quantizer, which then sees one layer in place of two.",
+        model(
+            ONE,
+            "c = Conv (x, w)",
+            "q = QuantizeLinear (c, d)",
+            "e = DequantizeLinear (q, d)",
+            norm("e", "y"),
+            constants=f"{WEIGHT}, float d = {{0.1}}, {PARAMETERS}",
         ),
     ),
     Reason.SHARED_WEIGHT: Advice(

@@ -7,9 +7,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+from bnfold import ir
+from bnfold.folding.affine import Affine
+from bnfold.folding.ask import ask
+from bnfold.report.reasons import Declined
 from tests.folding.nets import Folded, Net, declined, folded
 
 
@@ -394,3 +399,69 @@ def test_another_grid_behind() -> None:
     w = net.node("DequantizeLinear", q, net.const(value=0.04), net.tensor(np.array(0, np.int8)))
     y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), w), 4, positive=True)
     assert declined(net, y) == ["quantized-weight"]
+
+
+def activation(net: Net, x: str) -> str:
+    """To integers and back."""
+    grid = net.const(value=0.05), net.tensor(np.array(3, np.int8))
+    return net.node("DequantizeLinear", net.node("QuantizeLinear", x, *grid), *grid)
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(1.3, 0.0), (-1.5, 0.0), (1.0, 0.5), ([1.0, 2.0, 3.0, 4.0], 0.0)])
+def test_behind_an_activation_one_positive_factor_goes_into_its_scale(factor: Any, shift: float) -> None:
+    net = Net(dtype=np.float32)
+    y = activation(net, net.node("Relu", net.input(2, 4, 5, 7)))
+    var, zeros = net.const(value=np.full(4, 1.0 - 1e-3)), net.const(value=np.zeros(4))
+    scale, bias = (net.const(value=np.broadcast_to(each, 4)) for each in (factor, shift))
+    bn = net.node("BatchNormalization", y, scale, bias, zeros, var, epsilon=1e-3)
+    if factor == 1.3:
+        result = folded(net, bn, tolerance=1e-6)
+        assert result.ops == ["Relu", "QuantizeLinear", "DequantizeLinear"]
+        assert result.weight("QuantizeLinear", 1) == np.float32(0.05)
+    else:
+        assert declined(net, bn) == ["quantized-activation"]
+
+
+@pytest.mark.parametrize(("factor", "folds"), [(0.25, True), (1.3, False), (-2.0, False)])
+def test_before_an_activation_a_power_of_two_goes_into_its_scale(factor: float, folds: bool) -> None:
+    net = Net(dtype=np.float32)
+    x = net.node("Mul", net.node("Sigmoid", net.input(2, 4, 5, 7)), net.const(value=factor))
+    y = activation(net, x)
+    ops = folded(net, y, tolerance=1e-6, all_affines=True).ops
+    assert ("Mul" in ops) != folds
+
+
+def test_a_batchnorm_before_an_activation() -> None:
+    net = Net(dtype=np.float32)
+    y = activation(net, net.batchnorm(net.input(2, 3, 5, 7), 3))
+    assert declined(net, net.node("Conv", y, net.const(4, 3, 2, 2))) == ["quantized-activation"]
+
+
+@pytest.mark.parametrize("op", ["ConvInteger", "MatMulInteger"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("by_channel", [True, False])
+def test_the_floats_behind_a_product_of_integers(op: str, bias: bool, by_channel: bool) -> None:
+    """As onnxruntime quantizes dynamically: scales of input and weight are multiplied, and then with the product."""
+    net = Net(dtype=np.float32)
+    conv = op == "ConvInteger"
+    x = net.input(2, 3, 5, 7) if conv else net.input(6, 3)
+    q, scale, zero = net.nodes_of("DynamicQuantizeLinear", x, outputs=3)
+    w = net.tensor(net.rng.integers(-99, 99, (4, 3, 2, 2) if conv else (3, 4)).astype(np.int8))
+    product = net.node("Cast", net.node(op, q, w, zero), to=TensorProto.FLOAT)
+    shape = (4, 1, 1) if conv else (4,)
+    both = net.node("Mul", scale, net.const(value=np.full(shape if by_channel else (), 0.01)))
+    y = net.node("Mul", product, both)
+    if bias:
+        y = net.node("Add", y, net.const(*shape))
+    result = folded(net, net.batchnorm(y, 4), tolerance=1e-6)
+    assert result.ops == ["DynamicQuantizeLinear", op, "Cast", "Mul", "Mul", "Add"]
+    assert result.weight("Mul", 1).shape == shape
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(result.proto, strict_mode=True), full_check=True)
+
+
+@pytest.mark.parametrize(("op", "domain"), [("MatMulInteger", ""), ("MatMulNBits", "com.microsoft")])
+def test_what_rounds_inside_says_so(op: str, domain: str) -> None:
+    graph = helper.make_graph([helper.make_node(op, ["a", "b"], ["y"], domain=domain)], "net", [], [])
+    (node,) = ir.load(helper.make_model(graph)).nodes()
+    with pytest.raises(Declined, match="rounds inside"):
+        ask(node, "up", 0, Affine(np.ones((1, 1)), np.zeros((1, 1))))
