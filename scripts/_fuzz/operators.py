@@ -310,6 +310,24 @@ def quantised(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Cast", [made.name], to=b.dtype) if b.dtype != TensorProto.FLOAT else [made]
 
 
+def product_of_integers(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """As onnxruntime quantises dynamically: scales of both operands are multiplied, and then with what comes out."""
+    if x.dtype != TensorProto.FLOAT or x.rank < 2 or min(x.shape) < 1:
+        return None
+    q, scale, zero = b.node("DynamicQuantizeLinear", [x.name], outputs=3)
+    is_conv = x.rank > 2 and b.chance(0.6)
+    channels = int(b.rng.integers(2, 5))
+    shape = (channels, x.shape[1], *[1] * (x.rank - 2)) if is_conv else (x.shape[-1], channels)
+    weight = b.weight(b.rng.integers(-127, 128, shape).astype(np.int8), "qw")
+    (made,) = b.node("ConvInteger" if is_conv else "MatMulInteger", [q.name, weight, zero.name])
+    (made,) = b.node("Cast", [made.name], to=b.dtype)
+    by_channel = (channels, *[1] * (x.rank - 2)) if is_conv else (channels,)
+    both = [scale.name, b.weight(b.numbers(by_channel if b.chance(0.5) else (), 0.01, 0.02))]
+    (factor,) = b.node("Mul", both if b.chance(0.5) else both[::-1])
+    made = b.node("Mul", [made.name, factor.name] if b.chance(0.7) else [factor.name, made.name])[0]
+    return b.node("Add", [made.name, b.weight(b.numbers(by_channel))]) if b.chance(0.5) else [made]
+
+
 def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Where a little makes a whole step."""
     op = b.pick(["Floor", "Ceil", "Round", "Sign", "Cast", "ArgMax", "Greater"])
@@ -382,6 +400,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (normaliser, 0.8),
     (biased_instance, 0.6),
     (quantised, 0.6),
+    (product_of_integers, 0.4),
     (discrete, 0.4),
     (clip, 0.5),
     (branches, 0.4),

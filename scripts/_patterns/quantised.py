@@ -8,8 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from _fuzz.builder import Builder, Drawn
+from onnx import TensorProto
 
-from _patterns.parts import given, image, ints, node, norm
+from _patterns.parts import given, image, ints, node, norm, weight
 
 Weight = Callable[[Builder], Drawn]
 
@@ -51,6 +52,21 @@ def _trained(b: Builder, *dims: int, axis: int | None = None, clip: bool = False
     return node(b, "DequantizeLinear", q, *grid, **attributes)
 
 
+def _integers(op_type: str, *, add: bool) -> Callable[[Builder], Drawn]:
+    """As onnxruntime quantises dynamically."""
+
+    def build(b: Builder) -> Drawn:
+        is_conv = op_type == "ConvInteger"
+        x = image(b) if is_conv else given(b, 3, 6)
+        q, scale, zero = b.node("DynamicQuantizeLinear", [x.name], outputs=3)
+        w = b.weight(b.rng.integers(-100, 101, (4, 3, 2, 2) if is_conv else (6, 4)).astype(np.int8))
+        made = node(b, "Cast", node(b, op_type, q, w, zero), to=TensorProto.FLOAT)
+        made = node(b, "Mul", made, node(b, "Mul", scale, b.weight(np.array(0.01, np.float32))))
+        return norm(b, node(b, "Add", made, weight(b, 4, *([1, 1] if is_conv else []))) if add else made)
+
+    return build
+
+
 STORED: dict[str, tuple[Callable[[Builder], Drawn], int]] = {
     "Conv, W = DequantizeLinear": (_conv(lambda b: _stored(b, 4, 3, 2, 2, axis=0)), 17),
     "Conv, W = DequantizeLinear, one scale": (_conv(lambda b: _stored(b, 4, 3, 2, 2)), 17),
@@ -78,6 +94,8 @@ STORED: dict[str, tuple[Callable[[Builder], Drawn], int]] = {
         _conv(lambda b: _trained(b, 4, 3, 2, 2, axis=0, clip=True)),
         17,
     ),
+    "ConvInteger → Cast → Mul": (_integers("ConvInteger", add=False), 17),
+    "MatMulInteger → Cast → Mul → Add": (_integers("MatMulInteger", add=True), 17),
     "Gemm, W = DequantizeLinear": (lambda b: norm(b, node(b, "Gemm", given(b, 3, 6), _stored(b, 6, 5))), 17),
     "MatMul, W = DequantizeLinear of uint4 in blocks": (
         lambda b: norm(

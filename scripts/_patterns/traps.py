@@ -80,6 +80,17 @@ def _grouped(b: Builder) -> Drawn:
     return node(b, "Mul", conv_transpose(b, given(b, 2, 4, 3, 3), 4, group=2), weight(b, 4))
 
 
+def _between_integers(*, before: bool) -> Pattern:
+    def build(b: Builder) -> Drawn:
+        grid = [b.weight(np.array(0.05, np.float32)), b.weight(np.array(3, np.int8))]
+        x = norm(b, image(b)) if before else conv(b, image(b))
+        x = node(b, "DequantizeLinear", node(b, "QuantizeLinear", x, *grid), *grid)
+        return conv(b, x) if before else norm(b, x)
+
+    way = "BN → QuantizeLinear → DequantizeLinear → Conv" if before else "Conv → QuantizeLinear → DequantizeLinear → BN"
+    return Pattern(way, build)
+
+
 def _unlawful() -> list[Pattern]:
     maximum = through("MaxPool", kernel_shape=[2, 2])
     mean = through("AveragePool", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
@@ -97,6 +108,7 @@ ROWS = [
     Pattern("float16 weights that would overflow", _overflow, dtype=TensorProto.FLOAT16),
     Pattern("float16 weights that would lose their bits", _subnormal, dtype=TensorProto.FLOAT16),
     Pattern("names that tools like to make are taken", _taken_names),
+    *(_between_integers(before=before) for before in (False, True)),
     *_coinciding(),
     *_unlawful(),
 ]
