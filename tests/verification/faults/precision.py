@@ -39,6 +39,38 @@ def quantized_weight() -> Rewrite:
     )
 
 
+def trained_weight() -> Rewrite:
+    """A weight of quantisation-aware training: |s| belongs into floats and both scales, its sign into the floats."""
+    rng = numbers(14)
+    stats = statistics(rng, 4)
+    floats = single(rng.uniform(-1, 1, (4, 3, 3, 3)))
+    step = single(rng.uniform(0.008, 0.02, 4))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
+    pair = "q = QuantizeLinear <axis = 0> (F, step, zero)  w = DequantizeLinear <axis = 0> (q, step_behind, zero)"
+    zero = np.zeros(4, np.int8)
+    before = model(
+        f"{head} {{ {pair}  c = Conv (x, w)  y = {BN} (c, scale, B, mean, var) }}",
+        {"F": floats, "step": step, "step_behind": step, "zero": zero, **stats},
+    )
+
+    def after(values: Array, steps: Array, behind: Array) -> onnx.ModelProto:
+        constants = {"F": single(values), "step": single(steps), "step_behind": single(behind), "zero": zero, "b": t}
+        return model(f"{head} {{ {pair}  y = Conv (x, w, b) }}", constants)
+
+    folded, steps = floats * along(s, 0, 4), step * np.abs(s)
+    return Rewrite(
+        "QuantizeLinear, DequantizeLinear weight, Conv, BatchNormalization",
+        before,
+        after(folded, steps, steps),
+        {
+            "sign of the floats lost": after(np.abs(folded) * np.sign(floats), steps, steps),
+            "scale behind left alone": after(folded, steps, step),
+            "scale in front left alone": after(folded, step, steps),
+        },
+    )
+
+
 def half_overflow() -> Rewrite:
     """Float16: s is 300/sqrt(1e-5), so the folded weight overflows although every output is finite."""
     rng = numbers(17)
@@ -104,4 +136,4 @@ def half_underflow() -> Rewrite:
 
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [quantized_weight(), half_overflow(), half_underflow()]
+    return [quantized_weight(), trained_weight(), half_overflow(), half_underflow()]
