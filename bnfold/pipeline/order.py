@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from bnfold import folding, ir, log, upgrading
-from bnfold.errors import Unsupported
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error
 from bnfold.pipeline.formats import Progress
+from bnfold.pipeline.run import Run, key_of
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Repair, Unreadable
+from bnfold.semantics import Repair
 from bnfold.semantics import batchnorm as batchnorm_semantics
-from bnfold.settings import Options, Policy
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """One model on its way through the passes."""
-
-    model: ir.Model
-    options: Options
-    report: Report
-    original: frozenset[str]
-    progress: Progress
-    freezes: bool = False
-    """Whether initializers that callers may override are taken for constants."""
-    events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
-
-    def live(self) -> dict[ir.Node, BatchNormEvent]:
-        """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
-        found: dict[ir.Node, BatchNormEvent] = {}
-        for node in self.model.nodes():
-            if node.is_op("BatchNormalization"):
-                event = self.events.get(_key(node))
-                if event is None:
-                    event = self.events[_key(node)] = _event(node, self.options.policy)
-                    self.report.batchnorms.append(event)
-                found[node] = event
-        return found
-
-
-def _key(node: ir.Node) -> tuple[str, str]:
-    """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
-    made = node.output(0)
-    return node.graph.path, made.name if made is not None else node.name
-
-
-def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
-    path, value = _key(node)
-    try:
-        form = batchnorm_semantics.read(node, policy)
-    except (Unreadable, Unsupported):
-        return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
-    return BatchNormEvent(node.label, path, form.version, form.mode, value=value)
+from bnfold.settings import Options
 
 
 def describe(run: Run) -> None:
@@ -109,29 +67,11 @@ def raise_opset(run: Run) -> None:
     run.report.notes.extend([done.advice] if done.advice else [])
     if done.before == done.after and not done.changes:
         return
-    _follow_replaced(run)
+    run.follow_replaced()
     alive = set(run.live().values())
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
             event.verdict = "upgraded"
-
-
-def _follow_replaced(run: Run) -> None:
-    """Where a BatchNormalization makes another value (``spatial=0``), or is deeper down (Scan-8), its event follows."""
-    nodes = [node for node in run.model.nodes() if node.is_op("BatchNormalization")]
-    fresh = [node for node in nodes if _key(node) not in run.events]
-    if not fresh:
-        return
-    keys = {_key(node) for node in nodes}
-    lost = [event for event in run.report.batchnorms if event.key not in keys]
-    for path in dict.fromkeys(event.graph for event in lost):
-        events = [event for event in lost if event.graph == path]
-        successors = [node for node in fresh if node.graph.path == path or node.graph.path.startswith(f"{path}/")]
-        if len(events) == len(successors):
-            for event, node in zip(events, successors, strict=True):
-                del run.events[event.key]
-                event.graph, event.value = _key(node)
-                run.events[event.key] = event
 
 
 def fold_affines(run: Run) -> None:
@@ -158,12 +98,14 @@ def fold_affines(run: Run) -> None:
         original=run.original,
         progress=lambda done, total: run.progress("fold", done, total),
     )
-    run.events.update((_key(node), event) for node, event in live.items() if not node.removed)  # some may be new nodes
+    run.events.update(
+        (key_of(node), event) for node, event in live.items() if not node.removed
+    )  # some may be new nodes
 
 
 def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
     """The event of a BatchNormalization that ends in ``node``."""
-    path, value = _key(node)
+    path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
     run.report.batchnorms.append(event)
     return event

@@ -1,0 +1,71 @@
+"""One model on its way through the passes, and the event of each BatchNormalization while passes replace its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.pipeline.formats import Progress
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.semantics import Unreadable
+from bnfold.semantics import batchnorm as batchnorm_semantics
+from bnfold.settings import Options, Policy
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One model on its way through the passes."""
+
+    model: ir.Model
+    options: Options
+    report: Report
+    original: frozenset[str]
+    progress: Progress
+    freezes: bool = False
+    """Whether initializers that callers may override are taken for constants."""
+    events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
+
+    def live(self) -> dict[ir.Node, BatchNormEvent]:
+        """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
+        found: dict[ir.Node, BatchNormEvent] = {}
+        for node in self.model.nodes():
+            if node.is_op("BatchNormalization"):
+                event = self.events.get(key_of(node))
+                if event is None:
+                    event = self.events[key_of(node)] = _event(node, self.options.policy)
+                    self.report.batchnorms.append(event)
+                found[node] = event
+        return found
+
+    def follow_replaced(self) -> None:
+        """Let events follow BatchNormalizations that make another value (``spatial=0``) or are deeper down (Scan-8)."""
+        nodes = [node for node in self.model.nodes() if node.is_op("BatchNormalization")]
+        fresh = [node for node in nodes if key_of(node) not in self.events]
+        if not fresh:
+            return
+        keys = {key_of(node) for node in nodes}
+        lost = [event for event in self.report.batchnorms if event.key not in keys]
+        for path in dict.fromkeys(event.graph for event in lost):
+            events = [event for event in lost if event.graph == path]
+            successors = [node for node in fresh if node.graph.path == path or node.graph.path.startswith(f"{path}/")]
+            if len(events) == len(successors):
+                for event, node in zip(events, successors, strict=True):
+                    del self.events[event.key]
+                    event.graph, event.value = key_of(node)
+                    self.events[event.key] = event
+
+
+def key_of(node: ir.Node) -> tuple[str, str]:
+    """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
+    made = node.output(0)
+    return node.graph.path, made.name if made is not None else node.name
+
+
+def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
+    path, value = key_of(node)
+    try:
+        form = batchnorm_semantics.read(node, policy)
+    except (Unreadable, Unsupported):
+        return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
+    return BatchNormEvent(node.label, path, form.version, form.mode, value=value)
