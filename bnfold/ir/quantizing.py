@@ -31,8 +31,8 @@ def spread(parameter: Array, dims: tuple[int, ...], axis: int, block: int) -> Ar
     else:
         whole = parameter.reshape(-1, *(1,) * (len(dims) - axis - 1))
         fits = np.broadcast_shapes(whole.shape, dims) == dims
-    if not fits:
-        raise ValueError("a scale or zero point of another shape")
+    if not fits or axis >= len(dims):
+        raise ValueError("a scale or zero point of another shape, or along an axis that there is not")
     return whole
 
 

@@ -217,3 +217,13 @@ def test_nodes_that_only_move_elements_in_circles_end() -> None:
     verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
     assert verdict.status == "unverified"
     assert "depend on themselves" in verdict.reason
+
+
+@pytest.mark.parametrize("axis", [1, 7])
+def test_an_axis_that_there_is_not_is_a_change_of_constants_as_well(axis: int) -> None:
+    """No runtime takes it, so it makes no constant that could be compared where it is read."""
+    weights = {"q": np.array([7, -9], np.int8), "s": np.array([0.5, 0.25])}
+    body = "(float[N,2] x) => (float[N,2] y) {{ w = DequantizeLinear <axis = {}> (q, s)  y = Mul (x, w) }}"
+    before, after = (model(body.format(place), weights) for place in (0, axis))
+    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    assert verdict.status != "verified", verdict.reason
