@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bnfold.verification.guard import start_guard
 from bnfold.verification.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
 from bnfold.verification.localise import localise
 from bnfold.verification.parts import Parts, check_parts
@@ -26,19 +27,41 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
+    layered = _in_layers(request, draws)
+    if isinstance(layered, Verdict):
+        return layered
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _verdict(request, "failed", str(finding), "float64")
     verdict = _decide(request, whole, obstacle, _parts(request, draws, whole))
-    return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict)
+    if layered and verdict.verified and whole is None:
+        return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
+    return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict, heard=whole is not None)
 
 
-def _as_declared(request: Request, whole: Whole | None, verdict: Verdict) -> Verdict:
-    """The verdict, unless callers may feed less than before, or to no effect."""
+def _in_layers(request: Request, draws: PerturbedWeights) -> Verdict | str:
+    """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
+    with start_guard(request, draws) as wait:
+        if wait is None:
+            return ""
+        parts = _parts(request, draws, None)
+        with request.clock.phase("witness"):
+            found = wait()
+    spans_all = 2 * parts.largest > len(request.before.graph.nodes)
+    if found.fault or found.doubt or spans_all or any(row.status != "verified" for row in parts.rows):
+        return found.fault
+    verdict = _by_parts(request, None, found.left_out, parts)
+    if found.witness is not None:
+        verdict = replace(verdict, witnesses=(found.witness,), samples=1)
+    return _as_declared(request, None, verdict, heard=found.witness is not None)
+
+
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, *, heard: bool) -> Verdict:
+    """The verdict, unless callers may feed less than before or to no effect, or a runtime (if none was heard) refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
-    if verdict.verified and whole is None and (refusal := refused(request)):
+    if verdict.verified and not heard and (refusal := refused(request)):
         return replace(verdict, status="unverified", reason=refusal, decided_by="nothing")
     wrong = ill_typed(request.after) if verdict.verified else ""
     if wrong and not ill_typed(request.before):
@@ -106,7 +129,8 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
         return _verdict(request, "unverified", obstacle, "nothing", whole)
     same = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
     reason = same if local else "nothing that is computed has changed"
-    return _verdict(request, "verified", f"{reason} (not compared as a whole: {obstacle})", "local", whole, local)
+    reason += f" (not compared as a whole: {obstacle})" if obstacle else ""
+    return _verdict(request, "verified", reason, "local", whole, local)
 
 
 def _location(request: Request, whole: Whole, broken: LocalRow | None) -> Location | None:

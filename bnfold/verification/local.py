@@ -48,6 +48,7 @@ class RegionVerifier:
         for model in (before, after):
             learn_shapes(model)
         self._seed, self._clock = seed, clock
+        self.largest = 0
         self._means = RegionContext(draws, policy, clock)
         self._defaults = changed_defaults(before, after)
         self._graphs = [_by_path(before), _by_path(after)]
@@ -96,6 +97,7 @@ class RegionVerifier:
         if isinstance(sides, Skip):
             return sides
         old, new = sides
+        self.largest = max(self.largest, len(old.nodes))
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))

@@ -17,10 +17,14 @@ from bnfold.verification.whole import Whole
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change."""
+    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change.
+
+    ``largest`` is how many nodes of the original the largest of them holds.
+    """
 
     announced: tuple[LocalRow, ...] = ()
     others: tuple[LocalRow, ...] = ()
+    largest: int = 0
 
     @property
     def rows(self) -> tuple[LocalRow, ...]:
@@ -42,7 +46,7 @@ def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> P
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
     decided = whole if whole is not None and not whole.doubt else None
-    return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)))
+    return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)), bench.largest)
 
 
 def _rows(request: Request, bench: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:

@@ -159,6 +159,18 @@ class PerturbedWeights:
                 found[key[1]] = np.argsort(~rows, kind="stable")
         return found
 
+    def moved(self, most: int) -> dict[str, Array]:
+        """New initializers of the main graph that have at most so many numbers, perturbed."""
+        graph = self._models[1].graph
+        return {
+            name: Disturbed(tensor, zlib.crc32(name.encode())).numpy()
+            for (path, name), tensor in self._stored.items()
+            if not path
+            and tensor.size <= most
+            and graph.values[name].tensor_proto is not None
+            and self.is_new(path, name)
+        }
+
     @property
     def elements(self) -> int:
         """How many numbers all new weights have."""

@@ -36,21 +36,32 @@ class RuntimeProcess:
     python: str = field(default=sys.executable)
 
     def run(
-        self, model: ir.Model | Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float
+        self,
+        model: ir.Model | Path,
+        samples: Sequence[Mapping[str, Array]],
+        limit_seconds: float,
+        initializers: Mapping[str, Array] | None = None,
     ) -> RuntimeResult:
-        """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards."""
+        """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards.
+
+        ``initializers`` take the place of those that are stored under these names; only onnxruntime can do that.
+        """
+        asked = [*samples, initializers] if initializers else samples
+        given = {"has_initializers": bool(initializers)}
         if isinstance(model, Path):
-            return self._ask(model, samples, limit_seconds)
+            return self._ask(model, asked, limit_seconds, given)
         try:
             with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
                 path = Path(folder) / "model.onnx"
                 ir.save(model, path)
-                return self._ask(path, samples, limit_seconds)
+                return self._ask(path, asked, limit_seconds, given)
         except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
             return RuntimeResult(self.runtime, error=_one_line(f"no place for the model: {error}"))
 
-    def _ask(self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> RuntimeResult:
-        request = {"runtime": self.runtime, "model": str(path.absolute())}
+    def _ask(
+        self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float, given: Mapping[str, bool]
+    ) -> RuntimeResult:
+        request = {"runtime": self.runtime, "model": str(path.absolute()), **given}
         try:
             head, results = helpers.ask(self.python, request, samples, limit_seconds)
         except (helpers.HelperLate, helpers.HelperDied) as error:

@@ -122,7 +122,8 @@ class Verdict:
         if worst is None:
             checked = sum(row.status == "verified" for row in self.local)
             each = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
-            return f"verified: {each if self.local else 'nothing that is computed has changed'}"
+            whole = "".join(f"; whole in {row.witness}: {note}" for row in self.witnesses for note in row.notes)
+            return f"verified: {each if self.local else 'nothing that is computed has changed'}{whole}"
         inputs = f"{self.samples} input{'s' * (self.samples > 1)}"
         if not worst.relative:
             return f"verified: no difference in float64, on {inputs}"

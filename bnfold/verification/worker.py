@@ -63,7 +63,7 @@ def processors() -> int:
     return count
 
 
-def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
+def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) -> tuple[str, list[Sample]]:
     """The model in onnxruntime, every graph optimisation off (with them on, it folds BatchNormalization itself)."""
     import onnxruntime
 
@@ -73,6 +73,9 @@ def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sam
     # Threads that spin while they wait would take the processor from the referee, which works meanwhile.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.intra_op_num_threads = processors()
+    moved = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in initializers.items()}
+    for name, value in moved.items():  # which have to outlive the session
+        options.add_initializer(name, value)
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     wanted = {value.name for value in session.get_inputs()}
     names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
@@ -83,7 +86,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sam
     return f"onnxruntime {onnxruntime.__version__}", results
 
 
-def run_openvino(path: str, samples: Sequence[Sample]) -> tuple[str, list[Sample]]:
+def run_openvino(path: str, samples: Sequence[Sample], _: Sample) -> tuple[str, list[Sample]]:
     """The model in OpenVINO on the CPU, held to float32: by default it may take a shorter type."""
     import openvino
 
@@ -114,13 +117,14 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb")
     while requests.peek(1):
         head, samples = unpack(requests)
-        answers.write(_answer(head["runtime"], head["model"], samples))
+        initializers = samples.pop() if head.get("has_initializers") else {}
+        answers.write(_answer(head["runtime"], head["model"], samples, initializers))
         answers.flush()
 
 
-def _answer(runtime: str, model: str, samples: Sequence[Sample]) -> bytes:
+def _answer(runtime: str, model: str, samples: Sequence[Sample], initializers: Sample) -> bytes:
     try:
-        version, results = RUNTIMES[runtime](model, samples)
+        version, results = RUNTIMES[runtime](model, samples, initializers)
         return pack({"version": version, "error": ""}, results)
     except ModuleNotFoundError as error:
         # Said here and not before: an interpreter of its own may have what the caller's has not.

@@ -107,7 +107,7 @@ def test_one_process_answers_again_until_it_dies(tmp_path: Path) -> None:
 import os, sys
 sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
 import worker
-worker.RUNTIMES["onnxruntime"] = lambda model, _: (str(os.getpid()), []) if "bad" not in model else os._exit(3)
+worker.RUNTIMES["onnxruntime"] = lambda model, *_: (str(os.getpid()), []) if "bad" not in model else os._exit(3)
 worker.main()"""
     python = stand_in(tmp_path, script)
     first, second = (RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), [], 60.0).runtime for _ in range(2))
