@@ -58,7 +58,7 @@ def _in_layers(request: Request, draws: PerturbedWeights) -> Verdict | str:
 
 
 def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, *, heard: bool) -> Verdict:
-    """The verdict, unless callers may feed less than before or to no effect, or a runtime (if none was heard) refuses."""
+    """The verdict, unless callers may feed less than before or to no effect, or a runtime not yet heard refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
     if verdict.verified and not heard and (refusal := refused(request)):
