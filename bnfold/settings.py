@@ -203,8 +203,9 @@ class Checks(Checked):
     """How the result is verified before it is written.
 
     Attributes:
-        depth: Compare whole models (full), each rewrite on its own (local), or what the time budget allows (auto).
-            ``none`` compares nothing.
+        depth: Compare whole models in float64 (full), each rewrite on its own (local), or what is enough (auto).
+            Enough is each rewrite in float64 and the whole once in onnxruntime, or the whole in float64 where that is
+            quick or something is left in doubt. ``none`` compares nothing.
         inputs: Input shape to verify with, if the model leaves sizes open; may be repeated. By the input's name; types
             are the model's.
         data: Recorded inputs to verify with: an .npz file, or a folder of input_*.pb. The arrays of an .npz file have
@@ -213,6 +214,7 @@ class Checks(Checked):
         seed: Seed of the random inputs.
         witness: Runtime for a second check in the model's own precision, besides bnfold's float64 evaluation. Any
             variant of onnxruntime will do; if none is installed, bnfold's own kernels take its place.
+        verify_seconds: Time limit for comparing whole models, in seconds. What would take longer is left out.
     """
 
     depth: Literal["auto", "full", "local", "none"] = "auto"
@@ -221,6 +223,7 @@ class Checks(Checked):
     samples: int = field(default=1, metadata={"low": 1})
     seed: int = field(default=0, metadata={"low": 0})
     witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
+    verify_seconds: int = field(default=60, metadata={"low": 1})
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)

@@ -108,6 +108,7 @@ def test_equal_settings_have_equal_text() -> None:
         "inputs": {"x": [1, 2]},
         "samples": 1,
         "seed": 0,
+        "verify_seconds": 60,
         "witness": "onnxruntime",
     }
 
@@ -173,7 +174,8 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "--target-opset 17 --decompose all --decompose-form sub_mul_add --decompose-ops InstanceNormalization "
         "--assert-none Conv,Relu --overridable freeze --max-growth 5 --only Conv --only Gemm --except Add "
         "--all-affines --legacy-mode training --force-inference --saved-var inv-std --input a=1,2 --input b=3 "
-        f"--samples 4 --seed 5 --witness none --data {tmp_path / 'data.npz'} --verify local --report r.json --json "
+        f"--samples 4 --seed 5 --witness none --verify-seconds 8 --data {tmp_path / 'data.npz'} --verify local "
+        "--report r.json --json "
         "--external-data none --size-threshold 9 --in-place --require-verified --keep-failed bad.onnx --jobs 2 "
         "--scheduler tcp://x --force -q -v"
     )
@@ -186,7 +188,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         decompose_ops=frozenset({"InstanceNormalization"}), max_growth=5, only=frozenset({"Conv", "Gemm"}),
         excluded=frozenset({"Add"}), all_affines=True,
     )  # fmt: skip
-    assert asked.checks == Checks("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none")
+    assert asked.checks == Checks("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none", 8)
     assert asked.delivery == Delivery(
         Path("out.onnx"), "none", 9, in_place=True, keep_failed=Path("bad.onnx"), explained=True
     )

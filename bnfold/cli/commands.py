@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines")
 READING = ("legacy_mode", "force_inference", "saved_var")
-CHECKING = ("inputs", "data", "samples", "seed", "witness")
+CHECKING = ("inputs", "data", "samples", "seed", "witness", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
@@ -104,7 +104,7 @@ def inspect(asked: Asked) -> None:
 @click.argument("output", metavar="AFTER", type=click.Path())
 @takes(
     *CHECKING,
-    option("depth", "--depth", type=click.Choice(["auto", "full", "local"])),
+    option("depth", type=click.Choice(["auto", "full", "local"])),
     option("as_json", help="Print the verdict as JSON on standard output."),
     option("require_verified", help="Exit with code 3 if the models could not be compared."),
 )

@@ -19,10 +19,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.threads import one_thread
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
-__all__ = ["BUDGET_SECONDS", "LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
-
-BUDGET_SECONDS = 120.0
-"""Time after which comparing whole models is given up, and parts have to do."""
+__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
 
 Source = ir.Model | str | PathLike[str]
 
@@ -34,7 +31,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks: Checks | None = None,
     cuts: Sequence[ir.Cut] = (),
     frozen: bool = False,
-    budget_seconds: float = BUDGET_SECONDS,
+    budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     **settings: Any,
@@ -47,7 +44,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         checks: On what; ``depth="none"`` is read as ``auto``.
         cuts: Where rewrites happened; each is checked on its own.
         frozen: Whether the rewrite was asked to take inputs that have a default for constants.
-        budget_seconds: For comparing whole models.
+        budget_seconds: For comparing whole models; None for ``checks.verify_seconds``.
         policy: What the original's nodes mean where their text leaves a choice.
         progress: Called with a phase, how much of it is done, and out of how much.
         **settings: Fields of `Checks`, in place of those in ``checks``.
@@ -72,7 +69,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         seed=checks.seed,
         witness=checks.witness,
         policy=policy or reference.Policy(),
-        clock=Clock(budget_seconds),
+        clock=Clock(checks.verify_seconds if budget_seconds is None else budget_seconds),
         progress=progress or (lambda _phase, _done, _total: None),
     )
     with one_thread():

@@ -40,8 +40,8 @@ _USUAL = 224
 _SIDES = (160, 192)
 """Of images that are larger than usual, where the operators take them so."""
 
-_LONG = 5.0
-"""Seconds that the guard may take."""
+_SHARE = 1 / 12
+"""Of the budget that the guard may take."""
 
 _FASTER = 10
 """A runtime in float32 is so much faster than the referee …"""
@@ -80,7 +80,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     sizes = _sizes(request)
     if not sizes or _RUNS * estimate(sizes[-1].model).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
-    elif not (affordable := [choice for choice in sizes if _seconds(choice) < _LONG]):
+    elif not (affordable := [choice for choice in sizes if _seconds(choice) < request.clock.budget * _SHARE]):
         yield lambda: Guard(left_out=f"running whole models would take about {_seconds(sizes[-1]):.0f} s")
     else:
         moved = draws.gone.moved(_SMALL)

@@ -27,7 +27,7 @@ from bnfold.interop.openvino.naming import output_port
 from bnfold.interop.openvino.stage import stage
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
-from bnfold.verification import BUDGET_SECONDS, Verdict, WitnessRow
+from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
 from bnfold.verification.data import load_data
@@ -93,7 +93,7 @@ def verify(
             stage(after, Delivery(Path(folder) / "model.xml")) as staged,
         ):
             return verify(before, staged.path, checks, progress)
-    clock = Clock(BUDGET_SECONDS)
+    clock = Clock(checks.verify_seconds)
     status: Status
     try:
         return _verify(before, after, checks, clock, progress or (lambda *_: None))

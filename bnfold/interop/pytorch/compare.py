@@ -21,7 +21,6 @@ from bnfold.interop.pytorch import inputs as examples
 from bnfold.interop.pytorch.inputs import Array, Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
-from bnfold.verification import BUDGET_SECONDS
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import compare_values
 from bnfold.verification.floats import float_type
@@ -54,6 +53,7 @@ class Asked:
     shapes: Mapping[str, Any]
     samples: int
     seed: int
+    seconds: float = 60.0
 
 
 class _Skip(Exception):
@@ -75,7 +75,7 @@ def compare(
     Raises:
         BadInput: The example inputs do not fit the model.
     """
-    clock = Clock(BUDGET_SECONDS)
+    clock = Clock(asked.seconds)
     try:
         twin = Twin(module)
     except CannotRun as obstacle:

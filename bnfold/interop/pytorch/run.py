@@ -126,7 +126,7 @@ def optimize(
     def second_opinion(outcome: Outcome) -> None:
         before.freeze_overridable = bool(outcome.report.frozen)
         example = example_inputs if example_inputs is not None else _exported_with(program, before)
-        wanted = Asked(example, checks.inputs, samples, checks.seed)
+        wanted = Asked(example, checks.inputs, samples, checks.seed, checks.verify_seconds)
         with one_thread():
             found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]
         _act_on(found[0], training, outcome)
