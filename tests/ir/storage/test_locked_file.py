@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,11 @@ pytestmark = pytest.mark.skipif(locked_file.fcntl is None, reason="files cannot 
 
 
 @pytest.fixture(params=["links", "one name"], autouse=True)
-def names_of_a_file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def names_of_a_file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Also on a file system where a file has one name only."""
     if request.param == "one name":
         monkeypatch.setattr(os, "link", _refuse)
+    return str(request.param)
 
 
 def _refuse(*_: object) -> None:
@@ -120,7 +123,11 @@ DIES = """
 import os, signal, sys
 from bnfold import ir
 
-source, target, external, moment = sys.argv[1:]
+source, target, external, names = sys.argv[1:]
+def refuse(*_):
+    raise PermissionError(1, "Operation not permitted")
+if names == "one name":
+    os.link = refuse
 model = ir.load(source)
 # What is imported late is imported now: no file of ours is touched by that.
 from bnfold.ir.storage.save import encode
@@ -131,14 +138,36 @@ def hook(event, arguments):
     global count
     touches = event in ("open", "os.rename", "os.remove", "os.chmod", "os.truncate")
     if touches and os.path.dirname(target) in str(arguments[0]):
-        if count == int(moment):
+        if count == moment:
             os.kill(os.getpid(), signal.SIGKILL)
         count += 1
 
-sys.addaudithook(hook)
-ir.save(model, target, external_data=external)
-print(count)
+for line in sys.stdin:
+    moment = int(line)
+    child = os.fork()
+    if not child:
+        sys.addaudithook(hook)
+        ir.save(model, target, external_data=external)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+@contextmanager
+def dying(*arguments: str | Path) -> Iterator[Callable[[int], int]]:
+    """Saves in a process that dies at the given moment, and tells how it ended; one that is ready forks all of them."""
+    with subprocess.Popen(
+        [sys.executable, "-c", DIES, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, told = process.stdin, process.stdout
+
+        def save(moment: int) -> int:
+            print(moment, file=asked, flush=True)
+            return int(told.readline())
+
+        yield save
 
 
 @pytest.mark.parametrize(
@@ -152,32 +181,34 @@ print(count)
         ("same", "m.onnx.data"),
     ],
 )
-def test_dying_before_any_file_operation_leaves_a_whole_model(tmp_path: Path, old: str, external: str) -> None:
+def test_dying_before_any_file_operation_leaves_a_whole_model(
+    tmp_path: Path, old: str, external: str, names_of_a_file: str
+) -> None:
     """Every moment at which a run may die, one after another, until it no longer dies."""
     source, place = tmp_path / "in.onnx", tmp_path / "out"
     source.write_bytes(chain(weights=3).SerializeToString())
     target = place / "m.onnx"
-    for moment in range(100):
-        place.mkdir()
-        before = {"nothing": None, "inside": chain(2), "outside": chain(2), "same": chain(3)}[old]
-        if before is not None:
-            ir.save(ir.load(before), target, external_data="none" if old == "inside" else "m.onnx.data")
-        arguments = [str(source), str(target), external, str(moment)]
-        process = subprocess.run([sys.executable, "-c", DIES, *arguments], capture_output=True, text=True, check=False)
-        assert process.returncode in (0, -9), process.stderr
-        if target.exists():
-            assert read(target) in (before, chain(3))
-        else:
-            assert before is None
-        ir.save(ir.load(source), target, external_data=external)
-        assert read(target) == chain(3)
-        assert not [name for name in names(place) if name.startswith(".bnfold")]
-        for path in place.iterdir():
-            path.unlink()
-        place.rmdir()
-        if process.returncode == 0:
-            assert moment >= 3
-            return
+    with dying(source, target, external, names_of_a_file) as save:
+        for moment in range(100):
+            place.mkdir()
+            before = {"nothing": None, "inside": chain(2), "outside": chain(2), "same": chain(3)}[old]
+            if before is not None:
+                ir.save(ir.load(before), target, external_data="none" if old == "inside" else "m.onnx.data")
+            code = save(moment)
+            assert code in (0, -9)
+            if target.exists():
+                assert read(target) in (before, chain(3))
+            else:
+                assert before is None
+            ir.save(ir.load(source), target, external_data=external)
+            assert read(target) == chain(3)
+            assert not [name for name in names(place) if name.startswith(".bnfold")]
+            for path in place.iterdir():
+                path.unlink()
+            place.rmdir()
+            if code == 0:
+                assert moment >= 3
+                return
     pytest.fail("it dies for ever")
 
 
