@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
-import re
 from pathlib import Path
 
 import pytest
@@ -18,13 +15,11 @@ from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy
 from bnfold.upgrading import run as upgrade
 from bnfold.verification import verify
+from tests.corpus import EVERY, models
 from tests.decomposing.cases import OPERATORS
 
 # Files that no runtime loads either: sizes that contradict each other, types that the operator does not take.
 BROKEN = {Reason.UNREADABLE, Reason.TYPE, Reason.TYPE_UNKNOWN}
-
-
-EVERY = "BNFOLD_LARGE" in os.environ
 
 
 def upgraded(path: Path) -> ir.Model | None:
@@ -36,17 +31,11 @@ def upgraded(path: Path) -> ir.Model | None:
     return model
 
 
-def paths(corpus: Path) -> list[Path]:
-    with (corpus / "INDEX.tsv").open(encoding="utf-8") as rows:
-        names = [row[0] for row in csv.reader(rows, delimiter="\t")]
-    return [path for name in names if (path := corpus / name).suffix == ".onnx" and path.is_file()]
-
-
 @pytest.mark.slow
 def test_nothing_is_left(corpus: Path) -> None:
     remaining: dict[str, list[str]] = {}
     done = 0
-    for path in paths(corpus):
+    for path in models(corpus):
         model = upgraded(path)
         if model is None:
             continue
@@ -61,17 +50,11 @@ def test_nothing_is_left(corpus: Path) -> None:
     assert len(remaining) <= 4, remaining
 
 
-def one_of_each(found: list[Path]) -> list[Path]:
-    """One version of each network, which the corpus has from several opsets; all of them with BNFOLD_LARGE=1."""
-    kept = {re.sub(r"\.[0-9a-f]{8}\.", ".", path.name): path for path in found}
-    return found if EVERY else list(kept.values())
-
-
 @pytest.mark.slow
 def test_every_changed_part_is_verified(corpus: Path) -> None:
     failed: dict[str, str] = {}
     verified = 0
-    for path in one_of_each(paths(corpus)):
+    for path in models(corpus):
         before, after = upgraded(path), upgraded(path)
         if before is None or after is None:
             continue
