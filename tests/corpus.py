@@ -10,8 +10,8 @@ from pathlib import Path
 import onnx
 
 EVERY = "BNFOLD_LARGE" in os.environ
-WIDE = ("densenet-121", "inception-3", "netG", "resnet-50", "vgg-1")
-"""Networks at full width that take many seconds each; their operators are in narrower ones as well."""
+WIDE = ("FNSCandy", "densenet-121", "inception-3", "netG", "resnet-50", "three_layer_bn_pytorch", "vgg-1")
+"""Networks that take many seconds each; their operators are in others as well."""
 
 
 def models(corpus: Path, *kinds: str) -> Iterator[Path]:

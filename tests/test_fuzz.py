@@ -21,14 +21,14 @@ from tests.conftest import MODELS, ROOT
 FINDINGS = ROOT / "tests" / "findings"
 FEW = {
     "bytes": 120,
-    "graphs": 40,
+    "graphs": 20,
     "upgrade": 40,
     "fold": 25,
     "affines": 25,
     "optimize": 25,
     "decompose": 40,
-    "verify": 25,
-    "faults": 25,
+    "verify": 12,
+    "faults": 12,
 }
 
 
