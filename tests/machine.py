@@ -16,18 +16,22 @@ from bnfold.cli.commands import main
 from tests.conftest import ROOT
 
 
+def unmeasured() -> dict[str, str]:
+    """The environment of a process that measures no coverage, for that opens files and takes its time."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
+
+
 def bnfold(
     *arguments: str | Path, limit: Callable[[], None] | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """``python -m bnfold``; ``limit`` is called in the new process first. Coverage, which opens files, is off."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
+    """``python -m bnfold``; ``limit`` is called in the new process first. Coverage is not measured."""
     return subprocess.run(
         [sys.executable, "-m", "bnfold", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
-        env=clean | environment,
+        env=unmeasured() | environment,
         preexec_fn=limit,
     )
 

@@ -15,6 +15,7 @@ import pytest
 from tests import documents
 from tests.conftest import ROOT
 from tests.documents import Block, Part
+from tests.machine import unmeasured
 
 windows = pytest.mark.skipif(sys.platform == "win32", reason="bash commands")
 
@@ -30,7 +31,7 @@ def test_what_is_written_works(part: Part, tmp_path: Path) -> None:
     part.prepare(tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for block in part.blocks:
-        documents.run(block, tmp_path, {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)})
+        documents.run(block, tmp_path, {**unmeasured(), "PATH": path, "PYTHONPATH": str(ROOT)})
 
 
 def test_recipes_are_many_and_of_every_kind() -> None:

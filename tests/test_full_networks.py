@@ -13,6 +13,7 @@ import pytest
 from _models import catalogue, full
 
 from tests.corpus import EVERY
+from tests.machine import unmeasured
 
 # DenseNet activates before it convolves: most of its BatchNormalizations have a Relu behind them and a Concat before.
 LEFT = {"resnet50": 0, "densenet121": 62, "inception_v2": 0, "shufflenet": 0}
@@ -27,7 +28,7 @@ def test_network_is_upgraded_folded_and_verified(name: str, tmp_path: Path) -> N
     code = "import sys; from bnfold.cli.commands import main; sys.exit(main())"
     command: list[str | Path] = [sys.executable, "-c", code, "optimize", source, out]
     command += ["--report", report, "--require-verified" if name in VERIFIED else "--no-verify"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
     assert done.returncode == 0, done.stderr
     check_report(json.loads(report.read_text()), LEFT[name])
     model = onnx.load(out)

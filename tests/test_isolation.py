@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 from tests.conftest import MODELS, ROOT
+from tests.machine import unmeasured
 
 # Every file, process, connection and piece of code that Python touches is announced here before it happens.
 GUARD = """
@@ -53,9 +54,8 @@ RUN = "from bnfold.cli.commands import main; main()"
 
 
 def guarded(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
     command = [sys.executable, "-c", GUARD % {"root": str(ROOT)} + RUN, str(folder), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=clean, cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured(), cwd=folder)
 
 
 def hostile(path: Path) -> Path:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.machine import unmeasured
 
 
 @pytest.mark.slow
@@ -16,7 +17,6 @@ from tests.conftest import ROOT
 def test_killed_at_random_moments() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "kill_test"), "--count", "4", "--layers", "3"]
     command += ["--kind", "replacing", "--kind", "in place", "--external", "1"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
-    process = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
     assert process.returncode == 0, process.stdout + process.stderr
     assert process.stdout.endswith("4 runs, 0 failures\n")

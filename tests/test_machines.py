@@ -20,7 +20,7 @@ from bnfold.pipeline import job
 from bnfold.settings import Checks, Delivery
 from tests.conftest import MODELS
 from tests.ir.build import read
-from tests.machine import bnfold, content, file_system, here, refused
+from tests.machine import bnfold, content, file_system, here, refused, unmeasured
 
 resource = pytest.importorskip("resource", reason="no limits on this system")
 
@@ -396,8 +396,9 @@ def test_memory_does_not_grow_with_the_weights(tmp_path: Path, megabytes: int) -
         "    print(status.split('VmHWM:')[1].split()[0], file=sys.stderr)"
     )
     command = [sys.executable, "-c", script, "optimize", str(source), str(output), "-q", "--no-verify"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
-    process = subprocess.run(command, capture_output=True, text=True, check=False, env=clean, preexec_fn=restrict)
+    process = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=unmeasured(), preexec_fn=restrict
+    )
     assert process.returncode == 0, process.stderr
     assert int(process.stderr.split()[-1]) < 160 << 10
     assert (tmp_path / "out.onnx.data").stat().st_size >= megabytes << 20

@@ -16,13 +16,14 @@ from _bench import cases, generate, measure, quality, table, tools
 from _models import catalogue
 
 from tests.conftest import ROOT
+from tests.machine import unmeasured
 
 EXTENDED_PRECISION = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
 
 def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "scripts" / name, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | environment)
 
 
 def tool(code: str) -> tools.Tool:
