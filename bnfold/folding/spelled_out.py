@@ -23,9 +23,9 @@ SCALES = ("Mul", "Div")
 
 def find(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """The last node of each."""
-    firsts = [node for node in model.nodes() if _may_start_one(node)]
-    found = [row for row in rows.all_of(firsts, policy) if _is_one(row)]
-    return [row[-1].node for row in found]
+    with ir.evaluated_once(model):
+        firsts = [node for node in model.nodes() if _may_start_one(node)]
+        return [row[-1].node for row in rows.all_of(firsts, policy) if _is_one(row)]
 
 
 def _may_start_one(node: ir.Node) -> bool:

@@ -37,7 +37,8 @@ def is_frozen(model: ir.Model, options: Options, report: Report, gone: Callable[
     if options.overridable == "freeze":
         report.notes.append(ASKED.format(count=count))
         return True
-    if not options.fold or (more := gone(True) - gone(False)) <= 0:
+    foldable = any(node.is_op("BatchNormalization", "Mul", "Div") for node in model.nodes())
+    if not (options.fold and foldable) or (more := gone(True) - gone(False)) <= 0:
         return False
     freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
     report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))
