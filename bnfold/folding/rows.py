@@ -23,9 +23,8 @@ def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
     """
     middle = guarded(node, recognise.link, node, policy)
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)
-    if before or behind:
-        yield recognise.chain([*before, middle, *behind])
-    if not node.is_op("BatchNormalization"):
+    yield recognise.chain([*before, middle, *behind])
+    if not node.is_op("BatchNormalization") or not (before or behind):
         return
     if behind:
         yield recognise.chain(behind)

@@ -213,6 +213,19 @@ def test_in_a_branch() -> None:
     assert [(event.graph != "", event.verdict) for event in outcome.report.batchnorms] == [(True, "folded")]
 
 
+def test_what_other_folds_leave_of_one() -> None:
+    """Int8 numbers without negatives take the shift in front of a negative factor, but not the factor."""
+    net = Net(dtype=np.float32)
+    weight = net.node(
+        "DequantizeLinear", net.tensor(np.full((4, 3, 1, 1), -128, np.int8)), net.const(value=np.array(0.1))
+    )
+    y = net.node("Add", net.node("Conv", net.input(2, 3, 6, 5), weight), net.const(4, 1, 1))
+    y = net.node("Mul", y, net.const(value=np.full((4, 1, 1), -2.0)))
+    rows, operators = _rows(net.model(y), all_affines=True)
+    assert rows == [("spelled-out", "kept")]
+    assert operators == ["DequantizeLinear", "Conv", "Mul"]
+
+
 def test_what_inspect_says_of_other_arithmetic() -> None:
     from bnfold.pipeline.job import more_arithmetic
 
