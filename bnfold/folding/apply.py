@@ -96,11 +96,9 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
         if old is not None:
             budget.remember(old, edit.tensor, fresh)
         node.set_input(edit.slot, fresh)
-    if node.is_op("Mul"):  # its product may have other dims now
-        for made in node.outputs:
-            if made is not None:
-                node.graph.types.pop(made.name, None)
-                node.graph.orphan(made)
+    made = node.output(0)
+    if node.is_op("Mul") and made is not None and not made.is_output:  # it may have other dims now
+        node.graph.forget_type(made)
 
 
 def _add_behind(edit: Residual) -> None:

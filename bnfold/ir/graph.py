@@ -194,6 +194,11 @@ class Graph:
         if self.values.get(value.name) is value:
             del self.values[value.name]
 
+    def forget_type(self, value: Value) -> None:
+        """Note that a value may have other dims than its type annotation says, which goes."""
+        self.types.pop(value.name, None)
+        self.dropped_names.add(self.renamed.get(value, value.name))
+
     def adopt(self, value: Value) -> None:
         """Take a value (back) into this scope."""
         self.dropped_names.discard(self.renamed.get(value, value.name))

@@ -135,8 +135,7 @@ class Value:
     def replace_tensor(self, tensor: Tensor) -> None:
         """Store another tensor under the same name; an annotation that says other dims goes."""
         if shape_of(self.type) != tensor.dims:
-            self.graph.types.pop(self.name, None)
-            self.graph.dropped_names.add(self.name)
+            self.graph.forget_type(self)
         self.tensor = tensor
 
     def settle(self) -> None:

@@ -148,3 +148,18 @@ def test_folding_twice_changes_nothing() -> None:
     once = fold_only(proto).proto
     compare(proto, once, net.feeds)
     assert fold_only(once).proto.SerializeToString() == once.SerializeToString()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_factor_that_takes_another_stays_who_makes_its_product(count: int) -> None:
+    """Also a graph output, and when it takes several, one after the other."""
+    net = Net()
+    y = net.node("Mul", net.input(2, 3, 5, 7), net.const(value=np.full((3, 1, 1), 2.0)))
+    for _ in range(count - 1):
+        y = net.node("Mul", net.node("Relu", y), net.const(value=np.array([[[2.0]], [[3.0]], [[5.0]]])))
+    result = folded(net, y, all_affines=True)
+    assert result.ops == ["Mul", *["Relu"] * (count - 1)]
+    net = Net()
+    product = net.node("Mul", net.input(2, 3, 5, 7), net.const(3, 1, 1))
+    result = folded(net, net.node("Neg", product), all_affines=True)
+    assert all(value.name in result.model.graph.values for value in result.model.graph.outputs)
