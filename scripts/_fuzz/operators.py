@@ -35,7 +35,7 @@ def batchnorm(b: Builder, x: Drawn) -> list[Drawn] | None:
     kind = b.rng.random()
     if kind < 0.4:
         scale = abs(scale) + scale.dtype.type(0.25)
-    elif kind < 0.5:
+    elif kind < 0.5 and channels:
         scale[int(b.rng.integers(channels))] = 0
     shift = b.numbers([channels]) * (0 if b.chance(0.1) else 1)
     arrays = [scale, shift, b.numbers([channels]), b.numbers([channels], 0.5, 2.0)]
