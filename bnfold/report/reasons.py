@@ -12,42 +12,38 @@ class Reason(Enum):
 
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
-    DYNAMIC_PARAMETERS = "its parameters are computed at run time or are inputs of the graph"
-    OVERRIDABLE_PARAMETER = (
-        "a parameter is an initializer that a caller may override (--overridable freeze says nobody does)"
-    )
+    DYNAMIC_PARAMETERS = "its parameters are computed at run time or are graph inputs"
+    OVERRIDABLE_PARAMETER = "callers may override a parameter, an initializer (if nobody does: --overridable freeze)"
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
-    UNREADABLE = "its form is legal in no version of the operator"
-    REFERENCE_ATTRIBUTE = "an attribute depends on the caller of the function it stands in"
-    # the way to a home
-    GRAPH_INPUT = "the value comes straight from outside"
-    GRAPH_OUTPUT = "the value is an output of the graph and must stay what it is"
-    SHARED_VALUE = "the value has other readers, which would see another one"
-    BARRIER = "the value crosses into or out of a subgraph"
-    NO_HANDLER = "the operator there can neither absorb nor pass on an affine"
-    DYNAMIC_WEIGHT = "the weight there is computed at run time or is an input of the graph"
-    QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the affine exactly"
-    QUANTIZED_ACTIVATION = (
-        "the value is rounded to integers there, and rounding what is scaled or shifted is not the same"
-    )
-    SHARED_WEIGHT = "the weight is shared, and a copy of it would enlarge the model (--max-growth allows it)"
-    AXIS = "the affine's axis is not the one that the operator scales"
-    NOT_STATIC = "a size that the rewrite depends on is not known"
-    RANK_UNKNOWN = "the rank of the value is not known"
-    SHIFT_THROUGH_PADDING = "zero padding lets no shift through"
-    SHIFT_NO_ROOM = "there is a shift and no place for it that costs nothing"
-    NEGATIVE_SCALE = "a scale is negative, which the operator there does not commute with"
-    ZERO_SCALE = "a scale is zero, so that the shift cannot be divided by it"
-    RANGE = "a folded weight would overflow or lose its bits in the weight's type"
-    TYPE = "the element types there do not allow it"
-    TYPE_UNKNOWN = "the element type of the value is not known"
-    OPSET = "the operator that would be needed does not exist at this opset"
-    SUBGRAPH_STATISTICS = "the statistics there would change"
-    UNUSED_OUTPUT = "another output of the operator there is in use"
-    TOO_FAR = "the search was given up: the path is too long"
+    UNREADABLE = "the node is invalid in every version of the operator"
+    REFERENCE_ATTRIBUTE = "an attribute is a parameter of the function around the node"
+    # what the search for a weight to fold into met
+    GRAPH_INPUT = "the search reached a graph input"
+    GRAPH_OUTPUT = "the value is a graph output and must not change"
+    SHARED_VALUE = "other nodes read the same value, and would see it change"
+    BARRIER = "the value crosses the boundary of a subgraph or function"
+    NO_HANDLER = "the operator can neither take the scale and shift nor pass them on"
+    DYNAMIC_WEIGHT = "the weight is computed at run time or is a graph input"
+    QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the scale exactly"
+    QUANTIZED_ACTIVATION = "the value is rounded to integers there, and scaled or shifted it would round differently"
+    SHARED_WEIGHT = "the weight is shared, and a copy would enlarge the model too much (--max-growth allows more)"
+    AXIS = "the operator there mixes the channels or scales another axis"
+    NOT_STATIC = "a size that the rewrite depends on is unknown"
+    RANK_UNKNOWN = "the rank of the value is unknown"
+    SHIFT_THROUGH_PADDING = "the shift cannot move past the padding"
+    SHIFT_NO_ROOM = "nothing there can take the shift without extra work"
+    NEGATIVE_SCALE = "a channel's scale is negative and cannot move past the operator"
+    ZERO_SCALE = "a channel's scale is zero, and the shift would be divided by it"
+    RANGE = "a folded weight would overflow or lose precision in its type"
+    TYPE = "the element types do not allow it"
+    TYPE_UNKNOWN = "the element type of the value is unknown"
+    OPSET = "an operator that the rewrite needs does not exist at this opset"
+    SUBGRAPH_STATISTICS = "a node that reads the value computes statistics, which would change"
+    UNUSED_OUTPUT = "another output of the operator is in use"
+    TOO_FAR = "the search gave up: the path is too long"
     NO_GAIN = "the rewrite would add as much work as it removes"
-    LEGACY_BROADCAST = "the operator's broadcasting is of before opset 7; upgrade first"
-    EXCLUDED = "the handler was switched off (--only, --except)"
+    LEGACY_BROADCAST = "the operator broadcasts as before opset 7; upgrade first"
+    EXCLUDED = "the operator is excluded by --only or --except"
 
     @property
     def code(self) -> str:
@@ -63,7 +59,8 @@ class Reason(Enum):
 class SearchTrace(NamedTuple):
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 
-    ``passed`` are labels in the order in which the search met them. ``reason`` is None where it found a home.
+    ``passed`` are labels in the order in which the search met them. ``reason`` is None if it found a weight to take
+    the scale and shift.
     """
 
     direction: str

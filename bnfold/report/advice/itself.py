@@ -7,19 +7,19 @@ from bnfold.report.reasons import Reason
 
 ITSELF: dict[Reason, Advice] = {
     Reason.TRAINING_MODE: Advice(
-        "In training mode the operator normalises by the mean and variance of the batch it is given, not by "
-        "stored numbers, so there is nothing constant to fold. Models for inference seldom mean it: most were "
-        "exported while the framework was still in training mode.",
-        "Export the model again in evaluation mode (model.eval(), training=False). If you know that the stored "
-        "statistics are meant, --force-inference reads every BatchNormalization whose statistics nobody reads "
-        "that way; the numbers change, and verification compares with the model so read.",
+        "In training mode the operator normalises by the mean and variance of each batch, so there is no constant to "
+        "fold. Most such models were exported by mistake, while the framework was still in training mode.",
+        "Export the model again in evaluation mode (model.eval(), training=False). If the stored statistics are the "
+        "right ones, use --force-inference: it reads each BatchNormalization as inference, except where its batch "
+        "statistics are used. The model's results change, and verification compares with the original read in the same "
+        "way.",
         model(ONE, "c = Conv (x, w)", norm("c", "y", " <training_mode = 1>")),
     ),
     Reason.DYNAMIC_PARAMETERS: Advice(
-        "A scale, bias, mean or variance is computed while the model runs, or is handed in from outside, so the "
-        "affine is not known when the model is rewritten.",
-        "Export with the parameters as weights. In a function they are often the function's inputs: inline the "
-        "functions first, then each call has its own constants.",
+        "A scale, bias, mean or variance is computed at run time or is a graph input, so its value is unknown when the "
+        "model is rewritten.",
+        "Export with the parameters as weights. If they are inputs of a function, inline the functions first: each "
+        "call then has its own constants.",
         model(
             "(float[1,2,4,4] x, float[2] s) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",
@@ -28,17 +28,17 @@ ITSELF: dict[Reason, Advice] = {
         ),
     ),
     Reason.OVERRIDABLE_PARAMETER: Advice(
-        "From IR version 4 on, an initializer that is listed among the graph's inputs too is only a default: a "
-        "caller may feed another tensor, and the folded weights would not follow.",
-        "If nobody feeds it, say so with --overridable freeze. Exporters have a switch to leave initializers off "
-        "the inputs (keep_initializers_as_inputs=False in PyTorch).",
+        "From IR version 4 on, an initializer that is also a graph input is only a default. A caller may feed another "
+        "tensor, and the folded weights would not follow.",
+        "If nobody feeds it, use --overridable freeze. Exporters can leave initializers off the inputs "
+        "(keep_initializers_as_inputs=False in PyTorch).",
         model("(float[1,2,4,4] x, float[2] s) => (float[1,2,4,4] y)", "c = Conv (x, w)", norm("c", "y")),
     ),
     Reason.NON_FINITE: Advice(
-        "The scale 1/sqrt(variance + epsilon) or the shift is not a finite number, because a parameter is NaN or "
-        "infinite or the variance is negative beyond epsilon. Folding would spread it over whole weights.",
-        "The model gives NaN or infinity at this place already. Look at the checkpoint: the training probably "
-        "diverged, or the parameters were stored in another order.",
+        "The scale 1/sqrt(variance + epsilon) or the shift is not finite: a parameter is NaN or infinite, or variance "
+        "+ epsilon is not positive. Folding would spread this over whole weights.",
+        "The model already computes NaN or infinity here. Look at the checkpoint: the training probably diverged, or "
+        "the parameters were stored in another order.",
         model(
             ONE,
             "c = Conv (x, w)",
@@ -47,15 +47,16 @@ ITSELF: dict[Reason, Advice] = {
         ),
     ),
     Reason.UNREADABLE: Advice(
-        "The node has inputs, outputs or attributes that no version of the operator allows, so nobody can say "
-        "what it computes.",
-        "Check the model with onnx.checker.check_model and export it again. Tell the exporter's authors.",
+        "The node has inputs, outputs or attributes that no version of the operator allows, so what it computes is "
+        "undefined.",
+        "Check the model with onnx.checker.check_model, and export it again. Report the problem to the exporter's "
+        "authors.",
         model(ONE, "c = Conv (x, w)", "y = BatchNormalization (c, s, b, m)"),
         KEEP,
     ),
     Reason.REFERENCE_ATTRIBUTE: Advice(
-        "The node stands in a function, and one of its attributes is a parameter of that function: its value "
-        "differs from call to call.",
+        "The node is inside a function, and one of its attributes is a parameter of that function: its value differs "
+        "from call to call.",
         "Inline the function (onnx.inliner.inline_local_functions) and run bnfold again.",
         model(
             ONE,

@@ -7,10 +7,10 @@ from bnfold.report.reasons import Reason
 
 NUMBERS: dict[Reason, Advice] = {
     Reason.AXIS: Advice(
-        "The affine differs along one axis and the layer there has one factor for each position of another: a "
-        "MatMul over the last axis cannot scale channels on axis 1.",
-        "Nothing in most models. Where a Transpose puts the channels back a little later, the search goes through"
-        " it by itself; the detail names the operator that mixes the axes.",
+        "The BatchNormalization scales one axis, and the operator there mixes the elements along it or can only scale "
+        "another one. For example, a MatMul over the last axis cannot scale channels on axis 1.",
+        "Usually nothing. If a Transpose soon moves the channels back, the search goes through it by itself. The "
+        "detail names the operator that mixes the axes.",
         model(
             "(float[1,2,4] x) => (float[1,2,4] y)",
             "c = MatMul (x, k)",
@@ -19,9 +19,9 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.NOT_STATIC: Advice(
-        "Whether the rewrite is right depends on a size, a shape or an index that is only known when the model runs.",
-        "Fix the dims of the inputs before folding (onnxruntime.tools.make_dynamic_shape_fixed, or export with "
-        "static shapes), so that shape inference knows the sizes in between.",
+        "Whether the rewrite is correct depends on a size, a shape or an index that is known only at run time.",
+        "Fix the input shapes before folding (onnxruntime.tools.make_dynamic_shape_fixed, or export with static "
+        "shapes), so that shape inference can find the sizes in between.",
         model(
             "(float[1,2,4,4] x, int64[4] size) => (float[A,B,C,D] y)",
             "c = Conv (x, w)",
@@ -30,18 +30,17 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.RANK_UNKNOWN: Advice(
-        "How many axes the value has is not known, so nobody can say which one the channel is. Operators of other"
-        " domains hide it from shape inference.",
+        "The number of axes of the value is unknown, so bnfold cannot tell which axis holds the channels. Shape "
+        "inference cannot see through operators of other domains.",
         "Add the missing annotation to the graph's value_info, or run the exporter's symbolic shape inference first.",
         model("(float[1,2,4,4] x) => (float y)", "c = local.Plugin (x)", norm("c", "y"), constants=PARAMETERS),
     ),
     Reason.SHIFT_THROUGH_PADDING: Advice(
-        "A border of constants (mostly zeros) is put around the value on the way. Moved past it, the shift would "
-        "act on the border too, and along the edges the result would be wrong; many tools fold here all the same."
-        " A border that could take the shift itself would need one value for each channel, and it has one for "
-        "all.",
-        "Nothing without changing the network: normalise after the padding, or let the convolution do the "
-        "padding, which bnfold folds with an Add in the place of the BatchNormalization.",
+        "The value is padded with a constant (usually zero) on the way. If the shift moved past the padding, it would "
+        "not apply to the border, and results along the edges would be wrong. Many tools fold here all the same. A "
+        "border could take the shift only with one value per channel, and it has a single one.",
+        "Nothing without changing the network: normalise after the padding, or let the convolution do the padding. "
+        "bnfold then folds and leaves an Add in place of the BatchNormalization.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,6,6] y)",
             norm("x", "n"),
@@ -52,9 +51,10 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.SHIFT_NO_ROOM: Advice(
-        "The scale could move on, but the shift has nowhere to go: what is there sums, multiplies or quantizes, "
-        "so that a constant added before it is not a constant added behind it.",
-        "Nothing without changing the network. --decompose residual spells the BatchNormalization out.",
+        "The scale could move on, but the shift could not: the next operator sums, multiplies or quantizes, and adding "
+        "a constant before it is not the same as adding one behind it.",
+        "Nothing without changing the network. --decompose residual replaces the BatchNormalization by primitive "
+        "operators.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,1,1] y)",
             "a = Sin (x)",
@@ -65,12 +65,12 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.NEGATIVE_SCALE: Advice(
-        "A channel's scale is negative, and the operator on the way takes maxima or cuts at zero: turning the "
-        "sign before it is not the same as turning it behind it. In DenseNets and pre-activation ResNets this is "
-        "what ends the way down, at the Relu, while upward the value has other readers.",
-        "Nothing without retraining. The detail counts the channels and names the first; where they are dead "
-        "anyway, setting their scale to zero or above in the checkpoint makes the fold possible. Where it would not, "
-        "because something behind the operator takes no affine either, that is the reason told.",
+        "A channel's scale is negative, and the operator on the way takes a maximum or clips at zero: flipping the "
+        "sign before it is not the same as flipping it behind it. In DenseNets and pre-activation ResNets, the Relu "
+        "stops folding into later layers in this way, and other readers of the value stop folding into earlier ones.",
+        "Nothing without retraining. The detail gives the number of such channels and the first one. If they are dead "
+        "anyway, set their scale to zero or above in the checkpoint. If even that would not help, because a later "
+        "operator blocks the fold too, bnfold reports that operator's reason instead.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,2,2] y)",
             "c = Conv (x, w)",
@@ -80,7 +80,8 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.ZERO_SCALE: Advice(
-        "A channel's scale is exactly zero (it was pruned), and the shift has to be divided by the scale on this way.",
+        "A channel's scale is exactly zero (the channel was pruned), and this fold has to divide the shift by the "
+        "scale.",
         "Remove the dead channel from the network, or give it a tiny scale in the checkpoint.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y)",
@@ -92,10 +93,10 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.RANGE: Advice(
-        "The folded weight would not fit its type: a number overflows to infinity, or so many become tiny that "
-        "rounding loses more than the type's own precision. float16 weights behind a large or small scale are the"
-        " usual case.",
-        "Fold the float32 model first and convert it to float16 afterwards.",
+        "The folded weight does not fit its type: a number overflows to infinity, or so many become tiny that rounding "
+        "loses more than the type's own precision. This is common for float16 weights with a very large or small "
+        "scale.",
+        "Fold the float32 model first, then convert it to float16.",
         model(
             "(float16[1,2,4,4] x) => (float16[1,2,4,4] y)",
             "c = Conv (x, w)",
@@ -105,8 +106,8 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.TYPE: Advice(
-        "The element types there do not allow the rewrite: the weight is an integer, or a Cast on the way rounds.",
-        "Fold the float32 model first and convert it afterwards.",
+        "The element types do not allow the rewrite: the weight is an integer, or a Cast on the way rounds.",
+        "Fold the float32 model first, then convert it.",
         model(
             "(float[1,2,4,4] x) => (float16[1,2,4,4] y)",
             "c = Sin (x)",
@@ -117,7 +118,7 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.TYPE_UNKNOWN: Advice(
-        "What element type the value has is not known, so a constant beside it cannot be made in the right one.",
+        "The element type of the value is unknown, so bnfold cannot create a constant of the right type for it.",
         "Add the missing annotation to the graph's value_info, or run the exporter's symbolic shape inference first.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y)",
@@ -129,8 +130,8 @@ NUMBERS: dict[Reason, Advice] = {
         "bnfold inspect model.onnx --decompose residual",
     ),
     Reason.OPSET: Advice(
-        "The rewrite needs an operator, or a form of one, that does not exist at the model's opset, and the opset"
-        " was to stay.",
+        "The rewrite needs an operator, or a version of one, that the model's opset does not have, and the opset was "
+        "to be kept.",
         "Let bnfold raise the opset: leave out --target-opset keep, or give a number.",
         model(
             "(float[3,2] x) => (float[3,2] y)",
@@ -142,8 +143,9 @@ NUMBERS: dict[Reason, Advice] = {
         KEEP,
     ),
     Reason.LEGACY_BROADCAST: Advice(
-        "Before opset 7 Add, Mul and the like broadcast by attributes of their own, and the opset was to stay.",
-        "Let bnfold raise the opset: leave out --target-opset keep. Folding follows the upgrade.",
+        "Before opset 7, Add, Mul and similar operators broadcast by attributes of their own, and the opset was to be "
+        "kept.",
+        "Let bnfold raise the opset: leave out --target-opset keep. Folding then follows the upgrade.",
         model(
             ONE,
             "a = Sigmoid (x)",
