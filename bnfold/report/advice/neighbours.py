@@ -78,9 +78,9 @@ NEIGHBOURS: dict[Reason, Advice] = {
     ),
     Reason.QUANTIZED_ACTIVATION: Advice(
         "A QuantizeLinear and a DequantizeLinear stand between the BatchNormalization and the layer, as quantizers put "
-        "them around every layer that they know. Folding would make them round other numbers. A DequantizeLinear before "
-        "the BatchNormalization can take one positive factor for all channels, a QuantizeLinear behind it a power of "
-        "two; neither can take a shift, or a factor per channel.",
+        "them around every layer that they know. Folding would make them round other numbers. A DequantizeLinear in "
+        "front of the BatchNormalization can take one positive factor for all channels, a QuantizeLinear behind it a "
+        "power of two; neither can take a shift, or a factor per channel.",
         "Fold the float model first, then quantize it: the quantizer then sees one layer instead of two.",
         model(
             ONE,
