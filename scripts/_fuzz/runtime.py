@@ -30,7 +30,7 @@ TYPES = {
 
 def compare(before: Path, after: Path) -> tuple[str, bool]:
     """The finding, and whether both ran. What onnxruntime refuses of the original is not compared."""
-    if _is_disputed(before):
+    if is_disputed(before):
         return "", False
     first = _session(before)
     feeds = _feeds(first) if first is not None else None
@@ -84,7 +84,7 @@ def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> b
     return condition.explains(onnx.load(before), feeds, truth, found)
 
 
-def _is_disputed(path: Path) -> bool:
+def is_disputed(path: Path) -> bool:
     """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
 
     The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance.

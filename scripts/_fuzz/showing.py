@@ -29,7 +29,7 @@ def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
     except Exception as error:  # noqa: BLE001 - as above
         return "unclear" if "NOT_IMPLEMENTED" in str(error) else "does not run"
     original = onnx.load(before)
-    if not first.get_outputs() or not _declared(original) <= _declared(onnx.load(after)):
+    if runtime.is_disputed(before) or not first.get_outputs() or not _declared(original) <= _declared(onnx.load(after)):
         return "unclear"  # callers see that, and verification says so
     errors = [_error(first, second, feeds) for feeds in _feeds(original, drawn)]
     ran = np.array([error for error in errors if not np.isnan(error)])
