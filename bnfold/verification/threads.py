@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 
 @contextmanager
@@ -14,10 +14,9 @@ def one_thread() -> Iterator[None]:
     Regions are small: a second thread gains little on an idle machine, and waits for its turn on a busy one.
     """
     with ExitStack() as stack:
-        with suppress(ImportError):  # slower without it, nothing else
-            from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits  # where models are verified only
 
-            stack.enter_context(threadpool_limits(1, user_api="blas"))
+        stack.enter_context(threadpool_limits(1, user_api="blas"))
         if (torch := sys.modules.get("torch")) is not None:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
