@@ -1,4 +1,4 @@
-"""scripts/kill_test, a little of it: thousands of kills are for an evening, see the README."""
+"""scripts/kill_test, a little of it: thousands of kills are for an evening, see docs/verification.md."""
 
 from __future__ import annotations
 

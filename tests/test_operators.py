@@ -77,8 +77,8 @@ def test_the_check_sees_every_form(source: str) -> None:
 
 
 def described() -> set[str]:
-    """The operators of README's table; ``Reduce*`` is all of them."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The operators of the table in docs/folding.md; ``Reduce*`` is all of them."""
+    text = (ROOT / "docs" / "folding.md").read_text(encoding="utf-8")
     rows = text[text.index("| operators | upward") :].split("\n\n")[0].splitlines()[2:]
     words = {word for row in rows for word in re.findall(r"[A-Z]\w+\*?", row.split("|")[1])}
     return words | {name for name in HANDLERS for word in words if word.endswith("*") and name.startswith(word[:-1])}

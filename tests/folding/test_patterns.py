@@ -1,4 +1,4 @@
-"""Every pattern of the README's table: folded right where that is exact, right numbers everywhere."""
+"""Every pattern of docs/patterns.md: folded right where that is exact, right numbers everywhere."""
 
 from __future__ import annotations
 
