@@ -9,6 +9,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
+from bnfold.ir import traits
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS, Difference, compare_values
 from bnfold.verification.evidence import Evidence, Mutant
@@ -18,8 +19,6 @@ from bnfold.verification.region_trials import Found, Skip
 from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
 
 Results = dict[str, Array]
-
-_ELEMENTWISE = {"Add", "BatchNormalization", "Clip", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Sub", "Sum", "Tanh"}
 
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
@@ -210,11 +209,11 @@ def _differ_much(one: Array, other: Array) -> bool:
 def _is_alike_everywhere(node: ir.Node, rank: int, feeds: Feeds) -> bool:
     """Whether a node does the same at every place of a channel. Windows do not, at borders, of what is constant."""
     data, *others = node.inputs
-    if node.is_op("AveragePool", "Conv", "ConvTranspose", "MaxPool"):
+    if node.is_op(*traits.WINDOWED):
         return data is not None and data.name in feeds
     is_normaliser = node.is_op("BatchNormalization")
     tensors = [tensor for value in (others if is_normaliser else node.inputs) if (tensor := held(value)) is not None]
-    return node.is_op(*_ELEMENTWISE) and all(
+    return node.is_op(*traits.ALIKE_EVERYWHERE) and all(
         len(tensor.dims) <= (1 if is_normaliser else rank)
         and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))
         for tensor in tensors

@@ -184,9 +184,9 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
 
 
 def far_inside(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether every row differs by less than a tenth of what rounding explains."""
+    """Whether every row differs by less than half of what rounding explains."""
     found = [(number(row.get("relative")), number(row.get("allowed"))) for row in rows]
-    return all(value is not None and allowed is not None and value <= allowed / 10 for value, allowed in found)
+    return all(value is not None and allowed is not None and value <= allowed / 2 for value, allowed in found)
 
 
 def _marks(row: Mapping[str, Any], kinds: Sequence[str], place: Callable[[float], float]) -> tuple[Mark, ...]:

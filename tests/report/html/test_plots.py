@@ -80,9 +80,9 @@ def test_a_strip_has_a_bar_each_and_shares_bars_of_many() -> None:
     assert "v10.00h" in many["left"]
 
 
-def test_far_inside_is_a_tenth_of_what_is_allowed() -> None:
+def test_far_inside_is_half_of_what_is_allowed() -> None:
     assert plots.far_inside([{"relative": 1e-8, "allowed": 1e-6}])
-    assert not plots.far_inside([{"relative": 1e-8, "allowed": 1e-6}, {"relative": 2e-7, "allowed": 1e-6}])
+    assert not plots.far_inside([{"relative": 1e-8, "allowed": 1e-6}, {"relative": 6e-7, "allowed": 1e-6}])
     assert not plots.far_inside([{"relative": "nan", "allowed": 1e-6}])
 
 
