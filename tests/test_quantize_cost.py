@@ -1,4 +1,4 @@
-"""The experiment behind the table of docs/quantisation.md: its network, its equalisation, and that its figures are printed."""
+"""The experiment behind docs/quantisation.md: its network, its equalisation, and that its figures are printed."""
 
 from __future__ import annotations
 
