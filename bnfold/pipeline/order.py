@@ -143,7 +143,8 @@ def _allow_initializers(run: Run) -> None:
     From 3 on the opset has to be said, which until then was 1.
     """
     proto = run.model.proto
-    if proto.ir_version < 4 and any(tensor.name not in run.original for tensor in proto.graph.initializer):
+    values = (value for graph in run.model.graphs() for value in graph.values.values())
+    if proto.ir_version < 4 and any(value.is_initializer and value.name not in run.original for value in values):
         proto.ir_version = 4
         if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
             proto.opset_import.add(domain="", version=1)

@@ -193,6 +193,9 @@ class Evaluation:
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             attrs = resolve(node, bindings, self.precision)
+            if node.is_op("Cast", "CastLike") and inputs and (held := ir.constant(node.input(0))) is not None:
+                # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
+                inputs[0] = self.admit(as_declared(inputs[0], held.dtype))
             results = apply(
                 node,
                 inputs,

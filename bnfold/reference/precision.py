@@ -1,8 +1,8 @@
 """In which type a number is computed: every float widened to float64, or each as the file stores it.
 
-Float64 precision means that *rounding* is taken out of the model: a Cast between float types is the identity there,
-and a Cast of a float to float16 does not overflow. What is discontinuous by design stays so: casts to integers, to
-booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value.
+Float64 precision means that *rounding* is taken out of the model: a Cast between float types is the identity there, but
+for what follows from constants, and a Cast of a float to float16 does not overflow. What is discontinuous by design
+stays so: casts to integers, to booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_an_instance_normalization_that_stays_is_noted() -> None:
     model, report = ir.load(Case("InstanceNormalization", opset=6).proto()), Report()
     decompose(model, {}, report, policy=Policy(), operators=OPERATORS)
     (note,) = report.notes
-    assert note.startswith("InstanceNormalization 'norm' left as it was: the operator's broadcasting")
+    assert note.startswith("InstanceNormalization 'norm' left as it was: the operator broadcasts")
 
 
 def test_operators_of_other_domains_are_not_ours() -> None:

@@ -299,3 +299,19 @@ def test_what_would_take_all_memory_is_refused_before_it_is_tried(
 ) -> None:
     with pytest.raises(reference.Unsupported, match="too many to evaluate"):
         compute(op, opset, [*inputs], **attrs)
+
+
+def test_what_follows_from_constants_is_rounded_where_it_becomes_wider() -> None:
+    text = """
+        <ir_version: 10, opset_import: ["": 19]>
+        g (float[1] x) => (double[1] fixed, double[1] fed)
+        <int8[1] q = {3}, float s = {0.1}>
+        {
+            a = DequantizeLinear (q, s)  fixed = Cast <to = 11> (a)
+            b = Mul (x, s)  fed = Cast <to = 11> (b)
+        }
+    """
+    results = reference.evaluate(parse(text), {"x": np.array([3.0], np.float32)})
+    exact = 3 * np.float64(np.float32(0.1))
+    assert results["fixed"] == np.float32(exact) != exact
+    assert results["fed"] == exact
