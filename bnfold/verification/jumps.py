@@ -78,11 +78,11 @@ def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
 
 
 def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
-    """What jumping operators read, if a node makes it and it may be a float; weights and inputs are alike anyway."""
+    """What jumping operators read, if a node makes it and it may be a float; constants and inputs are alike anyway."""
     for node in model.nodes():
         for slot in jump_slots(node):
             value = node.input(slot)
-            if value is None or value.producer is None or value.producer.is_op("Constant"):
+            if value is None or value.producer is None or ir.constant(value) is not None:
                 continue
             if value.dtype is None or is_float(value.dtype):
                 yield value

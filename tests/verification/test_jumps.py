@@ -149,3 +149,11 @@ def test_who_quantizes_earlier_may_keep_a_name_for_what_is_quantized(depth: Dept
     )
     assert verify(before, after, depth=depth, witness="none").status != "failed"
     assert verify(before, wrong, depth=depth, witness="none").status == "failed"
+
+
+def test_what_follows_from_constants_is_not_held() -> None:
+    """Each model has its own, and of what is fed nobody knows that it is constant."""
+    step = {"w": np.ones(3, np.float32), "step": np.array(0.05, np.float32), "zero": np.array(3, np.int8)}
+    nodes = "{ v = Identity (w) q = QuantizeLinear (v, step, zero) y = DequantizeLinear (q, step, zero) }"
+    net = ir.load(model(f"(float[3] x) => (float[3] y) {nodes}", step))
+    assert jumps(net, net) == ([], [])
