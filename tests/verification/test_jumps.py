@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.jumps import jump_slots, jumps, substitute
 from bnfold.verification.request import Depth
-from tests.verification.graphs import affine, along, model, numbers, single, statistics
+from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 
 def fold(tail: str, outputs: str, **faults: float) -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -153,7 +153,7 @@ def test_who_quantizes_earlier_may_keep_a_name_for_what_is_quantized(depth: Dept
 
 def test_what_follows_from_constants_is_not_held() -> None:
     """Each model has its own, and of what is fed nobody knows that it is constant."""
-    step = {"w": np.ones(3, np.float32), "step": np.array(0.05, np.float32), "zero": np.array(3, np.int8)}
+    step: dict[str, Array] = {"w": single(np.ones(3)), "step": single(np.array(0.05)), "zero": np.array(3, np.int8)}
     nodes = "{ v = Identity (w) q = QuantizeLinear (v, step, zero) y = DequantizeLinear (q, step, zero) }"
     net = ir.load(model(f"(float[3] x) => (float[3] y) {nodes}", step))
     assert jumps(net, net) == ([], [])
