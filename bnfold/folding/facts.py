@@ -172,14 +172,12 @@ def is_quantized(value: ir.Value | None) -> bool:
 
     Behind either, there may be what moves its elements.
     """
-    for _ in range(_FAR):
-        node = value.producer if value is not None else None
-        if node is None or not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
-            return node is not None and node.is_op("DequantizeLinear")
-        source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), value))
+    for node in value.makers() if value is not None else ():
+        if not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
+            return node.is_op("DequantizeLinear")
+        source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0)))
         if source is not None and made is not None and source.nbytes < made.nbytes:
             return True
-        value = node.input(0)
     return False
 
 

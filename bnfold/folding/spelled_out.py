@@ -32,7 +32,9 @@ def _may_start_one(node: ir.Node) -> bool:
     """What a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
     kinds: set[bool] = set()
     following: ir.Node | None = node
-    while following is not None and following.has_trait(ARITHMETIC) and recognise.has_constant(following):
+    for _ in range(rows.MAX_ROW):
+        if following is None or not following.has_trait(ARITHMETIC) or not recognise.has_constant(following):
+            break
         held = [tensor.size for value in following.inputs if (tensor := ir.constant(value)) is not None]
         kinds.update(following.is_op(*SCALES) for size in held if size > 1)
         made = following.output(0)
@@ -42,10 +44,8 @@ def _may_start_one(node: ir.Node) -> bool:
 
 def _normalises(value: ir.Value | None) -> bool:
     """Whether a value is what another normaliser has centred and divided, perhaps with its axes moved."""
-    node = value.producer if value is not None else None
-    while node is not None and (node.has_trait(REARRANGING) or node.is_op("Cast", "Identity")):
-        value = node.input(0)
-        node = value.producer if value is not None else None
+    makers = value.makers() if value is not None else ()
+    node = next((node for node in makers if not (node.has_trait(REARRANGING) or node.is_op("Cast", "Identity"))), None)
     if node is None or node.has_trait(NORMALISING):
         return node is not None
     divides = node.is_op("Div") or (node.is_op("Mul") and any(map(_is_inverse, node.inputs)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import onnx
@@ -20,6 +21,8 @@ Dim = int | str | None
 """A static size, the name of a symbolic one, or nothing known."""
 
 Use = tuple["Node", int]
+_FAR = 256
+"""Nodes on one way back; a damaged model has circles."""
 
 
 class Value:
@@ -57,6 +60,15 @@ class Value:
         if reader is None:
             return {}
         return reader if isinstance(reader, dict) else {(reader, self._reader_slot): None}
+
+    def makers(self) -> Iterator[Node]:
+        """The node that makes this value, the one that makes that node's first input, and so on, at most `_FAR`."""
+        value: Value | None = self
+        for _ in range(_FAR):
+            if value is None or value.producer is None:
+                return
+            yield value.producer
+            value = value.producer.input(0)
 
     @property
     def only_use(self) -> Use | None:

@@ -193,9 +193,10 @@ class Evaluation:
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             attrs = resolve(node, bindings, self.precision)
-            if node.is_op("Cast", "CastLike") and inputs and (held := ir.constant(node.input(0))) is not None:
+            if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
-                inputs[0] = self.admit(as_declared(inputs[0], held.dtype))
+                held = ir.constant(source)
+                inputs[0] = self.admit(as_declared(inputs[0], held.dtype)) if held is not None else inputs[0]
             results = apply(
                 node,
                 inputs,

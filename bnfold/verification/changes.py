@@ -14,7 +14,7 @@ import onnx
 from bnfold import ir
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.extract import held, unmoved, walk
+from bnfold.verification.extract import held, maker_of_elements, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
 
@@ -87,8 +87,8 @@ def may_be_fed(value: ir.Value) -> bool:
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:
-    source = unmoved(value)
-    return source is not None and source.producer is not None and source.producer.is_op("DequantizeLinear")
+    maker = maker_of_elements(value)
+    return maker is not None and maker.is_op("DequantizeLinear")
 
 
 def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:

@@ -29,17 +29,10 @@ class Region:
     nodes: tuple[ir.Node, ...]
 
 
-_FAR = 256
-"""Nodes that an element moves through; in circles, if a model is damaged."""
-
-
-def unmoved(value: ir.Value | None) -> ir.Value | None:
-    """What has its elements rearranged, and nothing else, to make a value."""
-    for _ in range(_FAR):
-        if value is None or value.producer is None or not value.producer.has_trait(REARRANGING):
-            return value
-        value = value.producer.input(0)
-    return None
+def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
+    """The node that makes the elements of a value, which others have only rearranged since."""
+    makers = value.makers() if value is not None else ()
+    return next((node for node in makers if not node.has_trait(REARRANGING)), None)
 
 
 def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:

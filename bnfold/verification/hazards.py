@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.verification.extract import unmoved
+from bnfold.verification.extract import maker_of_elements
 
 
 def hazards(model: ir.Model) -> list[str]:
@@ -26,13 +26,9 @@ def hazards(model: ir.Model) -> list[str]:
 
 
 def _is_behind_moved_matmul(node: ir.Node) -> bool:
-    source = unmoved(node.input(0))
-    return (
-        source is not None
-        and source is not node.input(0)
-        and source.producer is not None
-        and source.producer.is_op("MatMul")
-    )
+    value = node.input(0)
+    maker = maker_of_elements(value)
+    return maker is not None and maker.is_op("MatMul") and value is not None and maker is not value.producer
 
 
 def _aliases_in_training(node: ir.Node) -> bool:

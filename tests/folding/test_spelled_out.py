@@ -241,3 +241,14 @@ def test_the_report_draws_it_and_knows_its_ranges() -> None:
     assert row["parameters"] is None
     assert row["affine"]["channels"] == 4
     assert "batchnorm" in {node["role"] for node in row["drawing"]["before"]["nodes"]}
+
+
+@pytest.mark.parametrize(
+    "circle",
+    ["p = Identity (q) q = Identity (p) m = Mul (p, k) y = Add (m, k)", "p = Mul (q, k) q = Mul (p, k) y = Relu (x)"],
+)
+def test_in_a_damaged_model_that_goes_in_circles_the_search_ends(circle: str) -> None:
+    text = f"g (float[1,3,4,4] x) => (float[1,3,4,4] y) <float[3,1,1] k = {{1, 2, 3}}> {{ {circle} }}"
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 15]> {text}')
+    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    assert outcome.report.batchnorms == []

@@ -67,7 +67,8 @@ def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: 
     Raises Declined where the scales cannot vary along the axes that the factor varies along.
     """
     scale = facts.weight(node, 1)
-    axis, block = int(node.attr("axis", 1)) % max(factor.ndim, 1), int(node.attr("block_size", 0))
+    axis, block = layout(node)
+    axis %= max(factor.ndim, 1)
     varying = [place for place, size in enumerate(factor.shape) if size > 1]
     if block:
         return [_scale(node, scale, scale.float64() * _of_blocks(node, factor, axis, block))]
