@@ -46,6 +46,19 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
     return {name for name in {*old, *new} if not (name in old and name in new and _same_value(old[name], new[name]))}
 
 
+def changes_unread(before: ir.Model, after: ir.Model) -> bool:
+    """Whether a node of the rewritten model that leads to no output is not in the original as it is."""
+    twins = {graph.path: graph for graph in before.graphs()}
+    for graph in after.graphs():
+        read = set(walk(graph.outputs, ())[0])
+        for node in (node for node in graph.nodes if node not in read and not node.is_op("Constant")):
+            made = next((value.name for value in node.outputs if value is not None), "")
+            old = twins[graph.path].values.get(made) if graph.path in twins else None
+            if old is None or old.producer is None or not unchanged(old.producer, node):
+                return True
+    return False
+
+
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
     """Domain and name of functions that are called in another way, or that only one model has."""
     old, new = (

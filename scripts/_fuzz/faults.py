@@ -86,6 +86,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     kind = "right" if settings["right"] else "fault"
     tally, error = [f"{kind} {truth}"], ""
     for depth in DEPTHS:
+        phases.own()
         try:
             verdict = _verify(before, after, depth, settings["seed"])
         except BnfoldError:

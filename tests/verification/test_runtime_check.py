@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir, reference
@@ -54,3 +57,22 @@ def test_what_the_runtime_does_not_run_although_it_ran_the_original_is_unverifie
     verdict = verify(before, after)
     assert verdict.status == "unverified"
     assert verdict.reason == "a runtime runs the original, but not the rewritten model: a form it has no kernel for"
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+def test_what_nothing_reads_may_keep_a_runtime_from_running(depth: Literal["auto", "local"]) -> None:
+    """A runtime computes what is dead as well, here at the one size that the rest can have besides 1."""
+    pytest.importorskip("onnxruntime")
+    body = "(float[N,4] x) => (float[N,4] y) { dead = DequantizeLinear (q, s, z)  y = Add (x, b) }"
+    models = []
+    for stored, zero_point in ((1.0, 0.0), (2.0, 0.0), (1.0, 1.0)):  # a float8 has to have 0 for its zero point
+        proto = model(body, {"b": np.ones((3, 1)), "s": np.ones(())}, opset=19)
+        for name, number in (("q", stored), ("z", zero_point)):
+            tensor = onnx.helper.make_tensor(name, onnx.TensorProto.FLOAT8E4M3FN, [], [number])
+            proto.graph.initializer.append(tensor)
+        models.append(ir.load(proto))
+    before, other, refused = models
+    assert verify(before, other, depth=depth).verified
+    verdict = verify(before, refused, depth=depth)
+    assert verdict.status == "unverified", verdict.reason
+    assert "runs the original, but not the rewritten model" in verdict.reason
