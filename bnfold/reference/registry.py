@@ -114,6 +114,10 @@ class Call:
             return self.attrs[name]
         return self.defaults.get(name, default)
 
+    def listed(self, name: str, tensor: Array | None) -> list[int] | None:
+        """The integers of an input; where it is not there, of the attribute that versions before it had."""
+        return self.attr(name) if tensor is None else int_list(tensor)
+
     def has(self, name: str) -> bool:
         """Whether the node spells the attribute out."""
         return name in self.attrs

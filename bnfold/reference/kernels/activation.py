@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from bnfold.reference.kernels.erf import erf
-from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Kernel, Result, kernel, require
+from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
 def sigmoid(x: Array) -> Array:
@@ -61,38 +61,23 @@ _PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Result]]] = {
 }
 
 
-def _ignoring_call(function: Callable[[Array], Result]) -> Kernel:
-    def plain(call: Call, x: Array) -> Result:
-        return function(x)
-
-    return plain
+def _plain(function: Callable[[Array], Result], call: Call, x: Array) -> Result:
+    return function(x)
 
 
-def _register_plain() -> None:
-    for op, (versions, function) in _PLAIN.items():
-        kernel(op, *versions)(_ignoring_call(function))
-
-
-_register_plain()
+for _op, (_versions, _function) in _PLAIN.items():
+    kernel(_op, *_versions)(partial(_plain, _function))
 
 
 @kernel("Clip", 1, 6)
-def clip_attributes(call: Call, x: Array) -> Result:
-    """Bounds as attributes; an absent one does not bound."""
-    low, high = call.attrs.get("min"), call.attrs.get("max")
-    return _clip(x, None if low is None else x.dtype.type(low), None if high is None else x.dtype.type(high))
-
-
 @kernel("Clip", 11, 12, 13)
 def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Result:
-    """Bounds as scalar inputs; where min exceeds max, everything becomes max."""
-    return _clip(x, low, high)
-
-
-def _clip(x: Array, low: Datum, high: Datum) -> Array:
-    if low is not None:
-        x = np.maximum(x, np.reshape(low, ()))
-    return x if high is None else np.minimum(x, np.reshape(high, ()))
+    """Bounds as attributes or scalar inputs; an absent one does not bound, and the upper one has the last word."""
+    for name, given, cut in (("min", low, np.maximum), ("max", high, np.minimum)):
+        bound = call.attrs.get(name) if given is None else given
+        if bound is not None:
+            x = cut(x, np.asarray(bound, x.dtype).reshape(()))
+    return x
 
 
 @kernel("LeakyRelu", 1, 6, 16)
@@ -140,9 +125,7 @@ def is_inf(call: Call, x: Array) -> Result:
 def softmax(call: Call, x: Array) -> Result:
     """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
-    if not x.size:
-        return x
-    e = np.exp(rows - rows.max(axis, keepdims=True))
+    e = np.exp(rows - rows.max(axis, keepdims=True, initial=-np.inf))
     return (e / e.sum(axis, keepdims=True)).reshape(x.shape)
 
 
@@ -151,9 +134,7 @@ def softmax(call: Call, x: Array) -> Result:
 def log_softmax(call: Call, x: Array) -> Result:
     """The logarithm of Softmax."""
     rows, axis = _rows(call, x)
-    if not x.size:
-        return x
-    shifted = rows - rows.max(axis, keepdims=True)
+    shifted = rows - rows.max(axis, keepdims=True, initial=-np.inf)
     return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).reshape(x.shape)
 
 

@@ -8,7 +8,7 @@ From version 7 on (8 for Sum and its like) shapes broadcast as in numpy, before 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -34,22 +34,6 @@ def legacy_operand(call: Call, a: Array, b: Array) -> Array:
     fits = start >= 0 and len(run) == b.ndim and all(m in (1, n) for m, n in zip(b.shape, run, strict=True))
     require(fits, f"shape {b.shape} is no run of {a.shape} from axis {start}")
     return b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
-
-
-def _binary(op: str, legacy: tuple[int, ...], modern: tuple[int, ...], function: Binary) -> None:
-    """Register ``function`` for versions with limited broadcasting and for those with numpy's."""
-
-    def limited(call: Call, a: Array, b: Array) -> Result:
-        return function(a, legacy_operand(call, a, b))
-
-    def free(call: Call, a: Array, b: Array) -> Result:
-        # Files written by early exporters carry the old attributes at later opsets, and meant them.
-        if call.attr("broadcast", 0) and call.has("axis"):
-            return function(a, legacy_operand(call, a, b))
-        return function(a, b)
-
-    kernel(op, *legacy)(limited)
-    kernel(op, *modern)(free)
 
 
 def spread_onto(x: Array, parameter: Array) -> Array:
@@ -78,22 +62,37 @@ def power(a: Array, b: Array) -> Array:
     return np.power(a.astype(np.float64), b).astype(a.dtype)
 
 
-_binary("Add", (1, 6), (7, 13, 14), np.add)
-_binary("Sub", (1, 6), (7, 13, 14), np.subtract)
-_binary("Mul", (1, 6), (7, 13, 14), np.multiply)
-_binary("Div", (1, 6), (7, 13, 14), divide)
-_binary("Pow", (1,), (7, 12, 13, 15), power)
-_binary("And", (1,), (7,), np.logical_and)
-_binary("Or", (1,), (7,), np.logical_or)
-_binary("Xor", (1,), (7,), np.logical_xor)
-_binary("Greater", (1,), (7, 9, 13), np.greater)
-_binary("Less", (1,), (7, 9, 13), np.less)
-_binary("Equal", (1,), (7, 11, 13, 19), np.equal)
-_binary("GreaterOrEqual", (), (12, 16), np.greater_equal)
-_binary("LessOrEqual", (), (12, 16), np.less_equal)
-_binary("BitwiseAnd", (), (18,), np.bitwise_and)
-_binary("BitwiseOr", (), (18,), np.bitwise_or)
-_binary("BitwiseXor", (), (18,), np.bitwise_xor)
+_BINARY: dict[str, tuple[tuple[int, ...], tuple[int, ...], Binary]] = {
+    "Add": ((1, 6), (7, 13, 14), np.add),
+    "Sub": ((1, 6), (7, 13, 14), np.subtract),
+    "Mul": ((1, 6), (7, 13, 14), np.multiply),
+    "Div": ((1, 6), (7, 13, 14), divide),
+    "Pow": ((1,), (7, 12, 13, 15), power),
+    "And": ((1,), (7,), np.logical_and),
+    "Or": ((1,), (7,), np.logical_or),
+    "Xor": ((1,), (7,), np.logical_xor),
+    "Greater": ((1,), (7, 9, 13), np.greater),
+    "Less": ((1,), (7, 9, 13), np.less),
+    "Equal": ((1,), (7, 11, 13, 19), np.equal),
+    "GreaterOrEqual": ((), (12, 16), np.greater_equal),
+    "LessOrEqual": ((), (12, 16), np.less_equal),
+    "BitwiseAnd": ((), (18,), np.bitwise_and),
+    "BitwiseOr": ((), (18,), np.bitwise_or),
+    "BitwiseXor": ((), (18,), np.bitwise_xor),
+}
+"""By operator: versions with limited broadcasting, those with numpy's, and what they compute."""
+
+
+def _binary(function: Binary, call: Call, a: Array, b: Array) -> Result:
+    # Files written by early exporters carry the old attributes at later opsets, and meant them.
+    if call.version < 7 or (call.attr("broadcast", 0) and call.has("axis")):
+        b = legacy_operand(call, a, b)
+    return function(a, b)
+
+
+for _op, (_legacy, _modern, _function) in _BINARY.items():
+    kernel(_op, *_legacy)(partial(_binary, _function))
+    kernel(_op, *_modern)(partial(_binary, _function))
 
 
 @kernel("Mod", 10, 13)
@@ -123,23 +122,20 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
     return np.where(condition, a, b)
 
 
-def _variadic(op: str, function: Binary) -> None:
-    """Register Sum and its like: equal shapes at versions 1 and 6, numpy broadcasting from 8 on."""
-
-    def fold(call: Call, *operands: Array) -> Result:
-        shapes = {operand.shape for operand in operands}
-        require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
-        total = reduce(function, operands)
-        return total / len(operands) if op == "Mean" else total
-
-    kernel(op, 1, 6)(fold)
-    kernel(op, 8, *(() if op in ("Sum", "Mean") else (12,)), 13)(fold)
-
-
-_variadic("Sum", np.add)
-_variadic("Mean", np.add)
-_variadic("Max", np.maximum)
-_variadic("Min", np.minimum)
+@kernel("Sum", 1, 6)
+@kernel("Sum", 8, 13)
+@kernel("Mean", 1, 6)
+@kernel("Mean", 8, 13)
+@kernel("Max", 1, 6)
+@kernel("Max", 8, 12, 13)
+@kernel("Min", 1, 6)
+@kernel("Min", 8, 12, 13)
+def variadic(call: Call, *operands: Array) -> Result:
+    """All operands in one: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
+    shapes = {operand.shape for operand in operands}
+    require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
+    total = reduce({"Max": np.maximum, "Min": np.minimum}.get(call.op, np.add), operands)
+    return total / len(operands) if call.op == "Mean" else total
 
 
 @kernel("PRelu", 1, 6)

@@ -23,7 +23,7 @@ COLUMN_ELEMENTS = 1 << 22
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x, w)
-    padded = pad_spatial(x, win.begin, win.end)
+    padded = win.padded(x, 0)
     return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, call.attr("group", 1)), b)
 
 
@@ -47,11 +47,6 @@ def biased(y: Array, b: Array | None) -> Array:
         return y
     require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")
     return np.asarray(y + b.reshape(-1, *(1,) * (y.ndim - 2)))
-
-
-def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int]) -> Array:
-    """Zeros around the spatial axes."""
-    return np.pad(x, [(0, 0), (0, 0), *zip(begin, end, strict=True)]) if any((*begin, *end)) else x
 
 
 def depthwise(padded: Array, w: Array, win: Window) -> Array:

@@ -25,23 +25,24 @@ ORDINARY = codes("BOOL", *(f"{kind}{bits}" for kind in ("INT", "UINT") for bits 
 SMALL_FLOATS = codes("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1")
 
 
+_CONSTANTS: dict[str, int | None] = {
+    "value": None,
+    "sparse_value": None,
+    "value_float": TP.FLOAT,
+    "value_floats": TP.FLOAT,
+    "value_int": TP.INT64,
+    "value_ints": TP.INT64,
+    "value_string": TP.STRING,
+    "value_strings": TP.STRING,
+}
+
+
 @kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
 def constant(call: Call) -> Result:
     """The attribute's value; float attributes are of type FLOAT, integers INT64."""
-    for name in ("value", "sparse_value"):
+    for name, code in _CONSTANTS.items():
         if call.has(name):
-            return np.asarray(call.attr(name))
-    for name, code in (
-        ("value_float", TP.FLOAT),
-        ("value_floats", TP.FLOAT),
-        ("value_int", TP.INT64),
-        ("value_ints", TP.INT64),
-    ):
-        if call.has(name):
-            return np.asarray(call.attr(name), call.dtype(code))
-    for name in ("value_string", "value_strings"):
-        if call.has(name):
-            return np.asarray(call.attr(name), object)
+            return np.asarray(call.attr(name), None if code is None else call.dtype(code))
     raise Declined("it has no value")
 
 
@@ -53,16 +54,11 @@ def constant_of_shape(call: Call, shape: Array) -> Result:
 
 
 @kernel("Cast", 1)
-def cast_named(call: Call, x: Array) -> Result:
-    """The target type by its name in upper case; files of the time also wrote its number."""
-    to = call.attr("to")
-    return _cast(call, x, TP.DataType.Value(to.upper()) if isinstance(to, str) else to)
-
-
 @kernel("Cast", 6, 9, 13, 19, *ALL_21, 28)
 def cast(call: Call, x: Array) -> Result:
-    """The target type by number."""
-    return _cast(call, x, call.attr("to"))
+    """The target type by number; at version 1 by its name in upper case, though files of the time wrote numbers."""
+    to = call.attr("to")
+    return _cast(call, x, TP.DataType.Value(to.upper()) if call.version == 1 and isinstance(to, str) else to)
 
 
 @kernel("CastLike", 15, 19, *ALL_21)

@@ -113,25 +113,15 @@ def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
 
 
 @kernel("TopK", 1)
-def top_k_attribute(call: Call, x: Array) -> tuple[Array, ...]:
-    """The count as attribute ``k``."""
-    return _top_k(call, x, call.attr("k"))
-
-
 @kernel("TopK", 10, 11, 24)
-def top_k(call: Call, x: Array, k: Array) -> tuple[Array, ...]:
-    """The count as an input."""
-    return _top_k(call, x, int(k.item()))
-
-
-def _top_k(call: Call, x: Array, k: int) -> tuple[Array, ...]:
+def top_k(call: Call, x: Array, k: Array | None = None) -> tuple[Array, ...]:
     """The k largest (or smallest) in order, the lower index first among equals. Unsorted results come sorted, too."""
-    axis = normal_axis(call.attr("axis"), x.ndim)
-    require(k >= 0, f"k = {k}")
+    axis, count = normal_axis(call.attr("axis"), x.ndim), call.attr("k") if k is None else int(k.item())
+    require(count >= 0, f"k = {count}")
     if x.dtype == bool or np.issubdtype(x.dtype, np.unsignedinteger):
         x_key = x.astype(np.int64) if x.dtype.itemsize < 8 else x.astype(np.float64)
     else:
         x_key = x
     order = np.argsort(-x_key if call.attr("largest", 1) else x_key, axis, kind="stable")
-    chosen = np.take(order, np.arange(k), axis)
+    chosen = np.take(order, np.arange(count), axis)
     return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)

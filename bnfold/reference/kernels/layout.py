@@ -32,21 +32,12 @@ def identity(call: Call, x: Datum) -> Result:
 
 
 @kernel("Reshape", 1)
-def reshape_attribute(call: Call, x: Array) -> Result:
-    """The target as attribute ``shape``."""
-    return _reshape(x, int_list(call.attr("shape", [])), keep_zero=False)
-
-
 @kernel("Reshape", 5, 13, 14, 19, *ALL_21)
-def reshape(call: Call, x: Array, shape: Array) -> Result:
-    """The target as an input."""
-    return _reshape(x, int_list(shape), keep_zero=bool(call.attr("allowzero", 0)))
-
-
-def _reshape(x: Array, target: list[int], keep_zero: bool) -> Array:
-    """0 copies the input's dim unless zeros are kept; one −1 takes what is left."""
+def reshape(call: Call, x: Array, shape: Array | None = None) -> Result:
+    """To ``shape``: 0 copies the input's dim unless zeros are allowed; one −1 takes what is left."""
+    target = call.listed("shape", shape) or []
     require(min(target, default=0) >= -1, f"target {target} has a dim below -1")
-    if not keep_zero:
+    if not call.attr("allowzero", 0):
         require(0 not in target[x.ndim :], f"target {target} copies a dim that shape {x.shape} has not")
         target = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
     return x.reshape(target)
@@ -62,37 +53,20 @@ def flatten(call: Call, x: Array) -> Result:
 
 
 @kernel("Squeeze", 1, 11)
-def squeeze_attribute(call: Call, x: Array) -> Result:
-    """Drop the axes of size 1 named by the attribute, or all of them."""
-    return _squeeze(x, call.attr("axes"))
-
-
 @kernel("Squeeze", 13, *ALL_21)
 def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
-    """Drop the axes of size 1 named by the input, or all of them."""
-    return _squeeze(x, None if axes is None else int_list(axes))
-
-
-def _squeeze(x: Array, axes: list[int] | None) -> Array:
-    require(axes != [], "an empty list of axes: texts and runtimes disagree", Declined)
-    return np.squeeze(x, None if axes is None else tuple(normal_axis(axis, x.ndim) for axis in axes))
+    """Drop the named axes of size 1, or all of them."""
+    named = call.listed("axes", axes)
+    require(named != [], "an empty list of axes: texts and runtimes disagree", Declined)
+    return np.squeeze(x, None if named is None else tuple(normal_axis(axis, x.ndim) for axis in named))
 
 
 @kernel("Unsqueeze", 1, 11)
-def unsqueeze_attribute(call: Call, x: Array) -> Result:
-    """New axes at the attribute's places in the result."""
-    return _unsqueeze(x, call.attr("axes"))
-
-
 @kernel("Unsqueeze", 13, *ALL_21)
-def unsqueeze(call: Call, x: Array, axes: Array) -> Result:
-    """New axes at the input's places in the result; runtimes take a scalar for a list of one."""
-    return _unsqueeze(x, int_list(np.atleast_1d(axes)))
-
-
-def _unsqueeze(x: Array, axes: list[int]) -> Array:
-    rank = x.ndim + len(axes)
-    return np.expand_dims(x, tuple(normal_axis(axis, rank) for axis in axes))
+def unsqueeze(call: Call, x: Array, axes: Array | None = None) -> Result:
+    """New axes at these places in the result; runtimes take a scalar for a list of one."""
+    places = call.attr("axes") if axes is None else int_list(np.atleast_1d(axes))
+    return np.expand_dims(x, tuple(normal_axis(place, x.ndim + len(places)) for place in places))
 
 
 @kernel("Transpose", 1, 13, *ALL_21)

@@ -21,24 +21,16 @@ from bnfold.reference.registry import (
 
 
 @kernel("Pad", 1)
-def pad_first(call: Call, x: Array) -> Result:
-    """The amounts as attribute ``paddings``."""
-    return _pad(call, x, call.attr("paddings") or call.attr("pads"), call.attr("value"))
-
-
 @kernel("Pad", 2)
-def pad_attribute(call: Call, x: Array) -> Result:
-    """The amounts as attribute ``pads``."""
-    return _pad(call, x, call.attr("pads"), call.attr("value"))
-
-
 @kernel("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
-def pad_input(call: Call, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Result:
-    """Amounts, value and (from version 18) axes as inputs."""
-    amounts = int_list(pads)
+def pad(
+    call: Call, x: Array, pads: Array | None = None, value: Array | None = None, axes: Array | None = None
+) -> Result:
+    """Amounts (at version 1 called ``paddings``) and value as attributes; from 11 on inputs, from 18 on with axes."""
+    amounts = call.listed("paddings" if call.has("paddings") else "pads", pads) or []
     if axes is not None:
         amounts = _spread(amounts, [normal_axis(axis, x.ndim) for axis in int_list(axes)], x.ndim)
-    return _pad(call, x, amounts, 0 if value is None or value.size == 0 else value.reshape(()))
+    return _pad(call, x, amounts, call.attr("value", 0) if value is None or value.size == 0 else value.reshape(()))
 
 
 def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:

@@ -22,20 +22,12 @@ def pooling_window(call: Call, x: Array) -> Window:
     return window(call, x.shape[2:], tuple(call.attr("kernel_shape") or x.shape[2:]))
 
 
-def spread(x: Array, win: Window, fill: float) -> Array:
-    """``x`` with ``fill`` around it, as far as the windows reach (beyond the end padding under ceil_mode)."""
-    reach = zip(win.reach(), win.begin, x.shape[2:], strict=True)
-    ends = [max(r - b - n, 0) for r, b, n in reach]
-    widths = [(0, 0), (0, 0), *zip(win.begin, ends, strict=True)]
-    return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
-
-
 @kernel("AveragePool", 1)
 @kernel("AveragePool", 7, 10, 11, 19, 22)
 def average_pool(call: Call, x: Array) -> Result:
     """Mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
     win = pooling_window(call, x)
-    padded = spread(x, win, 0)
+    padded = win.padded(x, 0)
     total = np.zeros((*x.shape[:2], *win.size), x.dtype)
     for offset in win.offsets():
         total += win.view(padded, offset)
@@ -70,7 +62,7 @@ def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
     """
     win = pooling_window(call, x)
     lowest = -np.inf if np.issubdtype(x.dtype, np.inexact) else np.iinfo(x.dtype).min
-    padded = spread(x, win, lowest)
+    padded = win.padded(x, lowest)
     best = np.full((*x.shape[:2], *win.size), lowest, x.dtype)
     if not any(call.named[1:]):
         for offset in win.offsets():
@@ -131,7 +123,7 @@ def lp_pool(call: Call, x: Array) -> Result:
     """(Σ |x|^p)^(1/p) over each window."""
     win = pooling_window(call, x)
     p = call.attr("p", 2)
-    padded = spread(np.abs(x) ** p, win, 0)
+    padded = win.padded(np.abs(x) ** p, 0)
     total = np.zeros((*x.shape[:2], *win.size), padded.dtype)
     for offset in win.offsets():
         total += win.view(padded, offset)

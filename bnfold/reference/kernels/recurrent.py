@@ -16,9 +16,8 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
 
 Function = Callable[[Array], Array]
-Tensors = Sequence[Array | None]
-Step = Callable[[Array, Array, Array], tuple[Array, Array]]
-"""(gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
+Step = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]
+"""(…, gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def _run(
     tensors: Sequence[Array | None],
     gates: int,
     defaults: tuple[str, ...],
-    step: Callable[[Direction], Step],
+    step: Step,
 ) -> tuple[Array, Array, Array]:
     """Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
     slots: list[Datum] = [*tensors, *[None] * (8 - len(tensors))]
@@ -100,11 +99,10 @@ def _run(
     states = [_initial(value, (count, x.shape[1], size), x, swapped) for value in (hidden, cell)]
     for place, (direction, back) in enumerate(_directions(call, r, bias, peeps, defaults)):
         inputs = x @ w[place].T + bias[place, : gates * size]
-        advance = step(direction)
         for time in range(x.shape[0]):
             items = np.flatnonzero(time < steps)
             spots = steps[items] - 1 - time if back else np.full(len(items), time)
-            news = advance(inputs[spots, items], states[0][place, items], states[1][place, items])
+            news = step(call, direction, inputs[spots, items], states[0][place, items], states[1][place, items])
             states[0][place, items], states[1][place, items] = news
             y[spots, place, items] = news[0]
     if swapped:
@@ -119,56 +117,45 @@ def _initial(value: Array | None, shape: tuple[int, ...], x: Array, swapped: boo
     return (value.swapaxes(0, 1) if swapped else value).copy()
 
 
+def _rnn(_: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    return d.activations[0](np.clip(gates + h @ d.recurrence.T + d.bias, -d.clip, d.clip)), c
+
+
 @kernel("RNN", 1, 7, 14, 22)
 def rnn(call: Call, *tensors: Array | None) -> Result:
     """H = f(X·Wᵀ + H·Rᵀ + bias)."""
+    return _run(call, tensors, 1, ("Tanh",), _rnn)[:2]
 
-    def step(d: Direction) -> Step:
-        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            return d.activations[0](np.clip(gates + h @ d.recurrence.T + d.bias, -d.clip, d.clip)), c
 
-        return advance
-
-    return _run(call, tensors, 1, ("Tanh",), step)[:2]
+def _gru(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    n = 2 * d.size
+    both = d.activations[0](np.clip(gates[:, :n] + h @ d.recurrence[:n].T + d.bias[:n], -d.clip, d.clip))
+    z, r = both[:, : d.size], both[:, d.size :]
+    if call.attr("linear_before_reset"):
+        inner = r * (h @ d.recurrence[n:].T + d.bias[n:])
+    else:
+        inner = (r * h) @ d.recurrence[n:].T + d.bias[n:]
+    new = d.activations[1](np.clip(gates[:, n:] + inner, -d.clip, d.clip))
+    return (1 - z) * new + z * h, c
 
 
 @kernel("GRU", 1, 3, 7, 14, 22)
 def gru(call: Call, *tensors: Array | None) -> Result:
     """Gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
+    return _run(call, tensors, 3, ("Sigmoid", "Tanh"), _gru)[:2]
 
-    def step(d: Direction) -> Step:
-        n = 2 * d.size
 
-        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            both = d.activations[0](np.clip(gates[:, :n] + h @ d.recurrence[:n].T + d.bias[:n], -d.clip, d.clip))
-            z, r = both[:, : d.size], both[:, d.size :]
-            if call.attr("linear_before_reset"):
-                inner = r * (h @ d.recurrence[n:].T + d.bias[n:])
-            else:
-                inner = (r * h) @ d.recurrence[n:].T + d.bias[n:]
-            new = d.activations[1](np.clip(gates[:, n:] + inner, -d.clip, d.clip))
-            return (1 - z) * new + z * h, c
-
-        return advance
-
-    return _run(call, tensors, 3, ("Sigmoid", "Tanh"), step)[:2]
+def _lstm(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    p_i, p_o, p_f = np.split(d.peepholes, 3)
+    i, o, f, g = np.split(gates + h @ d.recurrence.T + d.bias, 4, 1)
+    i = d.activations[0](np.clip(i + p_i * c, -d.clip, d.clip))
+    f = 1 - i if call.attr("input_forget") else d.activations[0](np.clip(f + p_f * c, -d.clip, d.clip))
+    c = f * c + i * d.activations[1](np.clip(g, -d.clip, d.clip))
+    o = d.activations[0](np.clip(o + p_o * c, -d.clip, d.clip))
+    return o * d.activations[2](c), c
 
 
 @kernel("LSTM", 1, 7, 14, 22)
 def lstm(call: Call, *tensors: Array | None) -> Result:
     """Gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
-
-    def step(d: Direction) -> Step:
-        p_i, p_o, p_f = np.split(d.peepholes, 3)
-
-        def advance(gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            i, o, f, g = np.split(gates + h @ d.recurrence.T + d.bias, 4, 1)
-            i = d.activations[0](np.clip(i + p_i * c, -d.clip, d.clip))
-            f = 1 - i if call.attr("input_forget") else d.activations[0](np.clip(f + p_f * c, -d.clip, d.clip))
-            c = f * c + i * d.activations[1](np.clip(g, -d.clip, d.clip))
-            o = d.activations[0](np.clip(o + p_o * c, -d.clip, d.clip))
-            return o * d.activations[2](c), c
-
-        return advance
-
-    return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), step)
+    return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), _lstm)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Result, int_list, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, Result, kernel, normal_axis
 
 Axes = tuple[int, ...]
 
@@ -18,10 +18,6 @@ def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Datum:
     top = np.where(np.isfinite(top), top, 0)
     total = np.log(np.exp(x - top).sum(axes, keepdims=True)) + top
     return total if keepdims else np.squeeze(total, axes)
-
-
-def _norm(x: Array, axes: Axes, keepdims: bool) -> Datum:
-    return np.sqrt(np.square(x).sum(axes, keepdims=keepdims))
 
 
 def average(x: Array, axes: Axes) -> Result:
@@ -49,7 +45,7 @@ def _limit(x: Array, *, lowest: bool) -> Datum:
 Reduction = Callable[[Array, Axes, bool], Datum]
 _REDUCTIONS: dict[str, Reduction] = {
     "ReduceL1": lambda x, axes, keepdims: np.abs(x).sum(axes, keepdims=keepdims),
-    "ReduceL2": _norm,
+    "ReduceL2": lambda x, axes, keepdims: np.sqrt(np.square(x).sum(axes, keepdims=keepdims)),
     "ReduceLogSum": lambda x, axes, keepdims: np.log(x.sum(axes, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": lambda x, axes, keepdims: x.max(axes, keepdims=keepdims, initial=_limit(x, lowest=True)),
@@ -70,48 +66,31 @@ _VERSIONS = {
 }
 
 
-def _register(op: str, reduction: Reduction) -> None:
-    def by_attribute(call: Call, x: Array) -> Array:
-        return reduce(call, x, call.attr("axes"))
-
-    def by_input(call: Call, x: Array, axes: Array | None = None) -> Array:
-        named = None if axes is None or axes.size == 0 else int_list(axes)
-        return x if named is None and call.attr("noop_with_empty_axes", 0) else reduce(call, x, named)
-
-    def reduce(call: Call, x: Array, axes: list[int] | None) -> Array:
-        chosen = tuple(range(x.ndim)) if not axes else tuple(normal_axis(axis, x.ndim) for axis in axes)
-        return np.asarray(reduction(x, chosen, bool(call.attr("keepdims")))).astype(x.dtype, copy=False)
-
-    first = _FIRST_INPUT_VERSION.get(op, 18)
-    versions = _VERSIONS.get(op, (1, 11, 13, 18))
-    kernel(op, *(version for version in versions if version < first))(by_attribute)
-    kernel(op, *(version for version in versions if version >= first))(by_input)
+def _reduce(call: Call, x: Array, axes: Array | None = None) -> Array:
+    named = call.listed("axes", None if axes is None or axes.size == 0 else axes)
+    if not named and call.attr("noop_with_empty_axes", 0):
+        return x
+    chosen = tuple(normal_axis(axis, x.ndim) for axis in named or range(x.ndim))
+    return np.asarray(_REDUCTIONS[call.op](x, chosen, bool(call.attr("keepdims")))).astype(x.dtype, copy=False)
 
 
-for _op, _reduction in _REDUCTIONS.items():
-    _register(_op, _reduction)
+for _op in _REDUCTIONS:
+    _first, _versions = _FIRST_INPUT_VERSION.get(_op, 18), _VERSIONS.get(_op, (1, 11, 13, 18))
+    kernel(_op, *(version for version in _versions if version < _first))(_reduce)
+    kernel(_op, *(version for version in _versions if version >= _first))(_reduce)
 
 
-def _arg(call: Call, x: Array, extreme: Callable[..., Datum]) -> Array:
-    axis = normal_axis(call.attr("axis"), x.ndim)
+@kernel("ArgMax", 1, 11, 12, 13)
+@kernel("ArgMin", 1, 11, 12, 13)
+def arg(call: Call, x: Array) -> Result:
+    """Where the maximum or minimum along ``axis`` is: the first, or the last if asked for."""
+    axis, extreme = normal_axis(call.attr("axis"), x.ndim), np.argmax if call.op == "ArgMax" else np.argmin
     if call.attr("select_last_index", 0):
         place = x.shape[axis] - 1 - extreme(np.flip(x, axis), axis)
     else:
         place = extreme(x, axis)
     place = np.asarray(place, np.int64)
     return np.expand_dims(place, axis) if call.attr("keepdims") else place
-
-
-@kernel("ArgMax", 1, 11, 12, 13)
-def arg_max(call: Call, x: Array) -> Result:
-    """Where the maximum along ``axis`` is: the first, or the last if asked for."""
-    return _arg(call, x, np.argmax)
-
-
-@kernel("ArgMin", 1, 11, 12, 13)
-def arg_min(call: Call, x: Array) -> Result:
-    """Where the minimum along ``axis`` is: the first, or the last if asked for."""
-    return _arg(call, x, np.argmin)
 
 
 @kernel("CumProd", 26)

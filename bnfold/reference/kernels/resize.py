@@ -49,34 +49,23 @@ class Method:
 
 
 @kernel("Upsample", 1)
-def upsample_first(call: Call, x: Array) -> Result:
-    """X (N, C, H, W) by ``height_scale`` and ``width_scale``."""
-    scales = (1.0, 1.0, call.attr("height_scale"), call.attr("width_scale"))
-    return _by_scales(call, x, scales)
-
-
 @kernel("Upsample", 7)
-def upsample_attribute(call: Call, x: Array) -> Result:
-    """Scales as an attribute."""
-    return _by_scales(call, x, call.attr("scales"))
-
-
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
-def upsample_input(call: Call, x: Array, scales: Array) -> Result:
-    """Scales as an input."""
-    return _by_scales(call, x, [float(scale) for scale in scales.reshape(-1)])
+def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
+    """By scales: at version 1 of height and width of (N, C, H, W), then as an attribute, from 9 on as an input.
 
-
-def _by_scales(call: Call, x: Array, scales: Sequence[float]) -> Array:
-    """Before Resize-11 no text named coordinates or rounding.
-
-    ``strict`` refuses where roundings would differ, which only happens when an axis shrinks.
+    Before Resize-11 no text named coordinates or rounding. ``strict`` refuses where roundings would differ, which only
+    happens when an axis shrinks.
     """
+    if call.version == 1:
+        factors = [1.0, 1.0, call.attr("height_scale"), call.attr("width_scale")]
+    else:
+        factors = [float(scale) for scale in (call.attr("scales") if scales is None else scales.reshape(-1))]
     mode = "linear" if call.attr("mode") in ("bilinear", "trilinear") else call.attr("mode")
-    fits = len(scales) == x.ndim and all(scale >= 1 or (scale > 0 and call.op == "Resize") for scale in scales)
-    require(fits, f"scales {list(scales)} for rank {x.ndim}")
-    axes = [Axis(old, _scaled(old, scale), scale) for old, scale in zip(x.shape, scales, strict=True)]
+    fits = len(factors) == x.ndim and all(factor >= 1 or (factor > 0 and call.op == "Resize") for factor in factors)
+    require(fits, f"scales {factors} for rank {x.ndim}")
+    axes = [Axis(old, _scaled(old, factor), factor) for old, factor in zip(x.shape, factors, strict=True)]
     return _resize(x, axes, Method(mode, rounding="strict"))
 
 

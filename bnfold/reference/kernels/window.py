@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from bnfold.reference.registry import Array, Call, require
 
 Index = Any
@@ -48,6 +50,12 @@ class Window:
             slice(o * d, o * d + s * (n - 1) + 1, s) if n else slice(0, 0)
             for o, d, s, n in zip(offset, self.dilations, self.strides, self.size, strict=True)
         )
+
+    def padded(self, x: Array, fill: float) -> Array:
+        """``x`` with ``fill`` around it, as far as the windows reach (beyond the end padding under ceil_mode)."""
+        ends = [max(r - b - n, 0) for r, b, n in zip(self.reach(), self.begin, x.shape[2:], strict=True)]
+        widths = [(0, 0), (0, 0), *zip(self.begin, ends, strict=True)]
+        return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
     def reach(self) -> tuple[int, ...]:
         """How many padded elements the windows touch on each axis; may pass the end under ceil_mode."""
