@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,25 @@ def _close(expected: npt.NDArray[Any], found: npt.NDArray[Any], tolerance: float
 
 def _cost(model: onnx.ModelProto) -> tuple[int, int, int]:
     """BatchNormalizations, all affine nodes, the former's channels, among what depends on the inputs."""
-    moving = {info.name for info in model.graph.input}
+    fed = {info.name for info in model.graph.input}
     sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
+    costs = [_cost_of(model.graph.node, fed, sizes)]
+    costs += [_cost_of(function.node, set(function.input), {}) for function in model.functions]
+    norms, affines, channels = (sum(numbers) for numbers in zip(*costs, strict=True))
+    return norms, affines, channels
+
+
+def _cost_of(nodes: Sequence[onnx.NodeProto], moving: set[str], sizes: dict[str, int]) -> tuple[int, int, int]:
     norms = affines = channels = 0
-    for node in model.graph.node:
-        if moving.intersection(node.input):
+    for node in nodes:
+        if node.op_type == "Constant":
+            sizes[node.output[0]] = math.prod(node.attribute[0].t.dims)
+        bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+        inner = [_cost_of(body.node, set(moving), dict(sizes)) for body in bodies]
+        if inner or moving.intersection(node.input):
             moving.update(node.output)
-            norms += node.op_type == "BatchNormalization"
-            affines += node.op_type in AFFINES
-            channels += sizes.get(node.input[1], 0) if node.op_type == "BatchNormalization" else 0
+            norms += (node.op_type == "BatchNormalization") + sum(cost[0] for cost in inner)
+            affines += (node.op_type in AFFINES) + sum(cost[1] for cost in inner)
+            is_norm = node.op_type == "BatchNormalization"
+            channels += (sizes.get(node.input[1], 0) if is_norm else 0) + sum(cost[2] for cost in inner)
     return norms, affines, channels
