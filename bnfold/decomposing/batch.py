@@ -19,11 +19,6 @@ from bnfold.decomposing.spec import Spec
 from bnfold.ir.tensor import FLOATS
 
 
-def is_used(value: ir.Value) -> bool:
-    """Whether anybody reads it, or a graph returns it."""
-    return bool(value.uses) or value.is_output
-
-
 def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     """Scale or bias such that it broadcasts against the activation."""
     value = spec.inputs[name]
@@ -129,7 +124,7 @@ def training(spec: Spec, saved_var: str, builder: Builder) -> dict[ir.Value, ir.
         (var, lambda: found.saved(found.var if saved_var == "variance" else found.inverse())),
         (y, found.output),
     )
-    return {output: make() for output, make in makers if output is not None and is_used(output)}
+    return {output: make() for output, make in makers if output is not None and not output.is_unread}
 
 
 def instance(spec: Spec, builder: Builder) -> dict[ir.Value, ir.Value]:

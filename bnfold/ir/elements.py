@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -20,29 +21,28 @@ FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
 MAX_RANK = 32
 """Axes that an array can have, in every numpy that bnfold runs with and in the runtimes."""
 
-RAW_TYPES: dict[int, str] = {
-    TP.FLOAT: "float32",
-    TP.DOUBLE: "float64",
-    TP.FLOAT16: "float16",
-    TP.BFLOAT16: "bfloat16",
-    TP.INT8: "int8",
-    TP.UINT8: "uint8",
-    TP.INT16: "int16",
-    TP.UINT16: "uint16",
-    TP.INT32: "int32",
-    TP.UINT32: "uint32",
-    TP.INT64: "int64",
-    TP.UINT64: "uint64",
-    TP.BOOL: "bool",
-    TP.COMPLEX64: "complex64",
-    TP.COMPLEX128: "complex128",
-    TP.FLOAT8E4M3FN: "float8_e4m3fn",
-    TP.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
-    TP.FLOAT8E5M2: "float8_e5m2",
-    TP.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+RAW_TYPES: dict[int, type[Any]] = {
+    TP.FLOAT: np.float32,
+    TP.DOUBLE: np.float64,
+    TP.FLOAT16: np.float16,
+    TP.BFLOAT16: ml_dtypes.bfloat16,
+    TP.INT8: np.int8,
+    TP.UINT8: np.uint8,
+    TP.INT16: np.int16,
+    TP.UINT16: np.uint16,
+    TP.INT32: np.int32,
+    TP.UINT32: np.uint32,
+    TP.INT64: np.int64,
+    TP.UINT64: np.uint64,
+    TP.BOOL: np.bool_,
+    TP.COMPLEX64: np.complex64,
+    TP.COMPLEX128: np.complex128,
+    TP.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn,
+    TP.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
+    TP.FLOAT8E5M2: ml_dtypes.float8_e5m2,
+    TP.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
 }
-"""Element types whose raw_data is what an array has in memory, by the name of the array's type; see `numpy_type`."""
-_ML_DTYPES = frozenset({TP.BFLOAT16, TP.FLOAT8E4M3FN, TP.FLOAT8E4M3FNUZ, TP.FLOAT8E5M2, TP.FLOAT8E5M2FNUZ})
+"""Element types whose raw_data is what an array has in memory, with the array's type; see `numpy_type`."""
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
 _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
@@ -51,22 +51,11 @@ _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
 @cache
 def numpy_type(dtype: int) -> np.dtype[Any]:
     """The numpy type whose bytes are the raw_data of an ONNX element type; KeyError for sub-byte types and strings."""
-    kind: np.dtype[Any]
-    if dtype in _ML_DTYPES:
-        import ml_dtypes  # 4 ms, and few models have such types
-
-        kind = np.dtype(getattr(ml_dtypes, RAW_TYPES[dtype]))
-    else:
-        kind = np.dtype(RAW_TYPES[dtype]).newbyteorder("<")
-    return kind
+    return np.dtype(RAW_TYPES[dtype]).newbyteorder("<")
 
 
 def finfo(dtype: int) -> Any:
     """What `numpy.finfo` says of a float type."""
-    if dtype not in _ML_DTYPES:
-        return np.finfo(numpy_type(dtype))
-    import ml_dtypes
-
     return ml_dtypes.finfo(numpy_type(dtype))
 
 

@@ -222,21 +222,16 @@ class Graph:
     def remove_initializers(self, values: list[Value]) -> list[str]:
         """Drop initializers that nobody reads; one that is an input as well stays an input, without a default.
 
-        Returns the names that are gone. Says for many at once what `orphan` says for one value.
+        Returns the names that are gone.
         """
         self.dropped_tensors += [value.tensor_proto for value in values if value.tensor_proto is not None]
-        own, touched = self.values, self.touched_tensors
+        gone = [value for value in values if not value.is_input]
         for value in values:
             value.forget_tensor()
-            touched.pop(value, None)
-        gone = [value for value in values if not value.is_input]
-        names = [value.name for value in gone]
-        self.dropped_names.update(self.renamed.get(value, value.name) for value in gone if value.name in self.types)
-        self.model.note_names(names)
+            self.touched_tensors.pop(value, None)
         for value in gone:
-            if own.get(value.name) is value:
-                del own[value.name]
-        return names
+            self.orphan(value)
+        return [value.name for value in gone]
 
     def subgraphs(self) -> Iterator[Graph]:
         """This graph and every graph nested in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
@@ -69,12 +69,7 @@ class Model:
 
     def note_name(self, name: str) -> None:
         """Reserve a name: no new value will get it."""
-        if self._original is None or name not in self._original:
-            self._added.add(name)
-
-    def note_names(self, names: Iterable[str]) -> None:
-        """As `note_name`, for many."""
-        self._added.update(names if self._original is None else (name for name in names if name not in self._original))
+        self._added.add(name)
 
     @property
     def label(self) -> str:

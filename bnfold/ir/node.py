@@ -163,7 +163,7 @@ class Node:
         if old is not None:
             self.inputs[index] = None
             old.drop_use(self, index)
-            if old.has_no_reader:
+            if not old.uses:
                 self.graph.model.released[old] = None
 
     def detach(self) -> None:

@@ -111,10 +111,6 @@ class Value:
         return self.output_slots > 0
 
     @property
-    def has_no_reader(self) -> bool:
-        return self._reader is None
-
-    @property
     def is_unread(self) -> bool:
         """Whether no node reads this value, and no graph lists it as an output."""
         return self._reader is None and not self.output_slots

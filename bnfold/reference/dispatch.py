@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.node import attribute_value
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
@@ -58,7 +59,7 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
     except onnx.defs.SchemaError:
         return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())
     defaults = {
-        name: _python(attribute.default_value)
+        name: attribute_value(attribute.default_value)
         for name, attribute in schema.attributes.items()
         if attribute.default_value.name
     }
@@ -69,13 +70,6 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
     return Definition(
         schema.since_version, defaults, required, schema.max_input, names[0], names[1], types(schema), needed
     )
-
-
-def _python(attribute: onnx.AttributeProto) -> Attribute:
-    value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, list):
-        return [item.decode() if isinstance(item, bytes) else item for item in value]
-    return value.decode() if isinstance(value, bytes) else value
 
 
 _TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement"})

@@ -10,6 +10,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
+from bnfold.ir.messages import function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
@@ -98,10 +99,6 @@ def _named(graph: ir.Graph, name: str) -> ir.Value:
     return value
 
 
-def _plain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
-
-
 def _stored(value: ir.Value) -> Array | None:
     if value.tensor is not None:
         return value.tensor.numpy()
@@ -136,10 +133,7 @@ class Evaluation:
         self.noise: Noise | None = None
         self.altered: Alterations = {}
         self.deadline = None if limit is None else time.monotonic() + limit
-        self.functions = {
-            (_plain(function.proto.domain), function.proto.name, getattr(function.proto, "overload", "")): function
-            for function in model.functions
-        }
+        self.functions = {function_key(function.proto): function for function in model.functions}
         self._running: list[ir.Graph] = []
         self._schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = {}
 
@@ -184,7 +178,7 @@ class Evaluation:
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
         """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
         inputs = [None if value is None else self.read(value, environment) for value in node.inputs]
-        function = self.functions.get((node.domain, node.op_type, getattr(node.proto, "overload", "")))
+        function = self.functions.get(function_key(node.proto))
         results: Sequence[Datum]
         if function is not None:
             results = self._call(function, node, inputs, bindings)

@@ -58,6 +58,7 @@ FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "Celu"): (12, 28),
     ("", "DynamicQuantizeLinear"): (11,),
     ("", "LinearAttention"): (27,),
+    ("", "MeanVarianceNormalization"): (9, 13),
     ("", "NegativeLogLikelihoodLoss"): (12, 13, 22),
     ("", "SoftmaxCrossEntropyLoss"): (12, 13),
     ("", "Shrink"): (9,),

@@ -1,4 +1,4 @@
-"""Any InstanceNormalization, versions 1, 6 and 22, in one normal form.
+"""What any InstanceNormalization, of versions 1, 6 and 22, reads and makes.
 
 ``y = (x − m)/sqrt(v + epsilon)·scale + bias`` with m and v over all axes but 0 and 1, at every version; version 1
 differs by an attribute without meaning, version 22 by one more type.
@@ -6,55 +6,13 @@ differs by an attribute without meaning, version 22 by one more type.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from bnfold import ir
-from bnfold.semantics.policy import Repair, Unreadable, literal
+from bnfold.semantics.policy import Repair, Unreadable
 
 VERSIONS = (1, 6, 22)
 DEFAULT_EPSILON = float(np.float32(1e-5))
-
-
-class InstanceNorm(NamedTuple):
-    """One InstanceNormalization.
-
-    Attributes:
-        x: (N, C, D1..Dn).
-        scale: (C,).
-        bias: (C,).
-        epsilon: The float32 attribute, widened.
-    """
-
-    node: ir.Node
-    version: int
-    x: ir.Value
-    scale: ir.Value
-    bias: ir.Value
-    epsilon: float
-    output: ir.Value
-    repairs: tuple[Repair, ...]
-
-
-def read(node: ir.Node) -> InstanceNorm:
-    """Normal form of ``node``.
-
-    Raises:
-        Unreadable: Not three inputs and one output, or epsilon is a function's parameter.
-    """
-    x, scale, bias, output = slots(node)
-    epsilon = literal(node, "epsilon")
-    return InstanceNorm(
-        node=node,
-        version=version_of(node),
-        x=x,
-        scale=scale,
-        bias=bias,
-        epsilon=DEFAULT_EPSILON if epsilon is None else float(epsilon),
-        output=output,
-        repairs=strays(node),
-    )
 
 
 def version_of(node: ir.Node) -> int:

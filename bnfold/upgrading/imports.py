@@ -99,7 +99,8 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
 
 def write_ir_version(model: ir.Model, target: int) -> None:
     """Raise ``ir_version`` to what the target opset and the features in use need; never lower it."""
-    model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), _ir_version_in_use(model))
+    in_use = 8 if model.proto.functions else 4  # functions; initializers that are no inputs
+    model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), in_use)
 
 
 def _ir_version_of(opset: int) -> int:
@@ -107,11 +108,6 @@ def _ir_version_of(opset: int) -> int:
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
     return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))
-
-
-def _ir_version_in_use(model: ir.Model) -> int:
-    """Functions came with 8; initializers that are no inputs, which every upgraded model has, with 4."""
-    return 8 if model.proto.functions else 4
 
 
 def strip_initializer_inputs(model: ir.Model, *, frozen: bool = False) -> int:

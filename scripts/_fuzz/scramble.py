@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT, Message
+from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT
 
 NUMBERS = (0, 1, 2, 127, 128, 255, 1023, 1024, 1025, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
 LARGEST = 1 << 19
@@ -90,7 +90,7 @@ def fields(data: bytes, limit: int = 4000) -> list[Field]:
 
 def _collect(
     data: bytes,
-    kind: Message | None,
+    kind: str | None,
     position: int,
     end: int,
     around: tuple[Field, ...],
@@ -102,7 +102,7 @@ def _collect(
         if field is None:
             return
         found.append(field)
-        child = kind.children.get(field.number) if kind is not None and field.kind == BYTES else None
+        child = wire.CHILDREN[kind].get(field.number) if kind is not None and field.kind == BYTES else None
         if child is not None and len(around) < 20:
             _collect(data, child, field.value, field.stop, (*around, field), found, limit)
         position = field.stop

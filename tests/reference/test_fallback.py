@@ -90,6 +90,7 @@ DISCRETE: list[Row] = [
     ("HammingWindow", (17,), [np.array(9)], {"periodic": 0}),
     ("HannWindow", (17,), [np.array(9)], {}),
     ("DynamicQuantizeLinear", (11,), [floats(1, 3, 4)], {"outputs": ["y", "scale", "zero"]}),
+    ("MeanVarianceNormalization", (9, 13), [floats(1, 3, 2, 4)], {"axes": [0, 2]}),  # whatever the input's scale
     ("MelWeightMatrix", (17,), [np.array(8), np.array(16), np.array(8192), number(0), number(4096)], {}),
     ("StringConcat", (20,), [np.array(["a", "b"], object), np.array("c", object)], {}),
     ("TfIdfVectorizer", (9,), [np.array([[1, 2, 1], [3, 3, 2]])], GRAMS),

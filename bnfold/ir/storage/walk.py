@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.source import Source
-from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT, Message
+from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT
 
 WINDOW = 1 << 16
 TOO_LONG = 1 << 14
@@ -134,7 +134,7 @@ class Walk:
         """What is to stand in place of a TensorProto's bytes, given its payload fields; None where they stay."""
         raise NotImplementedError
 
-    def message(self, kind: Message, start: int, end: int, depth: int = 0) -> list[Segment] | None:
+    def message(self, kind: str, start: int, end: int, depth: int = 0) -> list[Segment] | None:
         """The pieces of the message with its tensors replaced; None when none in it was."""
         if depth > wire.MAX_DEPTH:
             raise MalformedModel(f"messages are nested more than {wire.MAX_DEPTH} deep")
@@ -143,11 +143,11 @@ class Walk:
         copied = position = start
         while (position := self.jump(position, end)) < end:
             _, number, wire_type, value, stop = window.field(position, end)
-            child = kind.children.get(number) if wire_type == BYTES else None
+            child = wire.CHILDREN[kind].get(number) if wire_type == BYTES else None
             inner = None
             if child is not None and self.is_wanted(value, stop):
-                if child is wire.TENSOR:
-                    inner = self._tensor(value, stop, in_attribute=kind is wire.ATTRIBUTE)
+                if child == wire.TENSOR:
+                    inner = self._tensor(value, stop, in_attribute=kind == wire.ATTRIBUTE)
                 else:
                     inner = self.message(child, value, stop, depth + 1)
             if inner is not None:

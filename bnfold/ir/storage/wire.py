@@ -1,44 +1,36 @@
 """The protobuf wire format of ONNX, as far as tensors are concerned: which messages lead to one, and how to write one.
 
-Source: https://protobuf.dev/programming-guides/encoding and the field numbers of onnx.proto3.
+Source: https://protobuf.dev/programming-guides/encoding; the field numbers are those of onnx's own descriptors.
 """
 
 from __future__ import annotations
 
+import onnx
+
+TP = onnx.TensorProto
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MAX_DEPTH = 96  # protobuf itself refuses messages nested more than 100 deep
 
 
-class Message:
-    """A message kind: which of its length-delimited fields can hold, directly or deeper, a tensor."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.children: dict[int, Message] = {}
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-MODEL = Message("ModelProto")
-TRAINING = Message("TrainingInfoProto")
-GRAPH = Message("GraphProto")
-NODE = Message("NodeProto")
-ATTRIBUTE = Message("AttributeProto")
-FUNCTION = Message("FunctionProto")
-SPARSE = Message("SparseTensorProto")
-TENSOR = Message("TensorProto")
-
-MODEL.children = {7: GRAPH, 20: TRAINING, 25: FUNCTION}
-TRAINING.children = {1: GRAPH, 2: GRAPH}
-GRAPH.children = {1: NODE, 5: TENSOR, 15: SPARSE}
-NODE.children = {5: ATTRIBUTE}
-ATTRIBUTE.children = {5: TENSOR, 6: GRAPH, 10: TENSOR, 11: GRAPH, 22: SPARSE, 23: SPARSE}
-FUNCTION.children = {7: NODE, 11: ATTRIBUTE}
-SPARSE.children = {1: TENSOR, 2: TENSOR}
+MODEL, ATTRIBUTE, TENSOR = "ModelProto", "AttributeProto", "TensorProto"
+_HOLDERS = {
+    kind.DESCRIPTOR.name: kind.DESCRIPTOR
+    for kind in (
+        *(onnx.ModelProto, onnx.TrainingInfoProto, onnx.GraphProto, onnx.NodeProto, onnx.AttributeProto),
+        *(onnx.FunctionProto, onnx.SparseTensorProto, onnx.TensorProto),
+    )
+}
+CHILDREN: dict[str, dict[int, str]] = {
+    name: {
+        field.number: field.message_type.name
+        for field in descriptor.fields
+        if field.message_type is not None and field.message_type.name in _HOLDERS
+    }
+    for name, descriptor in _HOLDERS.items()
+}
+"""By kind of message: its fields that can hold, directly or deeper, a tensor, and what kind of message they are."""
 
 FLOAT_DATA, INT32_DATA, INT64_DATA, RAW_DATA, DOUBLE_DATA, UINT64_DATA = 4, 5, 7, 9, 10, 11
-EXTERNAL_DATA, DATA_LOCATION = 13, 14
 PAYLOAD_FIELDS = frozenset({FLOAT_DATA, INT32_DATA, INT64_DATA, RAW_DATA, DOUBLE_DATA, UINT64_DATA})
 
 
@@ -67,5 +59,5 @@ def record(field: int, content: bytes) -> bytes:
 def external_fields(location: str, offset: int, length: int) -> bytes:
     """The fields of a TensorProto that say where its external data lies."""
     entries = (("location", location), ("offset", str(offset)), ("length", str(length)))
-    encoded = (record(EXTERNAL_DATA, record(1, key.encode()) + record(2, text.encode())) for key, text in entries)
-    return b"".join(encoded) + varint(DATA_LOCATION << 3 | VARINT) + varint(1)
+    told = [onnx.StringStringEntryProto(key=key, value=text) for key, text in entries]
+    return bytes(TP(external_data=told, data_location=TP.EXTERNAL).SerializeToString())

@@ -132,15 +132,6 @@ def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
     return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * spread_onto(x, scale)
 
 
-@kernel("MeanVarianceNormalization", 9, 13)
-def mean_variance_normalization(call: Call, x: Array) -> Result:
-    """(X − mean) / (standard deviation + 1e-9) over ``axes``; the 1e-9 is in the operator's function body."""
-    axes = tuple(call.attr("axes", [0, 2, 3]))
-    current = average(x, axes)
-    deviation = np.sqrt(average(np.square(x), axes) - np.square(current))
-    return (x - current) / (deviation + float(np.float32(1e-9)))
-
-
 @kernel("LpNormalization", 1, 22)
 def lp_normalization(call: Call, x: Array) -> Result:
     """X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""

@@ -18,7 +18,7 @@ def saved_statistics(site: Site, form: Form) -> None:
     The statistics go over all axes but the channels' (``spatial=0``: over axis 0 only), in float32 for the half types,
     as the operator text says.
     """
-    mean, var = (_if_read(output) for output in form.outputs[3:])
+    mean, var = (None if value is None or value.is_unread else value for value in form.outputs[3:])
     site.node.trim_outputs(3)
     if mean is None and var is None:
         return
@@ -71,7 +71,3 @@ def _variance(site: Site, data: ir.Value, axes: list[int], output: str | ir.Valu
     epsilon = site.scalar(float(site.node.attr("epsilon", DEFAULT_EPSILON)), data, "epsilon")
     root = site.add("Sqrt", [site.add("Add", [var, epsilon], "var_epsilon")], "deviation")
     return site.add("Reciprocal", [root], output)
-
-
-def _if_read(output: ir.Value | None) -> ir.Value | None:
-    return output if output is not None and (output.uses or output.is_output) else None

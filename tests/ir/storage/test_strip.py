@@ -251,15 +251,15 @@ def _has_opaque_message(tree: list[tuple[int, int, object]]) -> bool:
 def _normal(data: bytes) -> list[tuple[int, int, object]]:
     """The tree of a message; what lies in a tensor is sorted by field number, because payloads are moved to its end."""
 
-    def walk(kind: wire.Message, content: bytes) -> list[tuple[int, int, object]]:
+    def walk(kind: str, content: bytes) -> list[tuple[int, int, object]]:
         tree: list[tuple[int, int, object]] = []
         for number, wire_type, part in fields(content):
-            child = kind.children.get(number) if wire_type == wire.BYTES else None
+            child = wire.CHILDREN[kind].get(number) if wire_type == wire.BYTES else None
             try:
                 tree.append((number, wire_type, walk(child, part) if child else part))
             except (IndexError, KeyError):
                 tree.append((number, OPAQUE, part))
-        return sorted(tree, key=lambda item: item[0]) if kind is wire.TENSOR else tree
+        return sorted(tree, key=lambda item: item[0]) if kind == wire.TENSOR else tree
 
     return walk(wire.MODEL, data)
 
