@@ -14,7 +14,7 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes import changes_unread
+from bnfold.verification.changes import changed_unseen
 from bnfold.verification.choices import choices
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds, known_shapes, random_feeds
@@ -100,12 +100,12 @@ def evaluate_runtimes(request: Request, pair: Pair, samples: Sequence[Sample], a
 def refused(request: Request) -> str:
     """That the runtime takes the original, but not the rewritten model, where it was not asked to run them.
 
-    It opens them; it runs them where what nothing reads has changed, for a runtime may compute that as well.
+    It opens them; it runs them where something has changed that only a runtime computes.
     """
     if request.witness == "none":
         return ""
     runtime = RuntimeProcess(request.witness)
-    for samples in _samples(request) if changes_unread(request.before, request.after) else [()]:
+    for samples in _samples(request) if changed_unseen(request.before, request.after) else [()]:
         after = runtime.run(request.after_file or request.after, samples, request.clock.left)
         if after.ran:
             return ""
