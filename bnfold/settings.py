@@ -169,6 +169,7 @@ class Options(Checked):
         only: Fold only into and through this operator; may be repeated. Empty means all.
         excluded: Do not fold into or through this operator; may be repeated.
         all_affines: Also fold constant Mul, Add, … that do not belong to a BatchNormalization.
+        merge_branches: Also merge parallel convolutions that do not belong to a BatchNormalization.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
@@ -185,6 +186,7 @@ class Options(Checked):
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     excluded: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     all_affines: bool = False
+    merge_branches: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:

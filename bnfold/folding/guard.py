@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold.folding.affine import every
 from bnfold.folding.step import Edit, Residual, SetConstant
-from bnfold.ir.tensor import FLOATS, TP, Exact, Float64, Scaled, Tensor, round_once
+from bnfold.ir.tensor import FLOATS, TP, Computed, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.report.reasons import Declined, Reason
 
 SAFE = 2.0**60
@@ -35,7 +35,7 @@ def _look_closely(edit: SetConstant | Residual, tensor: Tensor) -> None:
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     with np.errstate(all="ignore"):
         exact = tensor.float64()
-    if isinstance(tensor, Scaled) and not np.isfinite(tensor.base.float64()).all():
+    if isinstance(tensor, Computed) and not all(np.isfinite(source.float64()).all() for source in tensor.sources):
         raise Declined(Reason.NON_FINITE, where)
     with np.errstate(all="ignore"):
         rounded = round_once(exact, tensor.dtype).astype(np.float64)
@@ -50,11 +50,9 @@ def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
     """A test that reads no weight: whether every number that was computed is zero or of ordinary size. No NaN is."""
     numbers: list[Float64] = []
     for tensor in tensors:
-        if tensor.dtype not in (TP.FLOAT, TP.DOUBLE) or not isinstance(tensor, Scaled | Exact):
+        if tensor.dtype not in (TP.FLOAT, TP.DOUBLE) or not isinstance(tensor, Computed | Exact):
             return False
-        numbers += (
-            [vector for _, vector in tensor.factors] if isinstance(tensor, Scaled) else [tensor.values.reshape(-1)]
-        )
+        numbers += tensor.numbers if isinstance(tensor, Computed) else [tensor.values.reshape(-1)]
     values = np.concatenate(numbers) if numbers else np.empty(0)
     size = np.abs(values[values != 0])
     return every((size >= 1 / SAFE) & (size <= SAFE))
@@ -66,9 +64,9 @@ def _axes(tensor: Tensor) -> list[int | None]:
     The subnormals of float16 begin at 6e-5, where trained weights live, so every channel counts. With eight bits of
     exponent a channel that small is dead (pruned ones of 1e-40 are common): there the tensor is judged as a whole.
     """
-    if tensor.dtype != TP.FLOAT16 or not isinstance(tensor, Scaled):
+    if tensor.dtype != TP.FLOAT16 or not isinstance(tensor, Computed):
         return [None]
-    return [axis for axis, _ in tensor.factors]
+    return [axis for axis, _ in tensor.factors] if isinstance(tensor, Scaled) else [0]
 
 
 def _keeps(exact: Float64, rounded: Float64, axis: int | None, unit: float) -> bool:

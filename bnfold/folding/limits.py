@@ -16,13 +16,15 @@ class Limits(NamedTuple):
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
-        banned: Nodes of such rows that stay, by graph and output: a weight overflowed when they were folded.
+        merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
+        banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 
     growth: int | Callable[[], int] = 0
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
+    merge_branches: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 
 

@@ -37,6 +37,11 @@ class Refusals:
         when, seen = self._refused.get(node, (-1, frozenset()))
         return when >= self._anywhere and all(self._edited.get(asked, 0) <= when for asked in seen)
 
+    def edit_anywhere(self) -> None:
+        """Before an edit that may help any of them."""
+        self._now += 1
+        self._anywhere = self._now
+
     def edit(self, plan: Plan) -> None:
         """Before a plan is applied: what it takes out or puts in changes all around, what it alters only itself."""
         self._now += 1

@@ -7,19 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.folding import attempts, dead, facts, partial, rows
-from bnfold.folding.apply import apply
+from bnfold.folding import attempts, dead, facts, merge, partial, rows
+from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import guarded
-from bnfold.folding.growth import Budget
+from bnfold.folding.growth import Budget, TooLarge
 from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
 from bnfold.folding.refusals import Refusals
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
 from bnfold.folding.step import SetConstant
+from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.reasons import Declined
+from bnfold.report.reasons import Declined, SearchTrace
 from bnfold.semantics import Policy
 
 MAX_ROUNDS = 8
@@ -39,20 +40,29 @@ class Fold:
     budget: Budget = field(init=False)
     refusals: Refusals = field(default_factory=Refusals)
 
+    unmerged: dict[ir.Node, SearchTrace] = field(default_factory=dict)
+    """Why branches that a BatchNormalization stands in are not merged."""
+
     def run(self, progress: Callable[[int, int], None]) -> None:
-        """Fold all BatchNormalizations, then split those behind a Concat, then remove shifts without effect."""
+        """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget = Budget(self.limits.growth)
         for _ in range(MAX_ROUNDS):
-            changed = _settle_all(self, waiting, progress)
+            changed = _merge_branches(self)
+            changed |= _settle_all(self, waiting, progress)
             changed |= self.limits.all_affines and _fold_arithmetic(self) > 0
             waiting = [node for node in waiting if _stands(node)]
             if not (changed and self.limits.all_affines) and not self.budget.grant():
                 break
+        if self.limits.merge_branches:  # what stood between is gone
+            _merge_branches(self)
         for node in [node for node in self.events if _stands(node) and partial.is_candidate(node)]:
             _shrink(self, node)
         _drop_dead_shifts(self)
+        for node, trace in self.unmerged.items():
+            if _stands(node):
+                self.events[node].attempts += (trace,)
 
 
 def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
@@ -70,6 +80,33 @@ def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int],
             changed, declined = True, 0
         if _stands(node):
             queue.append(node)
+    return changed
+
+
+def _merge_branches(fold: Fold) -> bool:
+    """Let one convolution stand for those that are added up. Returns whether any were merged."""
+    changed = False
+    for meeting in merge.find(fold.model, fold.events.keys(), fold.limits):
+        passed = tuple(node.label for node in meeting.nodes)
+        normalisations = [node for node in meeting.affines if node in fold.events]
+        try:
+            with ir.evaluated_once(fold.model):
+                found = guarded(meeting.total, merge.plan, meeting, fold.policy, fold.limits, fold.budget)
+                cut = cut_around(meeting.nodes, f"merge branches into {found.kept.label}", fold.original)
+        except Declined as refusal:
+            if isinstance(refusal, TooLarge):
+                fold.budget.want(refusal)
+            fold.unmerged.update((node, refusal.attempt("merge", passed)) for node in normalisations)
+            continue
+        fold.refusals.edit_anywhere()
+        fold.budget.charge(found.cost)
+        _sign(found, meeting.key)
+        _note_names(fold, {}, merge.carry_out(found), cut)
+        edit_all(found.edits, fold.budget)
+        fold.report.notes.append(f"{len(meeting.branches)} branches merged into {found.kept.label}")
+        for node in normalisations:
+            fold.events[node].fold("merge", (found.kept.label,), (found.kept.op_type,), passed)
+        changed = True
     return changed
 
 
@@ -115,10 +152,10 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
             fold.events[removed].fold(plan.direction, into, operators, passed)
 
 
-def _sign(plan: Plan, maker: tuple[str, str]) -> None:
+def _sign(plan: Plan | merge.Merge, maker: tuple[str, str]) -> None:
     """Record which BatchNormalization each new weight comes from, in case it overflows when it is written."""
     for edit in plan.edits:
-        if isinstance(edit, SetConstant) and isinstance(edit.tensor, ir.Scaled):
+        if isinstance(edit, SetConstant) and isinstance(edit.tensor, Computed):
             edit.tensor.maker = maker
 
 

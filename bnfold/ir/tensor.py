@@ -32,6 +32,7 @@ __all__ = [
     "FLOATS",
     "TP",
     "Array",
+    "Computed",
     "Exact",
     "Float64",
     "Inline",
@@ -49,7 +50,7 @@ CHUNK = 1 << 22
 class RangeViolation(BnfoldError):
     """A new weight overflows its type; found only while it was computed, so the fold that made it must be undone."""
 
-    def __init__(self, tensor: Scaled) -> None:
+    def __init__(self, tensor: Computed) -> None:
         super().__init__("a folded weight overflows its type")
         self.tensor = tensor
 
@@ -190,14 +191,42 @@ Factor = tuple[int, Float64]
 """An axis and the float64 vector that scales the tensor along it."""
 
 
-class Scaled(Tensor):
-    """``base`` multiplied by vectors along some of its axes; a description, evaluated block by block when written.
+class Computed(Tensor):
+    """A new weight that is described by what it is made of, and evaluated block by block when it is written.
 
     Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round. ``maker``
     says whose rewrite it came from, for that case.
     """
 
-    __slots__ = ("base", "factors", "maker")
+    __slots__ = ("maker",)
+    maker: tuple[str, str] | None
+
+    @property
+    def sources(self) -> tuple[Tensor, ...]:
+        """The tensors that it is computed from, which are not computed themselves."""
+        raise NotImplementedError
+
+    @property
+    def numbers(self) -> list[Float64]:
+        """The vectors that rewrites brought in."""
+        raise NotImplementedError
+
+    def _checked(self, rounded: Array, exact: Array) -> Array:
+        """What was rounded. Raises RangeViolation where a finite element became infinite."""
+        if not np.isfinite(rounded).all() and (np.isinf(rounded) & np.isfinite(exact)).any():
+            raise RangeViolation(self)
+        return rounded
+
+
+def sources_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors whose bytes are read for this one."""
+    return tensor.sources if isinstance(tensor, Computed) else (tensor,)
+
+
+class Scaled(Computed):
+    """``base`` multiplied by vectors along some of its axes."""
+
+    __slots__ = ("base", "factors")
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
         super().__init__(base.dtype, base.dims)
@@ -212,7 +241,16 @@ class Scaled(Tensor):
             base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
-        self.maker: tuple[str, str] | None = None
+        self.maker = None
+
+    @property
+    def sources(self) -> tuple[Tensor, ...]:
+        return sources_of(self.base)
+
+    @property
+    def numbers(self) -> list[Float64]:
+        inner = self.base.numbers if isinstance(self.base, Computed) else []
+        return [*inner, *(vector for _, vector in self.factors)]
 
     def numpy(self) -> Array:
         return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))
@@ -251,6 +289,4 @@ class Scaled(Tensor):
                 np.multiply(block, self._factor(window), out=out, casting="same_kind")
             else:
                 out = round_once(block.astype(np.float64) * self._factor(window), self.dtype)
-        if not np.isfinite(out).all() and (np.isinf(out) & np.isfinite(block)).any():
-            raise RangeViolation(self)
-        return out
+        return self._checked(out, block)

@@ -87,6 +87,7 @@ def fold_affines(run: Run) -> None:
         only=options.only,
         excluded=options.excluded,
         all_affines=options.all_affines,
+        merge_branches=options.merge_branches,
         banned=options.banned,
     )
     folding.run(

@@ -42,6 +42,7 @@ class Reason(Enum):
     UNUSED_OUTPUT = "another output of the operator is in use"
     TOO_FAR = "the search gave up: the path is too long"
     NO_GAIN = "the rewrite would add as much work as it removes"
+    UNEQUAL_BRANCHES = "convolutions that are added up differ in channels, groups, strides or window"
     LEGACY_BROADCAST = "the operator broadcasts as before opset 7; upgrade first"
     EXCLUDED = "the operator is excluded by --only or --except"
 

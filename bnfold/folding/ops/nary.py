@@ -23,7 +23,7 @@ EXTREMA = ("Max", "Min")
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Let the node compute ``affine`` of what it computes now."""
-    _decline_legacy(node)
+    decline_legacy(node)
     if node.op_type in ("Mul", "Div"):
         return _product_up(node, affine)
     if node.op_type in EXTREMA and (affine.s < 0).any():
@@ -93,7 +93,7 @@ def is_factor(value: ir.Value) -> bool:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
-    _decline_legacy(node)
+    decline_legacy(node)
     output = node.output(0)
     rank = facts.rank(output) if output is not None else affine.rank
     standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
@@ -114,7 +114,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) = s·(x + y) + (t + u)``: one scale on all operands, or shifts on any of them."""
-    _decline_legacy(node)
+    decline_legacy(node)
     output = node.output(0)
     rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
     lifted = {slot: make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for slot, affine in standing.items()}
@@ -169,7 +169,8 @@ def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
     return affine.map(lambda block: block.reshape(block.shape[missing:]))
 
 
-def _decline_legacy(node: ir.Node) -> None:
+def decline_legacy(node: ir.Node) -> None:
+    """Decline what broadcasts as before opset 7."""
     if node.has_attr("broadcast") or node.has_attr("axis"):
         raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 

@@ -15,7 +15,7 @@ from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, write_payloads
-from bnfold.ir.tensor import Scaled, Tensor
+from bnfold.ir.tensor import Tensor, sources_of
 
 PAGE = 4096
 """Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""
@@ -49,8 +49,8 @@ def chooser(external_data: str, size_threshold: int, *, everything: bool) -> Cho
 
 
 def _origin(tensor: Tensor) -> Stored | None:
-    """The stored tensor that this one is, or is computed from."""
-    base = tensor.base if isinstance(tensor, Scaled) else tensor
+    """The stored tensor that this one is, or is computed from, the first where there are several."""
+    base = sources_of(tensor)[0]
     return base if isinstance(base, Stored) else None
 
 

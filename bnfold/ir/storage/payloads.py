@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.tensor import Scaled, Tensor
+from bnfold.ir.tensor import Tensor, sources_of
 
 THRESHOLD = 1024
 """Payloads of at least this many bytes never enter protobuf.
@@ -50,5 +50,5 @@ class Payloads:
 
     def sources(self) -> set[Source]:
         """The files that hold payloads."""
-        bases = (tensor.base if isinstance(tensor, Scaled) else tensor for tensor in self._tensors)
-        return {tensor.span.source for tensor in bases if isinstance(tensor, Stored)}
+        bases = (base for tensor in self._tensors for base in sources_of(tensor))
+        return {base.span.source for base in bases if isinstance(base, Stored)}

@@ -25,7 +25,7 @@ from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
 from bnfold.ir.storage.walk import Reference, Segment
-from bnfold.ir.tensor import Inline, Scaled, Tensor
+from bnfold.ir.tensor import Computed, Inline, Tensor
 
 PROTOBUF_LIMIT = (1 << 31) - 1
 
@@ -244,7 +244,7 @@ def _inline_form(tensor: Tensor) -> tuple[int, int]:
 def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: Progress | None) -> None:
     """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
-    if not need_threads(tensor for tensor in tensors if isinstance(tensor, Scaled)):
+    if not need_threads(tensor for tensor in tensors if isinstance(tensor, Computed)):
         with fill(path) as out:
             _write_segments(model, segments, out, progress)
         return

@@ -15,7 +15,7 @@ from bnfold.ir.elements import to_raw
 from bnfold.ir.model import Model
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.tensor import Scaled, Tensor
+from bnfold.ir.tensor import Computed, Tensor
 
 BUFFER = CHUNK = 1 << 20
 PARALLEL = 1 << 25
@@ -82,7 +82,7 @@ def check_range(model: Model) -> None:
     """Compute every folded weight once and throw it away; raises RangeViolation as writing would."""
     model.sync()
     for tensor in model.payloads.within(model.proto.SerializeToString()):
-        if isinstance(tensor, Scaled):
+        if isinstance(tensor, Computed):
             deque(tensor.blocks(), maxlen=0)
 
 

@@ -127,6 +127,21 @@ NEIGHBOURS: dict[Reason, Advice] = {
             norm("p", "y"),
         ),
     ),
+    Reason.UNEQUAL_BRANCHES: Advice(
+        "Convolutions of one value that are added up can be one convolution, as in RepVGG and MobileOne. These cannot: "
+        "they differ in groups, strides or channels, or the window of one does not lie inside that of the largest. A "
+        "branch without a convolution needs as many channels behind the sum as before it, and no stride.",
+        "Usually nothing: the network is built that way. If the branches come from a training form whose paper merges "
+        "them, compare their pads, strides and dilations in the exported file with the original code.",
+        model(
+            ONE,
+            "c = Conv (x, w)",
+            "g = Conv <group = 2> (x, d)",
+            norm("x", "n"),
+            "y = Sum (c, g, n)",
+            constants=f"{WEIGHT}, float[2,1,1,1] d = {{1, 2}}, {PARAMETERS}",
+        ),
+    ),
     Reason.EXCLUDED: Advice(
         "--only or --except keeps this operator out of folding.",
         "Remove --except for this operator, or add the operator to --only.",
