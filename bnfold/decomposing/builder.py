@@ -20,7 +20,7 @@ class Builder(Site):
     """The place of one node that is about to go; ``made`` are the nodes that stand in for it, in order."""
 
     def __init__(self, node: ir.Node, shared: Shared) -> None:
-        super().__init__(node, None, shared)
+        super().__init__(node, shared)
         self.made: list[ir.Node] = []
 
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
@@ -76,19 +76,6 @@ class Builder(Site):
     def cast(self, value: ir.Value, have: int, want: int) -> ir.Value:
         """``value`` in element type ``want``; no node where it has that already."""
         return value if have == want else self.add("Cast", [value], "cast", to=want)
-
-    def unsqueeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        return self._axes("Unsqueeze", value, axes)
-
-    def squeeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        return self._axes("Squeeze", value, axes)
-
-    def _axes(self, op_type: str, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        if not axes:
-            return value
-        if self.target < 13:
-            return self.add(op_type, [value], op_type.lower(), axes=list(axes))
-        return self.add(op_type, [value, self.ints(axes, "axes")], op_type.lower())
 
     # -- shapes that only a run knows
 

@@ -56,7 +56,7 @@ class Site:
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
 
-    def __init__(self, node: ir.Node, successor: ir.Node | None, shared: Shared) -> None:
+    def __init__(self, node: ir.Node, shared: Shared) -> None:
         self.node = node
         self.graph = node.graph
         self.shared = shared
@@ -64,7 +64,7 @@ class Site:
         self.policy = shared.policy
         self.finished = False
         self.touched = False
-        self._successor = successor
+        self._last = node
 
     # -- what is known
 
@@ -162,9 +162,10 @@ class Site:
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
-        """A new node right behind this one that makes ``output``, a value which this node made before."""
+        """A new node behind this one, and what was appended, that makes ``output``, a value which this one made."""
         self.touched = True
-        return self.graph.insert(op_type, inputs, [output], before=self._successor, **attrs)
+        self._last = self.graph.insert(op_type, inputs, [output], after=self._last, **attrs)
+        return self._last
 
     def divert(self, index: int, hint: str) -> ir.Value:
         """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
@@ -238,9 +239,15 @@ class Site:
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
     ) -> ir.Value:
         """Mean over ``axes``."""
-        if self.target < 18:
-            return self.add("ReduceMean", [value], output, axes=list(axes), keepdims=keepdims)
-        return self.add("ReduceMean", [value, self.ints(axes, "axes")], output, keepdims=keepdims)
+        return self.along("ReduceMean", 18, value, axes, output, keepdims=keepdims)
+
+    def along(
+        self, op_type: str, since: int, value: ir.Value, axes: Sequence[int], output: str | ir.Value, **attrs: Any
+    ) -> ir.Value:
+        """An operator whose ``axes`` are an input from opset ``since`` on, and an attribute before."""
+        if self.target < since:
+            return self.add(op_type, [value], output, axes=list(axes), **attrs)
+        return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)
 
 
 def numeric_type(dtype: int) -> np.dtype[Any]:

@@ -8,7 +8,7 @@ a step that nothing here covers, and for a version of BatchNormalization or Inst
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from bnfold.ir.schemas import schema_of, version_at, versions_of
@@ -36,8 +36,9 @@ VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
 }
 """Values that a text attribute got later than the attribute came, and the opset that they came with."""
 
-_CONSUMED = attributes.drop("consumed_inputs")
-_SEQUENCE = attributes.drop("output_sequence")
+_CONSUMED = partial(attributes.drop, "consumed_inputs")
+_AXES = partial(inputs.moved, "axes", "")
+_SEQUENCE = partial(attributes.drop, "output_sequence")
 
 ADAPTERS: dict[tuple[str, int], Adapter] = {
     **{
@@ -48,9 +49,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
         )
     },
     ("Dropout", 6): _CONSUMED,
-    ("Selu", 6): attributes.sequence(
-        _CONSUMED, attributes.keep_default(alpha=1.673200011253357, gamma=1.0506999492645264)
-    ),
+    ("Selu", 6): attributes.selu_constants,
     **{("BatchNormalization", version): batchnorm.to_target for version in (6, 7, 9, 14)},
     ("InstanceNormalization", 6): normalization.instance,
     ("GroupNormalization", 21): normalization.group,
@@ -59,47 +58,47 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
         for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
     },
     ("PRelu", 7): broadcast.slope,
-    ("Gemm", 7): attributes.drop("broadcast"),
+    ("Gemm", 7): partial(attributes.drop, "broadcast"),
     ("Cast", 6): attributes.cast_to,
     ("Clip", 6): attributes.clip_bounds,
     ("Clip", 11): inputs.clip_bounds,
-    ("Concat", 4): attributes.keep_default(axis=1),
+    ("Concat", 4): partial(attributes.keep_default, {"axis": 1}),
     ("DFT", 20): inputs.dft_axis,
     ("Dropout", 7): dropout.test_mode,
     ("Dropout", 10): dropout.boolean_mask,
     ("Dropout", 12): dropout.ratio_input,
-    ("Erf", 13): attributes.only_types_of("Erf", 13),
-    ("GRU", 3): attributes.direction,
+    ("Erf", 13): partial(attributes.only_types_of, "Erf", 13),
+    ("GRU", 3): partial(attributes.respell, "direction", {"foward": "forward"}),
     ("GRU", 7): _SEQUENCE,
     ("LSTM", 7): _SEQUENCE,
     ("RNN", 7): _SEQUENCE,
     ("GlobalLpPool", 2): attributes.whole_power,
     ("LpPool", 2): attributes.whole_power,
-    ("GridSample", 20): attributes.respell("mode", {"bilinear": "linear", "bicubic": "cubic"}, "bilinear"),
+    ("GridSample", 20): partial(attributes.respell, "mode", {"bilinear": "linear", "bicubic": "cubic"}),
     **{(op_type, 13): softmax.flattened for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
     ("Pad", 2): attributes.pad_pads,
     ("Pad", 11): inputs.pad_values,
     ("QuantizeLinear", 19): attributes.float_input,
     **{
-        (f"Reduce{what}", 18): inputs.axes
+        (f"Reduce{what}", 18): _AXES
         for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
     },
-    ("ReduceSum", 13): inputs.axes,
-    ("ReduceLogSum", 28): attributes.only_types_of("ReduceLogSum", 28),
-    ("ReduceLogSumExp", 28): attributes.only_types_of("ReduceLogSumExp", 28),
-    ("Reshape", 5): inputs.reshape_shape,
+    ("ReduceSum", 13): _AXES,
+    ("ReduceLogSum", 28): partial(attributes.only_types_of, "ReduceLogSum", 28),
+    ("ReduceLogSumExp", 28): partial(attributes.only_types_of, "ReduceLogSumExp", 28),
+    ("Reshape", 5): partial(inputs.moved, "shape", "has no shape"),
     ("Resize", 11): resize.coordinates,
-    ("RoiAlign", 16): attributes.keep_default(coordinate_transformation_mode="output_half_pixel"),
+    ("RoiAlign", 16): partial(attributes.keep_default, {"coordinate_transformation_mode": "output_half_pixel"}),
     ("Scan", 9): scan.unbatched,
-    ("Scatter", 11): attributes.rename("ScatterElements"),
+    ("Scatter", 11): partial(attributes.rename, "ScatterElements"),
     ("Slice", 10): inputs.slice_bounds,
     ("Split", 2): inputs.split_input,
-    ("Split", 13): inputs.split_lengths,
+    ("Split", 13): partial(inputs.moved, "split", ""),
     ("Split", 18): inputs.split_count,
-    ("Squeeze", 13): inputs.axes,
-    ("Unsqueeze", 13): inputs.axes,
+    ("Squeeze", 13): _AXES,
+    ("Unsqueeze", 13): partial(inputs.moved, "axes", "has no axes"),
     ("Tile", 6): inputs.tile_repeats,
-    ("TopK", 10): inputs.top_k,
+    ("TopK", 10): partial(inputs.moved, "k", ""),
     ("Upsample", 7): resize.height_and_width,
     ("Upsample", 9): resize.scales_input,
     ("Upsample", 10): resize.upsample_to_resize,

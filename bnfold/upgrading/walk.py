@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import NamedTuple
 
 import onnx
@@ -60,16 +59,13 @@ class Walk:
     def graph(self, root: ir.Graph) -> None:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
-        nodes = list(root.nodes)
-        followers = dict(zip_longest(nodes, nodes[1:]))
-        for node in makers_first(nodes):  # shapes are inferred from nodes that have reached the target
-            successor = followers[node]
+        for node in makers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
             for subgraphs in node.subgraphs.values():
                 for subgraph in subgraphs:
                     self.graph(subgraph)
-            self._node(node, successor, opset)
+            self._node(node, opset)
 
-    def _node(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+    def _node(self, node: ir.Node, opset: int) -> None:
         if node.domain:
             self._pass(node)
             return
@@ -79,25 +75,25 @@ class Walk:
         by_meaning = BY_MEANING.get(node.op_type)
         version = table.living_version(node.op_type, opset)
         if version is None:
-            self._unknown(node, successor, opset)
+            self._unknown(node, opset)
         elif by_meaning is not None:
-            self._read(node, successor, opset, by_meaning)
+            self._read(node, opset, by_meaning)
         elif (reason := downgrade.value_objection(node, self.shared.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
         elif (meant := self._meant(node, version)) != version:
-            self._adapt(node, successor, meant, None)
+            self._adapt(node, meant, None)
         elif opset > self.shared.target:
             self._lower(node, opset)
         elif not table.is_compatible(node.op_type, version, self.shared.target):
-            self._adapt(node, successor, version, None)
+            self._adapt(node, version, None)
         elif node.op_type == "PRelu":
-            self._adapt(node, successor, version, broadcast.stray_slope)
+            self._adapt(node, version, broadcast.stray_slope)
 
-    def _read(self, node: ir.Node, successor: ir.Node | None, opset: int, adapter: Callable[[Site], None]) -> None:
+    def _read(self, node: ir.Node, opset: int, adapter: Callable[[Site], None]) -> None:
         version = version_at(node.op_type, opset)
         if version is not None and self._says_all(node, version):
             return
-        self._adapt(node, successor, version, adapter)
+        self._adapt(node, version, adapter)
         if opset > self.shared.target:
             self._lower_types(node, opset)
 
@@ -123,15 +119,13 @@ class Walk:
             self.shared.repairs.append(Repair("later-form", node.label, text))
         return meant
 
-    def _adapt(
-        self, node: ir.Node, successor: ir.Node | None, version: int | None, adapter: Callable[[Site], None] | None
-    ) -> None:
+    def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[Site], None] | None) -> None:
         """Run ``adapter``, or those of the node's version steps, and note what became of it."""
         op_type, label = node.op_type, node.label
         before = node.proto.SerializeToString()
         inputs = tuple(value.name for value in node.inputs if value is not None)
         outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
-        site = Site(node, successor, self.shared)
+        site = Site(node, self.shared)
         try:
             if version is not None:
                 _check_types(node, version)
@@ -148,10 +142,10 @@ class Walk:
         cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if site.touched else None
         self.changes.append(Change(node.graph.path, label, op_type, version, cut))
 
-    def _unknown(self, node: ir.Node, successor: ir.Node | None, opset: int) -> None:
+    def _unknown(self, node: ir.Node, opset: int) -> None:
         adapter = prestandard.adapter_of(node)
         if adapter is not None:
-            self._adapt(node, successor, None, adapter)
+            self._adapt(node, None, adapter)
         elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
             reason = "the withdrawn experiment of this name averages over other axes than version 9"
             self._block(node.graph, node.label, node.op_type, None, reason)

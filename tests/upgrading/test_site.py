@@ -15,7 +15,7 @@ from bnfold.upgrading.types import Types
 def site(body: str, *, target: int = 15, weights: str = "", inputs: str = "float[2, 3, 4] x") -> Site:
     text = f'<ir_version: 8, opset_import: ["" : 9]> g ({inputs}) => (float[] y) {weights} {{ {body} }}'
     model = ir.load(onnx.parser.parse_model(text))
-    return Site(model.graph.nodes[0], None, Shared(target, Policy(), Types(target)))
+    return Site(model.graph.nodes[0], Shared(target, Policy(), Types(target)))
 
 
 def test_what_is_not_known_is_an_error() -> None:

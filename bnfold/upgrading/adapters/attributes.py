@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -12,68 +12,44 @@ from bnfold.ir.schemas import schema_of
 from bnfold.upgrading.site import Inexpressible, Site
 
 
-def drop(*names: str) -> Callable[[Site], None]:
-    """Attributes that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
-
-    def adapt(site: Site) -> None:
-        for name in names:
-            site.node.del_attr(name)
-
-    return adapt
+def drop(name: str, site: Site) -> None:
+    """An attribute that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
+    site.node.del_attr(name)
 
 
-def keep_default(**defaults: float | str) -> Callable[[Site], None]:
+def keep_default(defaults: Mapping[str, float | str], site: Site) -> None:
     """Defaults that the next version changes: written out where the node relies on them."""
-
-    def adapt(site: Site) -> None:
-        for name, value in defaults.items():
-            if not site.node.has_attr(name):
-                site.node.set_attr(name, value)
-
-    return adapt
+    for name, value in defaults.items():
+        if not site.node.has_attr(name):
+            site.node.set_attr(name, value)
 
 
-def rename(op_type: str) -> Callable[[Site], None]:
+def rename(op_type: str, site: Site) -> None:
     """The same operator under a new name."""
-
-    def adapt(site: Site) -> None:
-        site.node.op_type = op_type
-
-    return adapt
+    site.node.op_type = op_type
 
 
-def respell(name: str, spellings: dict[str, str], default: str) -> Callable[[Site], None]:
-    """A string attribute whose legal values were renamed."""
-
-    def adapt(site: Site) -> None:
-        value = site.node.attr(name, default)
-        site.node.set_attr(name, spellings.get(value, value))
-
-    return adapt
+def respell(name: str, spellings: Mapping[str, str], site: Site) -> None:
+    """A string attribute some of whose values, the default not among them or renamed as well, are spelled otherwise."""
+    value = site.node.attr(name)
+    if value in spellings:
+        site.node.set_attr(name, spellings[value])
 
 
-def sequence(*adapters: Callable[[Site], None]) -> Callable[[Site], None]:
-    """Several changes in one step."""
-
-    def adapt(site: Site) -> None:
-        for adapter in adapters:
-            adapter(site)
-
-    return adapt
-
-
-def only_types_of(op_type: str, version: int) -> Callable[[Site], None]:
+def only_types_of(op_type: str, version: int, site: Site) -> None:
     """A step that withdraws element types which never made sense there; the others keep their meaning."""
+    dtype = site.shared.types.dtype(site.input(0))
+    if dtype is None:
+        return
+    name = type_name(dtype)
+    if f"tensor({name})" not in schema_of(op_type, version).inputs[0].types:
+        raise Inexpressible(f"version {version} does not take {name} tensors")
 
-    def adapt(site: Site) -> None:
-        dtype = site.shared.types.dtype(site.input(0))
-        if dtype is None:
-            return
-        name = type_name(dtype)
-        if f"tensor({name})" not in schema_of(op_type, version).inputs[0].types:
-            raise Inexpressible(f"version {version} does not take {name} tensors")
 
-    return adapt
+def selu_constants(site: Site) -> None:
+    """Selu 1 → 6: more digits of the default constants."""
+    drop("consumed_inputs", site)
+    keep_default({"alpha": 1.673200011253357, "gamma": 1.0506999492645264}, site)
 
 
 def whole_power(site: Site) -> None:
@@ -96,17 +72,11 @@ def cast_to(site: Site) -> None:
     site.node.set_attr("to", to)
 
 
-def direction(site: Site) -> None:
-    """GRU 1 → 3: the text's default was misspelled."""
-    if site.node.attr("direction") == "foward":
-        site.node.set_attr("direction", "forward")
-
-
 def clip_bounds(site: Site) -> None:
     """Clip 1 → 6: an absent bound was none; from 6 on it is the largest float, which would also clip infinities."""
     site.node.del_attr("consumed_inputs")
     if len(site.node.inputs) == 1:
-        keep_default(min=-np.inf, max=np.inf)(site)
+        keep_default({"min": -np.inf, "max": np.inf}, site)
 
 
 def pad_pads(site: Site) -> None:

@@ -29,8 +29,10 @@ def slope(site: Site) -> None:
     if len(shape) != 1 or shape[0] == 1:
         return
     inner = site.rank(data) - 2
-    if inner > 0:
-        site.node.set_input(1, site.reshape(values, [_static(shape[0], values), *[1] * inner], "slope"))
+    if inner > 0 and not isinstance(shape[0], int):
+        raise Inexpressible(f"the size of {values.name!r} is not known")
+    if inner > 0 and isinstance(shape[0], int):
+        site.node.set_input(1, site.reshape(values, [shape[0], *[1] * inner], "slope"))
 
 
 def stray_slope(site: Site) -> None:
@@ -53,7 +55,8 @@ def _aligned(site: Site, left: ir.Value, right: ir.Value, axis: int | None) -> l
             return None  # its axes are the left operand's last ones, whatever they are
         raise Inexpressible(f"the shape of {right.name!r} is not known: which axes does axis={axis} mean?")
     if all(dim == 1 for dim in shape):
-        return [] if len(shape) > 1 and _rank_or_none(site, left) != len(shape) else None
+        known = site.shape(left)
+        return [] if len(shape) > 1 and (known is None or len(known) != len(shape)) else None
     if axis is None:
         return None
     rank = site.rank(left)
@@ -68,14 +71,3 @@ def _aligned(site: Site, left: ir.Value, right: ir.Value, axis: int | None) -> l
     if unknown > 1:
         raise Inexpressible(f"the shape of {right.name!r} is not known")
     return [dim if isinstance(dim, int) else -1 for dim in shape] + [1] * behind
-
-
-def _rank_or_none(site: Site, value: ir.Value) -> int | None:
-    shape = site.shape(value)
-    return None if shape is None else len(shape)
-
-
-def _static(dim: int | str | None, value: ir.Value) -> int:
-    if not isinstance(dim, int):
-        raise Inexpressible(f"the size of {value.name!r} is not known")
-    return dim

@@ -6,26 +6,22 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.upgrading.adapters.attributes import keep_default
-from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site
+from bnfold.upgrading.adapters.attributes import drop, keep_default
+from bnfold.upgrading.site import Inexpressible, Site
 
 
-def axes(site: Site) -> None:
-    """Squeeze, Unsqueeze and Reduce*: ``axes``. None and an empty list both mean the default."""
-    if site.node.input(1) is not None and not site.node.has_attr("axes"):
-        return  # written in the later form already, as some exporters did
-    values = site.take("axes")
-    if values:
-        site.node.set_input(1, site.ints(values, "axes"))
-    elif site.node.op_type == "Unsqueeze":
-        raise Inexpressible("has no axes")
+def moved(name: str, missing: str, site: Site) -> None:
+    """Attribute ``name``, of integers, becomes input 1; ``missing`` says what is wrong where there is neither, if so.
 
-
-def split_lengths(site: Site) -> None:
-    """Split 11 → 13: ``split``."""
-    lengths = site.take("split")
-    if lengths:
-        site.node.set_input(1, site.ints(lengths, "split"))
+    An empty list means the default, as no list does, but of Reshape. Some exporters wrote the later form already.
+    """
+    drop("consumed_inputs", site)
+    stated = site.take(name)
+    values = [stated] if isinstance(stated, int) else stated
+    if values or (values is not None and site.node.op_type == "Reshape"):
+        site.node.set_input(1, site.ints(values, name))
+    elif missing and site.node.input(1) is None:
+        raise Inexpressible(missing)
 
 
 def split_count(site: Site) -> None:
@@ -40,7 +36,7 @@ def split_input(site: Site) -> None:
     if lengths is not None:
         site.node.set_attr("split", constant_ints(lengths, "its split lengths"))
         site.node.set_inputs([site.input(0)])
-    keep_default(axis=0)(site)
+    keep_default({"axis": 0}, site)
 
 
 def slice_bounds(site: Site) -> None:
@@ -52,23 +48,6 @@ def slice_bounds(site: Site) -> None:
         return
     inputs = [site.input(0), site.ints(starts, "starts"), site.ints(ends, "ends")]
     site.node.set_inputs(inputs + ([site.ints(over, "axes")] if over else []))
-
-
-def top_k(site: Site) -> None:
-    """TopK 1 → 10: ``k``."""
-    count = site.take("k")
-    if count is not None:
-        site.node.set_input(1, site.ints([count], "k"))
-
-
-def reshape_shape(site: Site) -> None:
-    """Reshape 1 → 5: ``shape``; ``consumed_inputs`` has no meaning."""
-    site.node.del_attr("consumed_inputs")
-    dims = site.take("shape")
-    if dims is not None:
-        site.node.set_input(1, site.ints(dims, "shape"))
-    elif site.node.input(1) is None:
-        raise Inexpressible("has no shape")
 
 
 def pad_values(site: Site) -> None:
@@ -123,13 +102,6 @@ def _one(value: ir.Value, what: str) -> list[int]:
     if len(elements) != 1:
         raise Inexpressible(f"{what} ({value.name!r}) has {len(elements)} elements, not one")
     return elements
-
-
-def crop_window(border: list[int], size: list[int] | None) -> tuple[list[int], list[int], list[int]]:
-    """Slice's starts, ends and axes for a border of (left, top, right, bottom) around the last two of four axes."""
-    left, top, right, bottom = border
-    ends = [top + size[0], left + size[1]] if size else [-bottom or INT64_MAX, -right or INT64_MAX]
-    return [top, left], ends, [2, 3]
 
 
 def constant_ints(value: ir.Value, what: str) -> list[int]:

@@ -6,15 +6,15 @@ Early converters wrote them into the default domain. Each is rewritten only wher
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.upgrading.adapters.inputs import constant_ints, crop_window
-from bnfold.upgrading.site import Inexpressible, Site, numeric_type
+from bnfold.upgrading.adapters.inputs import constant_ints
+from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site, numeric_type
 
 
 def image_scaler(site: Site) -> None:
@@ -23,7 +23,8 @@ def image_scaler(site: Site) -> None:
     if scale != 1.0 or not bias:
         data = site.add("Mul", [data, site.scalar(scale, site.input(0), "scale")], "scaled")
     column = np.array(bias or [0.0]).reshape(-1, *[1] * (site.rank(site.input(0)) - 2))
-    _become(site, "Add", [data, _typed(site, column, "bias")])
+    column = column.astype(numeric_type(site.dtype(site.input(0))))
+    _become(site, "Add", [data, site.constant(column, "bias")])
 
 
 def affine(site: Site) -> None:
@@ -47,14 +48,15 @@ def crop(site: Site) -> None:
         raise Inexpressible("has no border of four sides")
     if size is not None and len(size) != 2:
         raise Inexpressible("has no window of two sides")
-    starts, ends, axes = crop_window(border, size if size and any(size) else None)
-    if site.target < 10:
-        _become(site, "Slice", [site.input(0)])
-        for name, values in (("starts", starts), ("ends", ends), ("axes", axes)):
-            site.node.set_attr(name, values)
+    left, top, right, bottom = border
+    ends = [top + size[0], left + size[1]] if size and any(size) else [-bottom or INT64_MAX, -right or INT64_MAX]
+    window = {"starts": [top, left], "ends": ends, "axes": [2, 3]}
+    if site.target >= 10:
+        _become(site, "Slice", [site.input(0), *(site.ints(values, name) for name, values in window.items())])
         return
-    window = [site.ints(values, name) for name, values in (("starts", starts), ("ends", ends), ("axes", axes))]
-    _become(site, "Slice", [site.input(0), *window])
+    _become(site, "Slice", [site.input(0)])
+    for name, values in window.items():
+        site.node.set_attr(name, values)
 
 
 def fully_connected(site: Site) -> None:
@@ -73,14 +75,12 @@ def fully_connected(site: Site) -> None:
         site.node.set_attr("broadcast", 1)
 
 
-def parametric_softplus(site: Site) -> None:
-    """ParametricSoftplus: ``alpha·softplus(beta·x)``."""
-    _scaled_function(site, "Softplus")
-
-
-def scaled_tanh(site: Site) -> None:
-    """ScaledTanh: ``alpha·tanh(beta·x)``."""
-    _scaled_function(site, "Tanh")
+def curve(op_type: str, site: Site) -> None:
+    """ParametricSoftplus, ScaledTanh: ``alpha·f(beta·x)``."""
+    data = site.input(0)
+    alpha, beta = site.take("alpha", 1.0), site.take("beta", 1.0)
+    inner = site.add("Mul", [data, site.scalar(beta, data, "beta")], "scaled")
+    _become(site, "Mul", [site.add(op_type, [inner], "curve"), site.scalar(alpha, data, "alpha")])
 
 
 def constant_fill(site: Site) -> None:
@@ -122,17 +122,6 @@ def _fill_shape(site: Site, dims: list[int] | None, *, as_shape: bool) -> ir.Val
     return site.add("Cast", [site.input(0)], "shape", to=onnx.TensorProto.INT64)
 
 
-def _scaled_function(site: Site, op_type: str) -> None:
-    data = site.input(0)
-    alpha, beta = site.take("alpha", 1.0), site.take("beta", 1.0)
-    inner = site.add("Mul", [data, site.scalar(beta, data, "beta")], "scaled")
-    _become(site, "Mul", [site.add(op_type, [inner], "curve"), site.scalar(alpha, data, "alpha")])
-
-
-def _typed(site: Site, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
-    return site.constant(array.astype(numeric_type(site.dtype(site.input(0)))), hint)
-
-
 def _become(site: Site, op_type: str, inputs: list[ir.Value]) -> None:
     site.node.op_type = op_type
     site.node.set_inputs(inputs)
@@ -151,8 +140,8 @@ PRESTANDARD: dict[str, tuple[dict[str, _AP.AttributeType], Callable[[Site], None
     "Scale": ({"scale": _AP.FLOAT}, scale),
     "Crop": ({"border": _AP.INTS, "scale": _AP.INTS}, crop),
     "FC": ({"axis": _AP.INT, "axis_w": _AP.INT}, fully_connected),
-    "ParametricSoftplus": (_CURVE, parametric_softplus),
-    "ScaledTanh": (_CURVE, scaled_tanh),
+    "ParametricSoftplus": (_CURVE, partial(curve, "Softplus")),
+    "ScaledTanh": (_CURVE, partial(curve, "Tanh")),
     "ConstantFill": ({**_FILL, "value": _AP.FLOAT, "dtype": _AP.INT}, constant_fill),
     "GivenTensorFill": ({**_FILL, "values": _AP.FLOATS}, given_tensor),
 }

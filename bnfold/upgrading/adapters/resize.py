@@ -6,9 +6,12 @@ where it shrinks (onnx's own test data and onnxruntime's kernel agree); Resize-1
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bnfold import ir
+from bnfold.upgrading.adapters.attributes import respell
 from bnfold.upgrading.site import Inexpressible, Site
 
 
@@ -20,8 +23,7 @@ def height_and_width(site: Site) -> None:
             return
         raise Inexpressible("has no height_scale or no width_scale")
     site.node.set_attr("scales", [1.0, 1.0, float(height), float(width)])
-    if site.node.attr("mode") == "bilinear":
-        site.node.set_attr("mode", "linear")
+    plain_mode(site)
 
 
 def scales_input(site: Site) -> None:
@@ -31,14 +33,14 @@ def scales_input(site: Site) -> None:
         site.node.set_inputs([site.input(0), _scales(site, scales)])
     elif site.node.input(1) is None:
         raise Inexpressible("has no scales")
-    _plain_mode(site)
+    plain_mode(site)
 
 
 def upsample_to_resize(site: Site) -> None:
     """Upsample 9 → Resize: no axis of an Upsample shrinks."""
     if site.node.has_attr("scales"):
         scales_input(site)
-    _plain_mode(site)
+    plain_mode(site)
     site.node.op_type = "Resize"
     if site.target >= 11:
         _at_asymmetric_points(site, site.input(0), site.input(1), "floor")
@@ -85,7 +87,5 @@ def _roi(site: Site) -> ir.Value | None:
     return None if site.target >= 13 else site.constant(np.zeros(0, np.float32), "roi")
 
 
-def _plain_mode(site: Site) -> None:
-    """Linear interpolation was also called after the number of axes."""
-    if site.node.attr("mode") in ("bilinear", "trilinear"):
-        site.node.set_attr("mode", "linear")
+plain_mode = partial(respell, "mode", {"bilinear": "linear", "trilinear": "linear"})
+"""Linear interpolation was also called after the number of axes."""

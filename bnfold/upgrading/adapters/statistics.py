@@ -24,7 +24,7 @@ def saved_statistics(site: Site, form: Form) -> None:
         return
     wide, narrow = _widened(site)
     data, axes = _channels(site, wide, per_activation=form.per_activation)
-    for output, make in ((var, _variance), (mean, _mean)):
+    for output, make in ((var, _variance), (mean, Site.reduce_mean)):
         if output is None:
             continue
         made = make(site, data, axes, output if narrow is None else "statistic")
@@ -53,10 +53,6 @@ def _channels(site: Site, data: ir.Value, *, per_activation: bool) -> tuple[ir.V
     if len(shape) == 1:
         return site.add("Reshape", [data, site.ints([-1, 1], "shape")], "rank2"), [0]
     return data, [axis for axis in range(len(shape)) if axis != 1]
-
-
-def _mean(site: Site, data: ir.Value, axes: list[int], output: str | ir.Value) -> ir.Value:
-    return site.reduce_mean(data, axes, output)
 
 
 def _variance(site: Site, data: ir.Value, axes: list[int], output: str | ir.Value) -> ir.Value:
