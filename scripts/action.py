@@ -11,8 +11,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 BNFOLD = [sys.executable, "-P", "-m", "bnfold"]
 
@@ -50,43 +51,46 @@ def summary(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"| BatchNormalization | {len(document['batchnorms'])} | {len(left)} |"
         yield f"| weights, bytes | {document['weights']['before']:,} | {document['weights']['after']:,} |"
         for row in left:
-            why = f"{row['reason']['text']} (`{row['reason']['code']}`)" if row["reason"] else row["verdict"]
-            yield f"\n{cell(row['name'])}: {why}"
+            if row["reason"]:
+                yield f"\n{cell(row['name'])}: {row['reason']['text']} (`{row['reason']['code']}`)"
     if verdict:
         yield f"\n{cell(verdict['summary'])}"
 
 
-def trouble(ran: subprocess.CompletedProcess[str], environment: Mapping[str, str]) -> str:
+def trouble(code: int, told: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     """What went wrong, in a few lines; empty if nothing did."""
-    if ran.returncode:
-        told = ran.stderr.rstrip().splitlines() or [f"exit code {ran.returncode}"]
-        first = max((index for index, line in enumerate(told) if not line.startswith(" ")), default=0)
-        return "\n".join(told[first:])
+    if code:
+        lines = told.removeprefix("bnfold: ").splitlines()
+        first = max((index for index, line in enumerate(lines) if not line.startswith(" ")), default=0)
+        return "\n".join(lines[first:]) or str(document.get("summary", f"exit code {code}"))
     least = int(environment.get("LEAST_OPSET") or 1)
-    if environment["COMMAND"] == "check" and (found := json.loads(ran.stdout)["opset"]["before"]) < least:
-        return f"opset {found}, and {least} was asked for"
+    if environment["COMMAND"] == "check" and document["opset"]["before"] < least:
+        return f"opset {document['opset']['before']}, and {least} was asked for"
     return ""
 
 
 def main() -> int:
     """Run bnfold; 0 if all went well."""
+    for stream in (sys.stdout, sys.stderr):
+        cast(TextIOWrapper, stream).reconfigure(encoding="utf-8")  # which GitHub reads, on Windows too
     known = commands(os.environ)
     if os.environ.get("COMMAND") not in known:
         print(f"::error title=bnfold::command is one of {', '.join(known)}")
         return 2
-    ran = subprocess.run(
-        [*BNFOLD, *known[os.environ["COMMAND"]]], capture_output=True, text=True, encoding="utf-8", check=False
-    )
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    command = [*BNFOLD, *known[os.environ["COMMAND"]]]
+    ran = subprocess.run(command, capture_output=True, env=environment, encoding="utf-8", check=False)
     sys.stderr.write(ran.stderr)
-    lines = list(summary(json.loads(ran.stdout))) if ran.stdout else []
-    why = trouble(ran, os.environ)
+    document = json.loads(ran.stdout) if ran.stdout else {}
+    lines = list(summary(document)) if document else []
+    why = trouble(ran.returncode, ran.stderr, document, os.environ)
     if why:
         print(f"::error file={escaped(os.environ['MODEL'])},title=bnfold::{escaped(why)}")
-        lines.append(f"\n**Failed:** {cell(why)}")
+        lines = [*(line for line in lines if line.strip() != cell(why)), f"\n**Failed:** {cell(why)}"]
     if os.environ.get("GITHUB_STEP_SUMMARY"):
-        text = "\n".join([f"### bnfold: {cell(os.environ['MODEL'])}", "", *lines, ""])
+        text = "\n".join([f"### bnfold: {cell(os.environ['MODEL'])}", "", *lines, ""]).replace("\n  ", "\n* ")
         with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as page:
-            page.write(text)
+            page.write(text + "\n")
     return ran.returncode or int(bool(why))
 
 

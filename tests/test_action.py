@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.conftest import MODELS, ROOT
@@ -48,8 +49,8 @@ def test_a_check_names_the_file_and_the_node(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
     code, told, page = step(tmp_path, COMMAND="check", MODEL="model.onnx", REPORT="")
     assert code == 4
-    assert told.startswith("::error file=model.onnx,title=bnfold::forbidden nodes that remain: 1%0A")
-    assert "**Failed:** forbidden nodes" in page
+    assert told == "::error file=model.onnx,title=bnfold::forbidden nodes that remain: 1%0A  node2\n"
+    assert "**Failed:** forbidden nodes that remain: 1\n* node2\n" in page
 
 
 def test_a_check_wants_an_opset(tmp_path: Path) -> None:
@@ -57,6 +58,15 @@ def test_a_check_wants_an_opset(tmp_path: Path) -> None:
     code, told, _ = step(tmp_path, COMMAND="check", MODEL="model.onnx", REPORT="", LEAST_OPSET="13")
     assert code == 1
     assert "opset 1, and 13 was asked for" in told
+
+
+def test_two_models_that_differ(tmp_path: Path) -> None:
+    shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
+    shutil.copy(MODELS / "dense.onnx", tmp_path / "other.onnx")
+    code, told, page = step(tmp_path, COMMAND="verify", MODEL="model.onnx", OUTPUT="other.onnx")
+    assert code == 1
+    assert "title=bnfold::FAILED: the two models have different" in told
+    assert page.count("FAILED: the two models have different") == 1
 
 
 def test_a_broken_model_is_an_annotation(tmp_path: Path) -> None:
@@ -74,3 +84,50 @@ def test_the_hook_fails_where_a_model_has_one(tmp_path: Path) -> None:
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "one.onnx")
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 4
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("BNFOLD_PRE_COMMIT" not in os.environ, reason="$BNFOLD_PRE_COMMIT names no pre-commit")
+def test_pre_commit_installs_and_runs_the_hook(tmp_path: Path) -> None:
+    """Fetches what bnfold depends on; .ci/run sets the variable."""
+    hooks = tmp_path / "bnfold"
+    hooks.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"):
+        shutil.copy(ROOT / name, hooks)
+    shutil.copytree(ROOT / "bnfold", hooks / "bnfold", ignore=shutil.ignore_patterns("__pycache__"))
+    config = {"repos": [{"repo": str(hooks), "rev": committed(hooks), "hooks": [{"id": "bnfold"}]}]}
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    shutil.copy(MODELS / "in1.onnx", models / "good.onnx")
+    committed(models)
+
+    def run() -> tuple[int, str]:
+        subprocess.run(["git", "add", "."], cwd=models, check=True)
+        ran = subprocess.run(
+            [os.environ["BNFOLD_PRE_COMMIT"], "run", "--all-files", "--color=never"],
+            cwd=models, env={**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home")}, capture_output=True, text=True,
+            encoding="utf-8", check=False,
+        )  # fmt: skip
+        return ran.returncode, ran.stdout + ran.stderr
+
+    code, told = run()
+    assert (code, told.splitlines()[-1].endswith("Passed")) == (0, True), told
+    shutil.copy(MODELS / "bn9.onnx", models / "left.onnx")
+    code, told = run()
+    assert code == 1, told
+    assert "exit code: 4" in told
+    assert "left.onnx" in told
+    (models / "left.onnx").write_bytes(b"no model")
+    code, told = run()
+    assert code == 1, told
+    assert "left.onnx: not an ONNX model" in told
+    assert "exit code: 1" in told
+
+
+def committed(folder: Path) -> str:
+    """The commit that holds all of the folder."""
+    git = ["git", "-C", str(folder), "-c", "user.name=bnfold", "-c", "user.email=bnfold@localhost"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+        subprocess.run([*git, *command], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()

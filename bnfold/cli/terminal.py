@@ -184,10 +184,10 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
-    """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them."""
+    """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them if it was tried."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
     say(f"forbidden nodes that remain: {len(left)}", BAD)
     for label, graph, why in left:
         event = events.get((label, graph))
         folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
-        say(f"  {f'{graph}: ' if graph else ''}{label}: {folding}{why}")
+        say(f"  {f'{graph}: ' if graph else ''}{label}{f': {folding}{why}' if outcome.options.fold else ''}")
