@@ -39,6 +39,8 @@ class Fold:
     original: frozenset[str]
     budget: Budget = field(init=False)
     refusals: Refusals = field(default_factory=Refusals)
+    patient: bool = True
+    """Whether plans that leave an operator behind wait: it stops others from folding past."""
 
     unmerged: dict[ir.Node, SearchTrace] = field(default_factory=dict)
     """Why branches that a BatchNormalization stands in are not merged."""
@@ -48,6 +50,8 @@ class Fold:
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget = Budget(self.limits.growth)
+        _settle_all(self, waiting, progress)
+        self.patient = False
         for _ in range(MAX_ROUNDS):
             changed = _merge_branches(self)
             changed |= _settle_all(self, waiting, progress)
@@ -125,6 +129,8 @@ def _settle(fold: Fold, node: ir.Node) -> bool:
             attempt = attempts.attempt(node, fold.policy, fold.limits, fold.budget)
             cut = cut_of(attempt.plan, fold.original) if attempt.plan is not None else None
         refusal = attempt.furthest
+        if fold.patient and attempt.plan is not None and attempt.plan.residuals:
+            return changed
         if attempt.plan is not None and cut is not None:
             _carry_out(fold, attempt.plan, cut, fold.events[node])
             changed, refusal = True, attempt.of_what_is_left(node)
@@ -137,8 +143,9 @@ def _settle(fold: Fold, node: ir.Node) -> bool:
 
 
 def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None) -> None:
-    into = tuple(absorber.label for absorber in plan.absorbers)
-    operators = tuple(dict.fromkeys(absorber.op_type for absorber in plan.absorbers))
+    absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
+    into = tuple(absorber.label for absorber in absorbers)
+    operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
     gone = [link.node for link in plan.chain.links]
     passed = tuple(node.label for node in plan.nodes)
     fold.refusals.edit(plan)

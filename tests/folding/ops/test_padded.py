@@ -40,6 +40,13 @@ def test_behind_the_conv(attributes: dict[str, Any]) -> None:
     assert folded(net, net.node("Exp", padded_conv(net, **attributes))).ops == ["Conv", "Add", "Exp"]
 
 
+def test_a_batchnorm_behind_the_conv_is_folded_before_the_add_stands_between_them() -> None:
+    net = Net()
+    result = folded(net, net.node("Relu", net.batchnorm(padded_conv(net), 6)))
+    assert result.ops == ["Conv", "Add", "Relu"]
+    assert {(event.verdict, *event.operators) for event in result.report.batchnorms} == {("folded", "Conv")}
+
+
 @pytest.mark.parametrize("group", [2, 4])
 def test_groups(group: int) -> None:
     net = Net()
