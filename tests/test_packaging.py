@@ -6,8 +6,10 @@ import ast
 import re
 import sys
 import tomllib
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.conftest import ROOT
 
@@ -50,3 +52,56 @@ def test_a_dependency_is_what_is_imported_and_nothing_else() -> None:
     extras = declared("onnxruntime", "report", "openvino", "torch", "dask") - {"onnxscript"}
     assert declared("run") == wanted - extras
     assert extras <= wanted
+
+
+def recipe() -> dict[str, Any]:
+    text = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    context = yaml.safe_load(text)["context"]
+    filled = re.sub(r"\$\{\{ (\w+) \}\}", lambda name: context.get(name[1], "…"), text)
+    document: dict[str, Any] = yaml.safe_load(filled)
+    return document
+
+
+def test_the_conda_recipe_says_what_pyproject_says() -> None:
+    project, document = PROJECT["project"], recipe()
+    assert document["package"] == {"name": project["name"], "version": project["version"]}
+    assert document["about"]["summary"] == project["description"]
+    assert document["about"]["license"] == project["license"]
+    assert document["about"]["repository"] == project["urls"]["Source"]
+    assert document["build"]["python"]["entry_points"] == [f"bnfold = {project['scripts']['bnfold']}"]
+    wanted = {"python" + project["requires-python"], *GROUPS["run"]}
+    assert spelled(document["requirements"]["run"]) == spelled(wanted)
+    assert spelled(GROUPS["build"]) <= spelled(document["requirements"]["host"])
+
+
+def spelled(requirements: Any) -> set[str]:
+    return {str(requirement).replace(" ", "").replace("_", "-") for requirement in requirements}
+
+
+def test_the_conda_recipe_is_one_to_rattler_build() -> None:
+    stage0 = pytest.importorskip("rattler_build.stage0", reason="py-rattler-build is not installed")
+    stage0.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+
+
+def test_every_address_is_in_one_repository() -> None:
+    """`scripts/release` asks for its owner."""
+    home = PROJECT["project"]["urls"]["Source"]
+    assert all(url.startswith(home) for url in PROJECT["project"]["urls"].values())
+    texts = [ROOT / "pyproject.toml", ROOT / "recipe" / "recipe.yaml", *(ROOT / "docs").glob("*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in texts)
+    assert set(re.findall(r"https://github\.com/[\w-]+/bnfold\b", text)) == {home}
+
+
+def test_links_of_the_readme_are_absolute_on_the_package_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for rule in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"], text)
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(links) > 20
+    assert all(link.startswith(("https://", "#")) for link in links)
+
+
+def test_the_container_is_nobody() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert "USER 65534:65534" in lines
+    assert 'ENTRYPOINT ["bnfold"]' in lines

@@ -184,7 +184,7 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
-    """The nodes that were not to be there (label, graph, why not decomposed), and why folding left them if it was tried."""
+    """The nodes that were not to be there (label, graph, why not decomposed), and why folding, if any, left them."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
     say(f"forbidden nodes that remain: {len(left)}", BAD)
     for label, graph, why in left:

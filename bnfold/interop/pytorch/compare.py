@@ -156,6 +156,8 @@ def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *,
         raise _Skip(str(reason)) from reason
     except MemoryError as reason:
         raise _Skip("the models need more memory than there is") from reason
+    if run.pair.drawn:
+        raise _Skip("the model draws random numbers, and other ones than the module")
     outputs = [item for item in compared if item.is_output]
     rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in outputs]
     if not binding and any(row.fault and row.exported for row in rows):
