@@ -22,6 +22,7 @@ from bnfold.settings import Policy
 Observer = Callable[[str, Datum], None]
 Alterations = Mapping[ir.Value, Callable[[Datum], Datum]]
 Environment = dict[ir.Value, Datum]
+Schedules = dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule]
 
 
 class OutOfTime(BnfoldError):
@@ -42,6 +43,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     later: bool = False,
     noise: Noise | None = None,
     altered: Alterations | None = None,
+    schedules: Schedules | None = None,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -62,6 +64,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         later: Read a node that does not fit its own version as the next one that it fits.
         noise: What random operators draw; without it they are refused.
         altered: What to make of some stored or computed values of any graph before they are read.
+        schedules: Kept by who runs a model that stays as it is more than once, with the same values fed.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -80,6 +83,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
     evaluation.later, evaluation.noise = later, noise
     evaluation.altered = altered or {}
+    evaluation.schedules = {} if schedules is None else schedules
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -135,7 +139,7 @@ class Evaluation:
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {function_key(function.proto): function for function in model.functions}
         self._running: list[ir.Graph] = []
-        self._schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = {}
+        self.schedules: Schedules = {}
 
     def admit(self, value: Datum) -> Datum:
         """A stored or fed value in the type it is computed in."""
@@ -157,10 +161,10 @@ class Evaluation:
     def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
         """Bodies run many times, functions for the outputs that a call names; the main graph runs once."""
         key = graph, tuple(wanted)
-        if key not in self._schedules:
+        if key not in self.schedules:
             given = [value for value in environment if value.graph is graph]
-            self._schedules[key] = schedule(graph, wanted, given)
-        return self._schedules[key]
+            self.schedules[key] = schedule(graph, wanted, given)
+        return self.schedules[key]
 
     def read(self, value: ir.Value, environment: Environment) -> Datum:
         """A value's array; a weight is read from disk now and kept until its last reader has run."""

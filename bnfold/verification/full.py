@@ -82,7 +82,6 @@ class Pair:
         """Compare these values, and give the original's to the jumping operators that read them."""
         self.watched = names
         self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
-        self._rounds: list[list[ir.Model]] = []
 
     def without(self, names: Collection[str]) -> Pair:
         """The same, but that jumping operators of the rewritten model read its own values of these ``names``."""
@@ -97,15 +96,9 @@ class Pair:
         """How often the new weights are disturbed."""
         return 2 if self._sources.elements < FEW else 1
 
-    def round(self, number: int) -> list[ir.Model]:
-        """Disturbed copies of the rewritten model; the same number gives the same copies."""
-        while len(self._rounds) <= number:
-            self._rounds.append(self._sources.of(self._acting, self.groups, len(self._rounds)))
-        return self._rounds[number]
-
-    def plain_round(self) -> list[ir.Model]:
-        """Disturbed copies of the rewritten model as it is, jumping operators not held."""
-        return self._sources.of(self.after, self.groups, 0) if self._stand_ins else self.round(0)
+    def round(self, model: ir.Model, number: int) -> list[reference.Alterations]:
+        """What disturbs the new weights of (a copy of) the rewritten model; one number, one way."""
+        return self._sources.of(model, self.groups, number)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
         """What the original computes: outputs and watched values.
@@ -130,7 +123,8 @@ class Pair:
         rounds: list[list[dict[str, Array]]] = []
         while True:
             if len(rounds) < ROUNDS:
-                rounds.append([self._evaluate(model, given, names) for model in self.round(len(rounds))])
+                moved = self.round(self._acting, len(rounds))
+                rounds.append([self._evaluate(self._acting, given, names, altered=altered) for altered in moved])
             else:
                 rounds.append(self._errors(feeds, given, expected, actual))
             compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
@@ -166,8 +160,8 @@ class Pair:
             actual,
             expected,
             (
-                self._evaluate(model, feeds, names, later=bool(self.misfit))
-                for model in self._sources.gone.of(self.before, self.groups, 0)
+                self._evaluate(self.before, feeds, names, later=bool(self.misfit), altered=altered)
+                for altered in self._sources.gone.of(self.before, self.groups, 0)
             ),
         )
 

@@ -33,7 +33,8 @@ def localise(request: Request, pair: Pair, feeds: Feeds) -> Location | None:
     try:
         expected = _observe(request, request.before, feeds, common, pair.outputs)
         actual = _observe(request, request.after, feeds, common, pair.outputs)
-        draws = [_observe(request, model, feeds, common, pair.outputs) for model in pair.plain_round()]
+        moved = pair.round(request.after, 0)
+        draws = [_observe(request, request.after, feeds, common, pair.outputs, altered) for altered in moved]
     except (BnfoldError, MemoryError):
         return None
     for name, value in actual.items():
@@ -46,13 +47,21 @@ def localise(request: Request, pair: Pair, feeds: Feeds) -> Location | None:
     return None
 
 
-def _observe(request: Request, model: ir.Model, feeds: Feeds, names: set[str], outputs: list[str]) -> Kept:
+def _observe(
+    request: Request,
+    model: ir.Model,
+    feeds: Feeds,
+    names: set[str],
+    outputs: list[str],
+    altered: reference.Alterations | None = None,
+) -> Kept:
     kept: Kept = {}
     reference.evaluate(
         model,
         feeds,
         outputs,
         observer=_keeper(kept, names),
+        altered=altered,
         limit_seconds=request.clock.left,
         policy=request.policy,
         noise=reference.Noise(),

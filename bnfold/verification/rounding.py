@@ -17,6 +17,8 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir, reference
+from bnfold.ir.tensor import numpy_type
+from bnfold.reference.precision import widen
 from bnfold.verification.floats import FLOAT_TYPES, float_type
 
 Array = npt.NDArray[Any]
@@ -30,33 +32,23 @@ LARGEST_MOVE = 1e-4
 """The same where its weights are rounded anew."""
 
 
-class Disturbed(ir.Tensor):
-    """``base`` with every element moved to the next number of its type, away from zero or towards it by a seeded coin.
+def disturb(values: Array, dtype: int, seed: int, old: ir.Tensor | None = None) -> Array:
+    """Numbers of the onnx type ``dtype``, each moved to the next one, away from zero or towards it by a seeded coin.
 
     Zeros stay, and so do what would leave the finite numbers and what ``old``, the original's weight of the same name,
     has in the same place: none was rounded. Subnormal numbers stay, because rounding to them loses more than the type's
-    precision, and that is a fault to be seen, not noise.
+    precision, and that is a fault to be seen, not noise. Neighbouring floats have neighbouring bit patterns, whatever
+    their width.
     """
-
-    __slots__ = ("base", "old", "seed")
-
-    def __init__(self, base: ir.Tensor, seed: int, old: ir.Tensor | None = None) -> None:
-        super().__init__(base.dtype, base.dims)
-        self.base, self.seed = base, seed
-        self.old = old if old is not None and (old.dtype, old.dims) == (base.dtype, base.dims) else None
-
-    def numpy(self) -> Array:
-        """Neighbouring floats have neighbouring bit patterns, whatever their width."""
-        values = np.ascontiguousarray(self.base.numpy()).reshape(-1)
-        bits = values.view(f"i{values.dtype.itemsize}")
-        noise = np.frombuffer(np.random.default_rng(self.seed).bytes((values.size + 7) // 8), np.uint8)
-        steps = np.unpackbits(noise, count=values.size).astype(bits.dtype) * 2 - 1
-        moved = (bits + steps).view(values.dtype)
-        normal = np.abs(values.astype(np.float64)) >= 2.0 ** float_type(self.dtype).min_exponent
-        usable = normal & np.isfinite(values) & np.isfinite(moved)
-        if self.old is not None:
-            usable &= bits != np.ascontiguousarray(self.old.numpy()).reshape(-1).view(bits.dtype)
-        return np.where(usable, moved, values).reshape(self.dims)
+    flat = np.ascontiguousarray(values, numpy_type(dtype)).reshape(-1)
+    bits = flat.view(f"i{flat.dtype.itemsize}")
+    noise = np.frombuffer(np.random.default_rng(seed).bytes((flat.size + 7) // 8), np.uint8)
+    moved = (bits + (np.unpackbits(noise, count=flat.size).astype(bits.dtype) * 2 - 1)).view(flat.dtype)
+    normal = np.abs(flat.astype(np.float64)) >= 2.0 ** float_type(dtype).min_exponent
+    usable = normal & np.isfinite(flat) & np.isfinite(moved)
+    if old is not None and (old.dtype, old.dims) == (dtype, values.shape):
+        usable &= bits != np.ascontiguousarray(old.numpy()).reshape(-1).view(bits.dtype)
+    return np.where(usable, moved, flat).reshape(values.shape)
 
 
 def _that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
@@ -163,7 +155,7 @@ class PerturbedWeights:
         """New initializers of the main graph that have at most so many numbers, perturbed."""
         graph = self._models[1].graph
         return {
-            name: Disturbed(tensor, zlib.crc32(name.encode())).numpy()
+            name: disturb(tensor.numpy(), tensor.dtype, zlib.crc32(name.encode()))
             for (path, name), tensor in self._stored.items()
             if not path
             and tensor.size <= most
@@ -176,46 +168,41 @@ class PerturbedWeights:
         """How many numbers all new weights have."""
         return sum(self._stored[key].size for key in self.new)
 
-    def of(self, model: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
-        """Copies of (a copy of) the rewritten model, each with one of ``groups`` shares of the new weights moved.
+    def of(self, model: ir.Model, groups: int, round_number: int) -> list[reference.Alterations]:
+        """For (a copy of) the rewritten model, what moves each of ``groups`` shares of its new weights.
 
         Another round disturbs the same shares in other directions.
         """
-        return self._copies(model, groups, lambda path, _: path, round_number)
+        return self._shares([(value, (value.graph.path, value.name)) for value in _values(model)], groups, round_number)
 
-    def of_region(self, region: ir.Model, groups: int, round_number: int) -> list[ir.Model]:
-        """The same for a region, whose main graph holds weights that came from any graph of the model."""
-        return self._copies(region, groups, self._home, round_number)
+    def of_region(
+        self, region: ir.Model, names: Mapping[str, str], groups: int, round_number: int
+    ) -> list[reference.Alterations]:
+        """The same for a region, whose main graph holds weights that came from any graph of the model.
 
-    def _home(self, path: str, name: str) -> str:
+        ``names`` has those that they have in the model, where they are others.
+        """
+        found = [(value, self._home(value.graph.path, names.get(value.name, value.name))) for value in _values(region)]
+        return self._shares(found, groups, round_number)
+
+    def _home(self, path: str, name: str) -> Key:
         """The graph of the model that a weight of a region came from, whose own paths begin at the region."""
-        return path if (path, name) in self._stored else self._paths.get(name, "")
+        return (path if (path, name) in self._stored else self._paths.get(name, ""), name)
 
-    def _copies(
-        self, model: ir.Model, groups: int, home: Callable[[str, str], str], round_number: int
-    ) -> list[ir.Model]:
-        found = [
-            (graph.path, name)
-            for graph in model.graphs()
-            for name in sorted(graph.values)
-            if self.is_new(home(graph.path, name), name)
-        ]
-        shares = [found[share::groups] for share in range(groups)]
-        return [self._disturbed(model, share, home, round_number) for share in shares if share]
+    def _shares(
+        self, values: Sequence[tuple[ir.Value, Key]], groups: int, round_number: int
+    ) -> list[reference.Alterations]:
+        found = [(value, key) for value, key in values if self.is_new(*key) and stored(value) is not None]
+        shares = [dict(found[share::groups]) for share in range(groups)]
+        return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
-    def _disturbed(
-        self, model: ir.Model, weights: Sequence[Key], home: Callable[[str, str], str], seed: int
-    ) -> ir.Model:
-        """A copy of ``model`` whose ``weights`` (graph path, name) are disturbed; all other tensors are shared."""
-        copy = model.clone()
-        graphs = {graph.path: graph for graph in copy.graphs()}
-        for path, name in weights:
-            value = graphs[path].values[name]
-            tensor = stored(value)
-            if tensor is not None:
-                old = self._old.get((home(path, name), name))
-                value.tensor = Disturbed(tensor, zlib.crc32(name.encode(), seed), old)
-        return copy
+    def _mover(self, key: Key, round_number: int) -> Callable[[Any], Any]:
+        dtype, seed, old = self._stored[key].dtype, zlib.crc32(key[1].encode(), round_number), self._old.get(key)
+        return lambda held: widen(disturb(held, dtype, seed, old))
+
+
+def _values(model: ir.Model) -> list[ir.Value]:
+    return [graph.values[name] for graph in model.graphs() for name in sorted(graph.values)]
 
 
 def stored(value: ir.Value) -> ir.Tensor | None:

@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.interop.openvino.document import Document, weights_path
 from bnfold.ir.elements import FLOATS, TP, Array, to_raw
-from bnfold.verification.rounding import Disturbed, is_short
+from bnfold.verification.rounding import disturb, is_short
 
 Weight = tuple[bytes, int]
 """A digest of a constant's bytes, and its element type."""
@@ -67,7 +67,7 @@ def disturbed(document: Document, weights: Iterable[ir.Stored], seed: int, folde
         with weights_path(path).open("r+b") as out:
             for number, tensor in enumerate(weights):
                 out.seek(tensor.span.offset)
-                out.write(to_raw(Disturbed(tensor, seed + number).numpy(), tensor.dtype))
+                out.write(to_raw(disturb(tensor.numpy(), tensor.dtype, seed + number), tensor.dtype))
     return path
 
 
