@@ -79,13 +79,14 @@ class Dims:
 
     def follow(self, nodes: Sequence[ir.Node], *, guess: bool = False) -> None:
         """Learn from all nodes until they tell no more; by ``guess`` also usual ranks where nothing tells them."""
-        for _ in range(_MOST_ROUNDS):
-            before = self._facts
-            for node in (*nodes, *reversed(nodes)):
+        told = -1
+        for turn in range(2 * _MOST_ROUNDS):
+            if self._facts == told and not (guess and self._guess(nodes)):
+                return
+            told = self._facts
+            for node in nodes if turn % 2 == 0 else reversed(nodes):
                 with suppress(*_ILL_FORMED):
                     self._learn(node)
-            if self._facts == before and not (guess and self._guess(nodes)):
-                return
 
     def _put(self, value: ir.Value, shape: Known) -> None:
         """Note a shape, with a new name for each dim that has none; 0 is what exporters write for an unknown size."""

@@ -29,6 +29,16 @@ class Region:
     nodes: tuple[ir.Node, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a region consists of, in its model: what it makes, its nodes, what it stores, and what has to be fed."""
+
+    outputs: Sequence[ir.Value]
+    nodes: Sequence[ir.Node]
+    stored: Sequence[ir.Value]
+    fed: Sequence[ir.Value]
+
+
 def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
     """The node that makes the elements of a value, which others have only rearranged since."""
     makers = value.makers() if value is not None else ()
@@ -36,30 +46,45 @@ def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
 
 
 def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:
+    """As `outline`, a model of its own. The model must be in sync (`ir.Model.sync`)."""
+    return built(outline(outputs, stops, defaults))
+
+
+def outline(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Outline:
     """The region that makes ``outputs``, ending at ``stops``, at weights, and at inputs of the graph.
 
-    Inputs named in ``defaults`` are left at theirs, others that have one are fed other numbers. The model must be in
-    sync (`ir.Model.sync`). Raises Unsupported where two values of the region share one name.
+    Inputs named in ``defaults`` are left at theirs, others that have one are fed other numbers. Raises Unsupported
+    where two values of the region share one name.
     """
     stopped = set(stops)
     nodes, leaves = walk(outputs, stopped)
-    source = outputs[0].graph.model
-    proto = _header(source, outputs[0].graph)
-    if any((node.domain, node.op_type) in _function_keys(source) for node in nodes):
-        proto.functions.extend(function.proto for function in source.functions)
     _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
-    fed: dict[str, ir.Value] = {}
+    stored: list[ir.Value] = []
+    fed: list[ir.Value] = []
     for value in leaves:
-        if value.tensor_proto is not None and value not in stopped and (value.name in defaults or not _is_free(value)):
+        if value.tensor_proto is not None:
+            is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
+        else:
+            is_stored = sparse_of(value) is not None
+        (stored if is_stored else fed).append(value)
+    return Outline(outputs, nodes, stored, fed)
+
+
+def built(found: Outline) -> Region:
+    """The region as a model."""
+    source = found.outputs[0].graph.model
+    proto = _header(source, found.outputs[0].graph)
+    if any((node.domain, node.op_type) in _function_keys(source) for node in found.nodes):
+        proto.functions.extend(function.proto for function in source.functions)
+    for value in found.stored:
+        if value.tensor_proto is not None:
             proto.graph.initializer.append(value.tensor_proto)
         elif (sparse := sparse_of(value)) is not None:
             proto.graph.sparse_initializer.append(sparse)
-        else:
-            fed[value.name] = value
-            proto.graph.input.append(_info(value))
-    proto.graph.node.extend(node.proto for node in nodes)
-    proto.graph.output.extend(_info(value) for value in outputs)
-    return Region(ir.Model(proto, source.payloads), fed, tuple(nodes))
+    proto.graph.input.extend(map(_info, found.fed))
+    proto.graph.node.extend(node.proto for node in found.nodes)
+    proto.graph.output.extend(map(_info, found.outputs))
+    return Region(ir.Model(proto, source.payloads), {value.name: value for value in found.fed}, tuple(found.nodes))
 
 
 def _is_free(value: ir.Value) -> bool:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.ir.elements import type_name
-from bnfold.verification.compare import ROUNDS, Difference, compare_values
+from bnfold.verification.compare import Difference, compare_values, explained
 from bnfold.verification.evidence import Evidence, Mutant, same_place
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
-from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
+from bnfold.verification.rounding import Array, PerturbedWeights, rounds_of
 from bnfold.verification.verdict import OutputRow
 
 
@@ -120,16 +121,19 @@ class Pair:
         """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
         names, given = self._asked(feeds, expected)
         actual = self._evaluate(self._acting, given, names, noise=reference.Noise(self.drawn))
-        rounds: list[list[dict[str, Array]]] = []
-        while True:
-            if len(rounds) < ROUNDS:
-                moved = self.round(self._acting, len(rounds))
-                rounds.append([self._evaluate(self._acting, given, names, altered=altered) for altered in moved])
-            else:
-                rounds.append(self._errors(feeds, given, expected, actual))
-            compared = [self._compared(name, sample, expected[name], actual[name], rounds) for name in names]
-            if len(rounds) > ROUNDS or not any(item.difference.is_in_doubt for item in compared):
-                return compared
+        rounds = rounds_of(
+            partial(self._evaluate, self.before, feeds, names, later=bool(self.misfit)),
+            partial(self._evaluate, self._acting, given, names),
+            expected,
+            actual,
+            partial(self.round, self._acting),
+            lambda: self._sources.gone.of(self.before, self.groups, 0),
+        )
+        return explained(
+            rounds,
+            lambda drawn: [self._compared(name, sample, expected[name], actual[name], drawn) for name in names],
+            lambda compared: any(item.difference.is_in_doubt for item in compared),
+        )
 
     def _asked(self, feeds: Feeds, expected: Mapping[str, Array]) -> tuple[list[str], Feeds]:
         """The values to compare, and what the rewritten model is fed for that: jumping operators are held."""
@@ -149,21 +153,6 @@ class Pair:
         evidence.look(run, (expected, self._evaluate(self._acting, given, names)))
         if all(table.index.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen
             evidence.read(lambda index: self._evaluate(self._acting, given, [index.name])[index.name])
-
-    def _errors(
-        self, feeds: Feeds, given: Feeds, expected: Mapping[str, Array], actual: Mapping[str, Array]
-    ) -> list[dict[str, Array]]:
-        names = list(actual)
-        return errors_of_both(
-            lambda seed: self._evaluate(self._acting, given, names, jitter=seed),
-            lambda seed: self._evaluate(self.before, feeds, names, jitter=seed, later=bool(self.misfit)),
-            actual,
-            expected,
-            (
-                self._evaluate(self.before, feeds, names, later=bool(self.misfit), altered=altered)
-                for altered in self._sources.gone.of(self.before, self.groups, 0)
-            ),
-        )
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Mapping[str, Array]]]

@@ -7,7 +7,7 @@ model of any size is checked in time linear in its rewrites.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
@@ -17,13 +17,14 @@ from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
 from bnfold.verification.dims import learn_shapes
 from bnfold.verification.evidence import Evidence, Mutant
-from bnfold.verification.extract import Region, extract
+from bnfold.verification.extract import Outline, Region, built, outline
 from bnfold.verification.inputs import CannotFeed, choosing, random_value
 from bnfold.verification.legal import ShapeOf
 from bnfold.verification.mutants import mutants, nudged, tables, taken_over
+from bnfold.verification.programme import MOST, Programme, programme, signature
 from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
-from bnfold.verification.regions import RegionContext, Regions
+from bnfold.verification.regions import RegionContext, Regions, side_of
 from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 
@@ -49,6 +50,7 @@ class RegionVerifier:
             learn_shapes(model)
         self._seed, self._clock = seed, clock
         self.largest = 0
+        self._programmes: dict[Hashable, Programme | None] = {}
         self._means = RegionContext(draws, policy, clock)
         self._defaults = changed_defaults(before, after)
         self._graphs = [_by_path(before), _by_path(after)]
@@ -85,23 +87,38 @@ class RegionVerifier:
 
         Raises Unsupported for a cut that is not in both models.
         """
-        regions = self._regions(cut)
-        if isinstance(regions, Skip):
-            raise Unsupported(regions.reason)
+        outlines = self._outlines(cut)
+        if isinstance(outlines, Skip):
+            raise Unsupported(outlines.reason)
+        old, new = map(built, outlines)
         values = self._graphs[1][cut.graph].values
-        found = [*(nudged(1, values[name]) for name in cut.outputs), *mutants(*regions, ())]
-        return Evidence(found, tables(*regions), seconds)
+        found = [*(nudged(1, values[name]) for name in cut.outputs), *mutants(old, new, ())]
+        return Evidence(found, tables(old, new), seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        sides = self._regions(cut)
+        sides = self._outlines(cut)
         if isinstance(sides, Skip):
             return sides
-        old, new = sides
-        self.largest = max(self.largest, len(old.nodes))
+        self.largest = max(self.largest, len(sides[0].nodes))
+        key = None if hidden else signature(cut.graph, sides)
+        if key is None:
+            return self._compare_alone(cut, sides, hidden)
+        known = self._programmes.get(key)
+        found = known.repeat(sides) if known is not None else None
+        return found if found is not None else self._compare_alone(cut, sides, hidden, key)
+
+    def _compare_alone(
+        self, cut: ir.Cut, sides: Sequence[Outline], hidden: Collection[str], key: Hashable = None
+    ) -> Found:
+        old, new = map(built, sides)
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
-        regions = Regions(cut, old, new, [graphs[cut.graph].values for graphs in self._graphs], evidence, self._means)
+        first, second = (
+            side_of(side, found.stored, found.stored) for side, found in zip((old, new), sides, strict=True)
+        )
+        graphs = [graphs[cut.graph].values for graphs in self._graphs]
+        regions = Regions(cut, first, second, graphs, evidence, self._means)
         attempts = RegionTrials(unranked=lacks_rank(fed))
         equal: Difference | None = None
         acquitted = 0
@@ -121,6 +138,8 @@ class RegionVerifier:
         own = not any((cut.graph, name) in self._told for name in fed)
         evidence.settle(all_sizes=own and acquitted >= (1 if _is_static(fed) else 2))
         outcome = equal or attempts.outcome()
+        if key is not None and equal is not None and len(self._programmes) < MOST:
+            self._programmes.setdefault(key, programme(regions, sides))
         if evidence.missing and isinstance(outcome, Difference) and not _fails(outcome):
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
@@ -154,21 +173,22 @@ class RegionVerifier:
             feeds = choosing(inputs.values(), feeds, self._means.draws.rows, sample)
             before = regions.evidence.missing
             found.append(regions.attempt(feeds, guessed=guessed))
+            regions.tried.append((feeds, guessed, found[-1]))
             wanted = _samples(shapes, found[0])
             if not regions.evidence.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if regions.evidence.missing == before else len(found) + 1
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
-    def _regions(self, cut: ir.Cut) -> tuple[Region, Region] | Skip:
+    def _outlines(self, cut: ir.Cut) -> tuple[Outline, Outline] | Skip:
         # A value that only one side has, because another rewrite made it or gave it a name, is no boundary for either.
         inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
-        old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
+        old, new = (self._outline(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
         return new if isinstance(new, Skip) else (old, new)
 
-    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
+    def _outline(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Outline | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
@@ -177,7 +197,7 @@ class RegionVerifier:
             return Skip(f"its boundary values {missing} are not in both models")
         found = [_visible(graph, name) for name in inputs if name not in self._defaults]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
-        return extract([graph.values[name] for name in cut.outputs], stops, self._defaults)
+        return outline([graph.values[name] for name in cut.outputs], stops, self._defaults)
 
 
 def _fed_or_declared(shapes: Shapes) -> ShapeOf:

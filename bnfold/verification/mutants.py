@@ -52,11 +52,25 @@ _Key = tuple[str, str, int, str]
 def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
     """All that a comparison of the values ``compared`` has to tell apart."""
     before, after = _Side(0, old, compared), _Side(1, new, compared)
-    moved = before.contents(after) & after.contents(before)
+    yield from _between(before, after, before.contents(after) & after.contents(before))
+
+
+def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
+    """``moved`` are contents that both have somewhere."""
     yield from after.changed_back(before)
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
         yield from _results_of_bodies(side, other)
+
+
+def follow_from_structure(old: Region, new: Region, compared: Collection[str]) -> bool:
+    """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
+    sides = _Side(0, old, compared), _Side(1, new, compared)
+    return all(
+        not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
+        for side in sides
+        for name, (_, tensor) in side.constants.items()
+    ) and not any(True for _ in _between(*sides, ()))
 
 
 def tables(old: Region, new: Region) -> list[Table]:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
+from bnfold.reference.precision import widen
 from bnfold.verification.clock import Clock
-from bnfold.verification.compare import ROUNDS, Difference, compare_values
+from bnfold.verification.compare import Difference, compare_values, explained
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Region, held
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.region_trials import Found, Skip
-from bnfold.verification.rounding import Array, PerturbedWeights, errors_of_both
+from bnfold.verification.rounding import Array, PerturbedWeights, rounds_of
 
 Results = dict[str, Array]
 
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
+
+LARGEST_HELD = 1 << 22
+"""Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
 
 REGION_SECONDS = 5.0
 """For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
@@ -37,15 +43,44 @@ class RegionContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two regions, its programme maybe another region's: what that stores as ``held`` here has ``names``."""
+
+    region: Region
+    held: Mapping[str, Array] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    schedules: Any = field(default_factory=dict)
+
+    @property
+    def model(self) -> ir.Model:
+        """The programme."""
+        return self.region.model
+
+
+def side_of(region: Region, values: Sequence[ir.Value], others: Sequence[ir.Value], like: Side | None = None) -> Side:
+    """The region with what ``values`` store in the place of its ``others``: read and widened once."""
+    pairs = [(value, other) for value, other in zip(values, others, strict=True) if is_light(value)]
+    held = {other.name: widen(value.tensor.numpy()) for value, other in pairs if value.tensor is not None}
+    names = {other.name: value.name for value, other in pairs if other.name != value.name}
+    return Side(region, held, names, {} if like is None else like.schedules)
+
+
+def is_light(value: ir.Value) -> bool:
+    """Whether a weight may be held in float64 while its region is compared."""
+    return value.tensor is not None and value.tensor.size <= LARGEST_HELD
+
+
+@dataclass(frozen=True, slots=True)
 class Regions:
     """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
 
     cut: ir.Cut
-    old: Region
-    new: Region
+    old: Side
+    new: Side
     graphs: Sequence[Mapping[str, ir.Value]]
     evidence: Evidence
     means: RegionContext
+    tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
@@ -64,15 +99,13 @@ class Regions:
             return Skip("nothing of its inputs shows at the sizes that were tried", only_after=True)
         if is_equal:
             self.evidence.look(lambda mutant: self._mutated(mutant, feeds), (expected, actual))
-            self.evidence.read(lambda index: self._run(self.new.model, feeds, [index.name])[index.name])
+            self.evidence.read(lambda index: self._run(self.new, feeds, [index.name])[index.name])
         return found
 
     def _mutated(self, mutant: Mutant, feeds: Feeds) -> Results:
-        sides = self.old.model, self.new.model
-        region, altered = mutant.of(
-            sides[mutant.side], self._find, lambda name: self._run(sides[1 - mutant.side], feeds, [name])[name]
-        )
-        return self._run(region, feeds, altered=altered)
+        side, other = (self.old, self.new)[:: -1 if mutant.side else 1]
+        model, altered = mutant.of(side.model, self._find, lambda name: self._run(other, feeds, [name])[name])
+        return self._run(side, feeds, altered=altered, model=model)
 
     def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:
         """A value in the region; what was captured from around it is in its main graph."""
@@ -82,7 +115,7 @@ class Regions:
 
     def _expected(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
         try:
-            expected = self._run(self.old.model, feeds, noise=noise)
+            expected = self._run(self.old, feeds, noise=noise)
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
@@ -95,7 +128,7 @@ class Regions:
 
     def _actual(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Found:
         try:
-            return self._run(self.new.model, feeds, noise=noise)
+            return self._run(self.new, feeds, noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
                 return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
@@ -112,7 +145,7 @@ class Regions:
             return True
         others = {name: self._other(array) for name, array in feeds.items()}
         try:
-            results = self._run(self.old.model, others)
+            results = self._run(self.old, others)
         except Unsupported:
             return True
         return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
@@ -124,7 +157,7 @@ class Regions:
         return (
             len(ranks) == 1
             and rank > 2
-            and all(held(node.output(0)) or _is_alike_everywhere(node, rank, feeds) for node in self.old.nodes)
+            and all(held(node.output(0)) or _is_alike_everywhere(node, rank, feeds) for node in self.old.region.nodes)
             and any(
                 _differ_much(np.broadcast_to(result[:1, :, *[slice(1)] * (rank - 2)], result.shape), result)
                 for result in expected.values()
@@ -141,26 +174,21 @@ class Regions:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
         if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
             return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
-        new, rounds = self.new.model, list[list[Results]]()
         found = self._worst(expected, actual, ())
-        while found.excess > 1:  # else it is less than any noise
-            if len(rounds) < ROUNDS:
-                disturbed = self.means.draws.of_region(new, GROUPS, len(rounds))
-                rounds.append([self._run(model, feeds) for model in disturbed])
-            else:
-                rounds.append(self._errors(feeds, expected, actual))
-            found = self._worst(expected, actual, rounds)
-            if len(rounds) > ROUNDS or not found.is_in_doubt:
-                break
-        return found
+        if found.excess <= 1:  # less than any noise
+            return found
+        rounds = self._rounds(feeds, expected, actual)
+        return explained(rounds, partial(self._worst, expected, actual), lambda worst: worst.is_in_doubt)
 
-    def _errors(self, feeds: Feeds, expected: Results, actual: Results) -> list[Results]:
-        return errors_of_both(
-            lambda seed: self._run(self.new.model, feeds, jitter=seed),
-            lambda seed: self._run(self.old.model, feeds, jitter=seed),
-            actual,
+    def _rounds(self, feeds: Feeds, expected: Results, actual: Results) -> Iterator[list[Results]]:
+        draws, old, new = self.means.draws, self.old, self.new
+        return rounds_of(
+            partial(self._run, old, feeds),
+            partial(self._run, new, feeds),
             expected,
-            (self._run(model, feeds) for model in self.means.draws.gone.of_region(self.old.model, GROUPS, 0)),
+            actual,
+            lambda number: draws.of_region(new.model, new.names, GROUPS, number),
+            lambda: draws.gone.of_region(old.model, old.names, GROUPS, 0),
         )
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
@@ -179,25 +207,29 @@ class Regions:
 
     def _run(
         self,
-        region: ir.Model,
+        side: Side,
         feeds: Feeds,
         outputs: Sequence[str] | None = None,
-        jitter: int | None = None,
         altered: reference.Alterations | None = None,
-        noise: reference.Noise | None = None,
+        model: ir.Model | None = None,
+        **options: Any,
     ) -> Results:
-        own = {value.name: feeds[value.name] for value in region.graph.inputs}
-        limit, policy = max(self.means.clock.left, REGION_SECONDS), self.means.policy
-        wanted = self.cut.outputs if outputs is None else outputs
+        """``model`` is the side's, or a changed copy of it."""
+        program = side.model if model is None else model
+        held = dict(side.held)
+        for value, change in (altered or {}).items():
+            if value.name in held and value.graph is program.graph:
+                held[value.name] = change(held[value.name])
+        held.update((value.name, feeds[value.name]) for value in program.graph.inputs)
         return reference.evaluate(
-            region,
-            own,
-            wanted,
-            limit_seconds=limit,
-            policy=policy,
-            jitter=jitter,
+            program,
+            held,
+            self.cut.outputs if outputs is None else outputs,
+            limit_seconds=max(self.means.clock.left, REGION_SECONDS),
+            policy=self.means.policy,
             altered=altered,
-            noise=noise or reference.Noise(),
+            schedules=side.schedules if program is side.model else None,
+            **{"noise": reference.Noise(), **options},
         )
 
 

@@ -19,6 +19,7 @@ import onnx
 from bnfold import ir, reference
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
+from bnfold.verification.compare import ROUNDS
 from bnfold.verification.floats import FLOAT_TYPES, float_type
 
 Array = npt.NDArray[Any]
@@ -58,34 +59,39 @@ def _that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
     return []
 
 
-def jittered_draws(evaluate: Callable[[int], dict[str, Array]]) -> list[dict[str, Array]]:
-    """What evaluations in float64 err by themselves, as draws beside those of disturbed weights.
-
-    Those do not always show it: a normaliser takes out again what a scale or a shift is off by, and blows up what is
-    left of numbers that nearly cancel. ``evaluate`` takes the seed of `reference.evaluate`'s jitter.
-    """
-    return _that_run(evaluate(seed) for seed in range(JITTERS))
+Run = Callable[..., dict[str, Array]]
+"""Evaluates a model on what it was given, with options of `reference.evaluate`."""
 
 
-def errors_of_both(
-    new: Callable[[int], dict[str, Array]],
-    old: Callable[[int], dict[str, Array]],
-    actual: Mapping[str, Array],
+def rounds_of(
+    old: Run,
+    new: Run,
     expected: Mapping[str, Array],
-    disturbed: Iterator[dict[str, Array]],
-) -> list[dict[str, Array]]:
-    """`jittered_draws` of both models, the original's moved to where the rewritten model's results are.
+    actual: Mapping[str, Array],
+    moved: Callable[[int], Sequence[reference.Alterations]],
+    gone: Callable[[], Sequence[reference.Alterations]],
+) -> Iterator[list[dict[str, Array]]]:
+    """What rounding does to the results of the rewritten model, `ROUNDS` times its weights, at last all else that errs.
 
-    A rewrite may spare digits that the original loses: those of a shift that a normaliser takes out again, say. And it
-    may have lost some as the original would: weights computed in their own type from others that cancel. So there is
-    also what the original made with weights ``disturbed`` that the rewritten model has no more.
+    Evaluations in float64 err by themselves, and disturbed weights do not always show it: a normaliser takes out again
+    what a scale or a shift is off by, and blows up what is left of numbers that nearly cancel. A rewrite may spare
+    digits that the original loses: those of a shift that a normaliser takes out again, say. And it may have lost some
+    as the original would: weights computed in their own type from others that cancel. So the last round has jittered
+    evaluations of both models, and what the original made with weights disturbed that are ``gone``, moved to where the
+    rewritten model's results are.
     """
-    moved = [
-        {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
-        for draws, largest in ((jittered_draws(old), LARGEST_ERROR), (_that_run(disturbed), LARGEST_MOVE))
-        for draw in draws
+    for number in range(ROUNDS):
+        yield [new(altered=altered) for altered in moved(number)]
+    jittered = (_that_run(old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
+    without = (_that_run(old(altered=altered) for altered in gone()), LARGEST_MOVE)
+    yield [
+        *_that_run(new(jitter=seed) for seed in range(JITTERS)),
+        *(
+            {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
+            for draws, largest in (jittered, without)
+            for draw in draws
+        ),
     ]
-    return [*jittered_draws(new), *moved]
 
 
 def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
