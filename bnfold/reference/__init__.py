@@ -5,8 +5,19 @@ right, and for what real networks spend their time in; onnx's reference implemen
 operators on a list that was checked. An operator version on neither is refused (`Unsupported`), never guessed.
 """
 
-from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, evaluate
+from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, evaluate
 from bnfold.reference.registry import Misfit, Noise, Random, Unsupported
 from bnfold.settings import Policy
 
-__all__ = ["Alterations", "Misfit", "Noise", "Observer", "OutOfTime", "Policy", "Random", "Unsupported", "evaluate"]
+__all__ = [
+    "Alterations",
+    "Misfit",
+    "Noise",
+    "Observer",
+    "OutOfTime",
+    "Policy",
+    "Prepared",
+    "Random",
+    "Unsupported",
+    "evaluate",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -15,14 +16,29 @@ from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
 from bnfold.reference.precision import Datum, Precision, as_declared, jittered, widen
-from bnfold.reference.registry import Array, Noise
+from bnfold.reference.registry import Array, Attribute, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
 Alterations = Mapping[ir.Value, Callable[[Datum], Datum]]
 Environment = dict[ir.Value, Datum]
-Schedules = dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What runs of one model in one precision have in common: orders of nodes, and attributes outside functions."""
+
+    schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = field(default_factory=dict)
+    attributes: dict[ir.Node, Mapping[str, Attribute]] = field(default_factory=dict)
+
+    def resolve(self, node: ir.Node, bindings: Bindings, precision: Precision) -> Mapping[str, Attribute]:
+        """As `attributes.resolve`; what a Constant holds may be too large to be kept."""
+        if bindings or node.is_op("Constant"):
+            return resolve(node, bindings, precision)
+        if node not in self.attributes:
+            self.attributes[node] = resolve(node, bindings, precision)
+        return self.attributes[node]
 
 
 class OutOfTime(BnfoldError):
@@ -43,7 +59,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     later: bool = False,
     noise: Noise | None = None,
     altered: Alterations | None = None,
-    schedules: Schedules | None = None,
+    prepared: Prepared | None = None,
 ) -> dict[str, Array]:
     """Values of the main graph, computed from ``feeds``.
 
@@ -64,7 +80,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         later: Read a node that does not fit its own version as the next one that it fits.
         noise: What random operators draw; without it they are refused.
         altered: What to make of some stored or computed values of any graph before they are read.
-        schedules: Kept by who runs a model that stays as it is more than once, with the same values fed.
+        prepared: Kept by who runs a model that stays as it is more than once, with the same values fed.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -83,7 +99,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
     evaluation.later, evaluation.noise = later, noise
     evaluation.altered = altered or {}
-    evaluation.schedules = {} if schedules is None else schedules
+    evaluation.prepared = prepared or Prepared()
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -139,7 +155,7 @@ class Evaluation:
         self.deadline = None if limit is None else time.monotonic() + limit
         self.functions = {function_key(function.proto): function for function in model.functions}
         self._running: list[ir.Graph] = []
-        self.schedules: Schedules = {}
+        self.prepared = Prepared()
 
     def admit(self, value: Datum) -> Datum:
         """A stored or fed value in the type it is computed in."""
@@ -161,10 +177,10 @@ class Evaluation:
     def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
         """Bodies run many times, functions for the outputs that a call names; the main graph runs once."""
         key = graph, tuple(wanted)
-        if key not in self.schedules:
+        if key not in self.prepared.schedules:
             given = [value for value in environment if value.graph is graph]
-            self.schedules[key] = schedule(graph, wanted, given)
-        return self.schedules[key]
+            self.prepared.schedules[key] = schedule(graph, wanted, given)
+        return self.prepared.schedules[key]
 
     def read(self, value: ir.Value, environment: Environment) -> Datum:
         """A value's array; a weight is read from disk now and kept until its last reader has run."""
@@ -187,10 +203,10 @@ class Evaluation:
         if function is not None:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
-            attrs = resolve(node, bindings, self.precision)
+            attrs = self.prepared.resolve(node, bindings, self.precision)
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
-            attrs = resolve(node, bindings, self.precision)
+            attrs = self.prepared.resolve(node, bindings, self.precision)
             if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
                 held = ir.constant(source)

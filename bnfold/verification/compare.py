@@ -110,7 +110,8 @@ def compare_values(
         return difference(expected, actual, kind, None)
     drawn = [[_in_floats(draw) for draw in draws] for draws in rounds]
     usable = [[draw for draw in draws if draw.shape == actual.shape] for draws in drawn]
-    return difference(expected, actual, kind, tolerance(expected, actual, usable, kind, by_channel=by_channel))
+    allowed = tolerance(expected, actual, usable, kind, by_channel=by_channel)
+    return difference(expected, actual, kind, allowed, detailed=not by_channel)
 
 
 def _in_floats(value: Any) -> npt.NDArray[Any]:
@@ -127,9 +128,17 @@ def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
 
 
 def difference(
-    expected: npt.NDArray[Any], actual: npt.NDArray[Any], kind: FloatType, tolerance: F64 | None
+    expected: npt.NDArray[Any],
+    actual: npt.NDArray[Any],
+    kind: FloatType,
+    tolerance: F64 | None,
+    *,
+    detailed: bool = True,
 ) -> Difference:
-    """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly."""
+    """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly.
+
+    ``rms`` and ``ulps`` are left out where they are not wanted (``detailed``).
+    """
     expected, actual = np.asarray(expected), np.asarray(actual)
     if expected.shape != actual.shape:
         return Difference(same_pattern=False, fault=f"shape {expected.shape} became {actual.shape}", excess=np.inf)
@@ -138,20 +147,20 @@ def difference(
         return Difference(same_pattern=False, fault=fault, excess=np.inf)
     if tolerance is None or not _numeric(expected):
         return _exact(expected, actual)
-    pattern = pattern_fault(expected, actual)
     finite = np.isfinite(expected) & np.isfinite(actual)
+    pattern = "" if finite.all() else pattern_fault(expected, actual)
     size = np.where(finite, np.abs(expected), 0.0)
     scale = float(size.max(initial=0.0))
     with np.errstate(over="ignore"):  # beyond all numbers is beyond the tolerance
         delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
         excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
-        seen = size >= scale * _VISIBLE
-        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen)
+        seen = detailed and size >= scale * _VISIBLE
+        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen) if detailed else np.zeros(1)
     worst = float(excess.max(initial=0.0))
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),
-        rms=_rms(delta),
+        rms=_rms(delta) if detailed else 0.0,
         ulps=float(ulps.max(initial=0.0)),
         allowed=_ratio(float(np.max(tolerance, initial=0.0)), scale),
         excess=np.inf if pattern else worst,

@@ -15,6 +15,9 @@ PRODUCTS_A_SECOND = 2e9
 NODE_SECONDS = 2e-4
 ELEMENT_SECONDS = 1e-8
 
+_SESSION_SECONDS = 1.6e-7
+"""Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
+
 HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
 
@@ -38,6 +41,11 @@ def estimate(model: ir.Model) -> Cost:
         largest = max(largest, made)
         seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
     return Cost(seconds, 8 * HELD * largest)
+
+
+def session_seconds(*models: ir.Model) -> float:
+    """What a runtime takes to open the largest of the models."""
+    return max(_SESSION_SECONDS * len(model.graph.nodes) ** 2 for model in models)
 
 
 def memory_there_is() -> int:

@@ -163,6 +163,8 @@ class Dims:
 def learn_shapes(model: ir.Model) -> None:
     """Fill in the types of values with what inference and the operators tell; the file's annotations stay."""
     model.infer_shapes()
+    if not any(_has_gaps(value) for graph in model.graphs() for value in graph.values.values()):
+        return
     dims = Dims()
     dims.follow([*model.nodes()])
     for graph in model.graphs():
@@ -171,3 +173,11 @@ def learn_shapes(model: ir.Model) -> None:
             if told is not None and told != list(value.shape or ()):
                 sizes = [dim if isinstance(dim, int) and dim < 1 << 63 else None for dim in told]
                 graph.types[value.name] = filled(value.type, onnx.helper.make_tensor_type_proto(0, sizes))
+
+
+def _has_gaps(value: ir.Value) -> bool:
+    """Whether the rank or a dim is not told, not even by a name that a file gave."""
+    if value.tensor_proto is not None:
+        return False
+    shape = value.shape
+    return shape is None or any(not dim or (isinstance(dim, str) and dim.startswith(_NOBODYS)) for dim in shape)

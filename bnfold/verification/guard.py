@@ -19,7 +19,7 @@ from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.choices import Choice, choices
 from bnfold.verification.compare import pattern_fault
-from bnfold.verification.cost import estimate, memory_there_is
+from bnfold.verification.cost import estimate, memory_there_is, session_seconds
 from bnfold.verification.inputs import Feeds, known_shapes, random_feeds
 from bnfold.verification.interface import broken_promise, unread
 from bnfold.verification.jumps import jumps
@@ -44,10 +44,7 @@ _SHARE = 1 / 12
 """Of the budget that the guard may take."""
 
 _FASTER = 10
-"""A runtime in float32 is so much faster than the referee …"""
-
-_SESSION_SECONDS = 1.6e-7
-"""… but takes about this times the square of the number of nodes to build a session."""
+"""A runtime in float32 is so much faster than the referee."""
 
 _SMALL = 1 << 16
 """Elements up to which a weight is moved; those of one channel move all that it makes."""
@@ -77,10 +74,15 @@ class Guard:
 @contextmanager
 def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
     """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
+    session = _RUNS * session_seconds(request.before)
+    most = request.clock.budget * _SHARE
+    if _is_asked(request) and session > most:
+        yield lambda: Guard(left_out=f"running whole models would take about {session:.0f} s")
+        return
     sizes = _sizes(request)
     if not sizes or _RUNS * estimate(sizes[-1].model).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
-    elif not (affordable := [choice for choice in sizes if _seconds(choice) < request.clock.budget * _SHARE]):
+    elif not (affordable := [choice for choice in sizes if _seconds(choice) < most]):
         yield lambda: Guard(left_out=f"running whole models would take about {_seconds(sizes[-1]):.0f} s")
     else:
         moved = draws.gone.moved(_SMALL)
@@ -88,9 +90,13 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
             yield pool.submit(_guard, request, affordable, moved, bool(draws.gone.new)).result
 
 
+def _is_asked(request: Request) -> bool:
+    return request.depth == "auto" and request.data is None and request.witness == "onnxruntime"
+
+
 def _sizes(request: Request) -> list[Choice]:
     """The sizes to run at, one after the other until they fit; none where the whole is to be looked at otherwise."""
-    if request.depth != "auto" or request.data is not None or request.witness != "onnxruntime":
+    if not _is_asked(request):
         return []
     try:
         usual = next(choices(request.before, known_shapes(request.before, request.inputs)), None)
@@ -126,7 +132,7 @@ def _seconds(choice: Choice) -> float:
     cost = estimate(choice.model)
     if max(cost.memory, choice.elements * 8) > memory_there_is():
         return math.inf
-    return _RUNS * (cost.seconds / _FASTER + _SESSION_SECONDS * len(choice.model.graph.nodes) ** 2)
+    return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))
 
 
 def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool) -> Guard:

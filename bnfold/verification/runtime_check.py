@@ -16,6 +16,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes import changed_unseen
 from bnfold.verification.choices import choices
+from bnfold.verification.cost import session_seconds
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import Feeds, known_shapes, random_feeds
 from bnfold.verification.request import Request
@@ -26,9 +27,6 @@ from bnfold.verification.verdict import OutputRow, WitnessRow
 
 if TYPE_CHECKING:
     from bnfold.verification.samples import Sample
-
-_SESSION_SECONDS = 1.6e-7
-"""Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
 
 _HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 
@@ -78,9 +76,8 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         return
     feeds = [sample.feeds for sample in samples]
     sides = ((request.before, request.before_file), (request.after, request.after_file))
-    nodes = max(len(model.graph.nodes) for model, _ in sides)
     with ThreadPoolExecutor(len(sides)) as pool:
-        before, after = (pool.submit(_run, request, file or model, nodes, feeds) for model, file in sides)
+        before, after = (pool.submit(_run, request, file or model, feeds) for model, file in sides)
         yield lambda: (before.result(), after.result())
 
 
@@ -102,7 +99,7 @@ def refused(request: Request) -> str:
 
     It opens them; it runs them where something has changed that only a runtime computes.
     """
-    if request.witness == "none":
+    if request.witness == "none" or _session_too_long(request, request.clock.budget / 12):
         return ""
     runtime = RuntimeProcess(request.witness)
     for samples in _samples(request) if changed_unseen(request.before, request.after) else [()]:
@@ -172,13 +169,16 @@ def _own_note(evidence: Evidence) -> list[str]:
     return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
 
 
-def _run(request: Request, model: ir.Model | Path, nodes: int, feeds: Sequence[Feeds]) -> RuntimeResult:
-    seconds = _SESSION_SECONDS * nodes**2
-    if request.witness == "onnxruntime" and seconds > request.clock.left:
-        return RuntimeResult(
-            request.witness, error=f"not asked: a session of {nodes} nodes takes about {seconds:.0f} s to build"
-        )
+def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+    if seconds := _session_too_long(request, request.clock.left):
+        return RuntimeResult(request.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
     return RuntimeProcess(request.witness).run(model, feeds, request.clock.left)
+
+
+def _session_too_long(request: Request, limit: float) -> float:
+    """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
+    seconds = session_seconds(request.before, request.after) if request.witness == "onnxruntime" else 0.0
+    return seconds if seconds > limit else 0.0
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
