@@ -86,7 +86,7 @@ def test_two_faults_of_one_kind_are_both_found(monkeypatch: Any) -> None:
 SLICED = "(float[N,2,6,6] x0) => (float[N,2,P,Q] y, float[N,2,R,S] z) {{ {} }}"
 
 
-def test_sizes_and_places_belong_to_the_programme(monkeypatch: Any) -> None:
+def test_sizes_and_places_belong_to_the_programme() -> None:
     """Two Slices that were merged into one, the second time at wrong places."""
     nodes = [
         "p{0} = Slice (x0, a{0}, e{0}, axes)  {1} = Slice (p{0}, a{0}, e{0}, axes)",

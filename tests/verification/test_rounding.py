@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification.rounding import PerturbedWeights, disturb, same
+from bnfold.verification.rounding import PerturbedWeights, disturb
 from tests.verification.graphs import model
 
 

@@ -30,7 +30,7 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
     before = ir.load(model(f"{HEAD} {{ h = Mul (x, a)  z = Mul (h, b)  y = Exp (z) }}", WEIGHTS))
     after = ir.load(model(f"{HEAD} {{ {nodes} }}", WEIGHTS))
 
-    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> runtime.RuntimeResult:
+    def testimony(_: Request, asked: ir.Model, feeds: list[Feeds]) -> runtime.RuntimeResult:
         share = error if asked is before else 1.8
         told = [reference.evaluate(before, feed)["y"] for feed in feeds]
         return runtime.RuntimeResult("a runtime", tuple({"y": y + share * y.max()} for y in told))
@@ -48,7 +48,7 @@ def test_what_the_runtime_does_not_run_although_it_ran_the_original_is_unverifie
 ) -> None:
     before, after = (ir.load(model(f"{HEAD} {{ {op} = Exp (x)  y = Neg ({op}) }}", {})) for op in "ab")
 
-    def testimony(_: Request, asked: ir.Model, __: int, feeds: list[Feeds]) -> runtime.RuntimeResult:
+    def testimony(_: Request, asked: ir.Model, feeds: list[Feeds]) -> runtime.RuntimeResult:
         if asked is after:
             return runtime.RuntimeResult("a runtime", error="a form it has no kernel for")
         return runtime.RuntimeResult("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))
