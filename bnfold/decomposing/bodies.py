@@ -67,14 +67,13 @@ class Bodies:
             for value, kind in zip(node.outputs, kinds, strict=False):
                 _note(value, kind)
             return
-        for subgraphs in node.subgraphs.values():
-            for inner in (inner for graph in subgraphs for scope in graph.subgraphs() for inner in scope.nodes):
-                if self._calls.callee(inner) is not None:
-                    self.call(inner, [])  # nobody looks what branches and loops inside a body call with
+        for inner in (inner for graph in node.bodies for scope in graph.subgraphs() for inner in scope.nodes):
+            if self._calls.callee(inner) is not None:
+                self.call(inner, [])  # nobody looks what branches and loops inside a body call with
         for slot, output in enumerate(node.outputs):
             if output is None or types.shape(output) is not None or not node.is_op("If"):
                 continue
-            ends = [graph.outputs[slot] for graphs in node.subgraphs.values() for graph in graphs]
+            ends = [graph.outputs[slot] for graph in node.bodies]
             for end in ends:
                 types.shape(end)
             _note(output, _common([end.type for end in ends]))

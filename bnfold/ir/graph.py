@@ -44,8 +44,8 @@ class Graph:
         self.renamed: dict[Value, str] = {}
         self.order_changed = False
         self._nodes: list[Node] = []
-        self._inserted: dict[Node | None, list[Node]] = {}
-        self._following: dict[Node, list[Node]] = {}
+        self._before: dict[Node | None, list[Node]] = {}
+        self._behind: dict[Node, list[Node]] = {}
         self._stale = False
 
     def opset(self, domain: str = "") -> int:
@@ -62,21 +62,20 @@ class Graph:
         return self._nodes
 
     def _rebuild(self) -> None:
-        if not (self._inserted or self._following):
-            self._nodes, self._stale = [node for node in self._nodes if not node.removed], False
-            return
-        nodes: list[Node] = []
-        for node in [*self._nodes, None]:
-            nodes.extend(new for new in self._inserted.pop(node, ()) if not new.removed)
-            if node is not None:
-                if not node.removed:
-                    nodes.append(node)
-                nodes.extend(new for new in self._following.pop(node, ()) if not new.removed)
-        if self._inserted or self._following:
+        nodes = [node for old in [*self._nodes, None] for node in self._around(old)]
+        if self._before or self._behind:
             raise ValueError("a node was inserted beside one that is not in this graph")
-        for node in nodes:
-            node.anchor, node.pending = None, False
         self._nodes, self._stale = nodes, False
+
+    def _around(self, node: Node | None) -> Iterator[Node]:
+        """A node, if it is still there, and those that were inserted beside it, or None for the end of the graph."""
+        for new in self._before.pop(node, ()):
+            yield from self._around(new)
+        if node is not None:
+            if not node.removed:
+                yield node
+            for new in self._behind.pop(node, ()):
+                yield from self._around(new)
 
     def lookup(self, name: str) -> Value:
         """The value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
@@ -124,33 +123,18 @@ class Graph:
             node.set_output(index, self.fresh(output) if isinstance(output, str) else output)
         for key, attribute in attrs.items():
             node.set_attr(key, attribute)
-        self._place(node, before, after)
-        return node
-
-    def _place(self, node: Node, before: Node | None, after: Node | None) -> None:
-        neighbour = before or after
-        if neighbour is not None and neighbour.pending:
-            siblings = self._siblings(neighbour)
-            siblings.insert(siblings.index(neighbour) + (before is None), node)
-            node.anchor, node.follows = neighbour.anchor, neighbour.follows
+        if before is None and after is not None:
+            self._behind.setdefault(after, []).insert(0, node)
         else:
-            node.anchor, node.follows = neighbour, before is None and after is not None
-            self._siblings(node).insert(0 if node.follows else len(self._siblings(node)), node)
-        node.pending = True
+            self._before.setdefault(before, []).append(node)
         self._stale = self.order_changed = True
-
-    def _siblings(self, node: Node) -> list[Node]:
-        """The list of pending nodes that a pending node stands in."""
-        if node.follows and node.anchor is not None:
-            return self._following.setdefault(node.anchor, [])
-        return self._inserted.setdefault(node.anchor, [])
+        return node
 
     def remove(self, node: Node) -> None:
         """Drop a node; what it made must have no readers left (a value already taken over by another node is fine)."""
         node.detach()
-        for subgraphs in node.subgraphs.values():
-            for subgraph in subgraphs:
-                subgraph.dissolve()
+        for body in node.bodies:
+            body.dissolve()
         for value in node.outputs:
             if value is not None and value.producer is node:
                 value.producer = None
@@ -240,8 +224,7 @@ class Graph:
             graph = stack.pop()
             yield graph
             for node in graph.nodes:
-                for children in node.subgraphs.values():
-                    stack.extend(children)
+                stack.extend(node.bodies)
 
 
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:

@@ -112,7 +112,7 @@ def _may_hold_graphs(op_type: str, domain: str) -> bool:
 
 def index_subgraphs(node: Node) -> None:
     """Index the graphs in the node's message, in place of those that it held before."""
-    for graph in [graph for graphs in node.subgraphs.values() for graph in graphs]:
+    for graph in node.bodies:
         graph.dissolve()
     found = {}
     for name, protos in graphs_of(node.proto).items():

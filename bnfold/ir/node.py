@@ -23,10 +23,7 @@ _NONE: Mapping[str, list[Graph]] = MappingProxyType({})
 class Node:
     """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
 
-    __slots__ = (
-        *("_op_type", "domain", "graph", "inputs", "outputs", "proto", "subgraphs"),
-        *("anchor", "follows", "pending", "removed"),
-    )
+    __slots__ = (*("_op_type", "domain", "graph", "inputs", "outputs", "proto", "removed", "subgraphs"),)
 
     def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
         self.graph = graph
@@ -40,9 +37,6 @@ class Node:
         self.outputs: list[Value | None] = []
         self.subgraphs: Mapping[str, list[Graph]] = _NONE  # nearly no node has any
         self.removed = False
-        self.anchor: Node | None = None  # while pending: the placed node it goes in front of, or follows
-        self.follows = False
-        self.pending = False
 
     def __repr__(self) -> str:
         return f"Node({self.op_type}, {self.label!r})"
@@ -81,6 +75,11 @@ class Node:
     def output(self, index: int) -> Value | None:
         """The output at ``index``; None when it is omitted in either way."""
         return self.outputs[index] if index < len(self.outputs) else None
+
+    @property
+    def bodies(self) -> list[Graph]:
+        """The graphs that the node holds."""
+        return [graph for graphs in self.subgraphs.values() for graph in graphs]
 
     # -- attributes
 

@@ -55,11 +55,15 @@ def infer(model: Model, *, strict: bool = False) -> None:
             raise Unsupported("shape inference fails: the dims of a tensor do not fit its bytes")
         return
     try:
-        proto = _with_constants(model, _with_numbers(model, _with_opset(model.proto)))
+        proto = deepcopy(model.proto)
+        _state_opset(proto)
+        _show_numbers(model, proto)
+        _show_constants(model, proto)
         inferred = _inferred(proto, strict=strict)
         unsure = _unsure(model, inferred)
         if unsure:
-            inferred = _inferred(_without(model, proto, unsure), strict=strict)
+            _hide(model, proto, unsure)
+            inferred = _inferred(proto, strict=strict)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
             raise Unsupported(f"shape inference fails: {error}") from error
@@ -152,11 +156,10 @@ def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
     return found
 
 
-def _without(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> onnx.ModelProto:
-    """The model with such nodes in another domain, and without annotations: those may follow from the sizes."""
-    copy = deepcopy(proto)
-    copy.opset_import.add(domain=_ELSEWHERE, version=1)
-    for graph, message in _pairs(model, copy.graph):
+def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
+    """Put such nodes into another domain, and drop all annotations: those may follow from the sizes."""
+    proto.opset_import.add(domain=_ELSEWHERE, version=1)
+    for graph, message in _pairs(model, proto.graph):
         del message.value_info[:]
         for info in message.output:
             if info.type.HasField("tensor_type"):
@@ -165,28 +168,23 @@ def _without(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> onnx.Model
             if node in unsure:
                 inner.domain = _ELSEWHERE
                 message.value_info.add(name=inner.output[0], type=unsure[node])
-    return copy
 
 
-def _with_numbers(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the small tensors whose bytes are not in it, and a mark that they are elsewhere on long integers.
+def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:
+    """Put in the small tensors whose bytes are not there, and a mark that they are elsewhere on long integers.
 
     Their tokens would be read as numbers: as shapes, say, of which nobody knows what comes.
     """
-    if not any(model.payloads.get(tensor.raw_data) for tensor in _may_be_read(model, proto)):
-        return proto
-    copy = deepcopy(proto)
-    for tensor in _may_be_read(model, copy):
+    for tensor in _may_be_read(model, proto):
         held = model.payloads.get(tensor.raw_data)
         if held is not None and held.nbytes <= _SMALL_BYTES:
             tensor.raw_data = bytes(to_raw(held.numpy(), held.dtype))
         elif held is not None and tensor.data_type in _INTEGERS:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
-    return copy
 
 
-def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with what is computed from constants stored where the main graph's operators read its values."""
+def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
+    """Store what is computed from constants where the main graph's operators read its values."""
     readers = [
         (index, slot, value)
         for index, node in enumerate(model.graph.nodes)
@@ -200,15 +198,11 @@ def _with_constants(model: Model, proto: onnx.ModelProto) -> onnx.ModelProto:
         for index, slot, value in readers
         if (held := known[value]) is not None and held.size <= SMALL and held.dtype in _SHOWN
     ]
-    if not shown:
-        return proto
-    copy = deepcopy(proto)
     for index, slot, value, held in shown:
         name = f"{value.name}:{index}:{slot}"
         if not model.has_name(name):
-            copy.graph.node[index].input[slot] = name
-            copy.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
-    return copy
+            proto.graph.node[index].input[slot] = name
+            proto.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -219,13 +213,10 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
     yield from tensors_of((proto.graph, *proto.functions))
 
 
-def _with_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, or a copy that says the opset that a missing import stands for: onnx infers nothing without."""
-    if any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
-        return proto
-    copy = deepcopy(proto)
-    copy.opset_import.add(domain="", version=1)
-    return copy
+def _state_opset(proto: onnx.ModelProto) -> None:
+    """Say the opset that a missing import stands for: onnx infers nothing without."""
+    if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
+        proto.opset_import.add(domain="", version=1)
 
 
 def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:

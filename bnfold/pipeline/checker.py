@@ -6,8 +6,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.payloads import TOKEN_LENGTH
+from bnfold.ir.storage.skeleton import insert_payloads
 
 _NO_ELEMENTS = wire.record(1, bytes(1))
 """One more axis, of size 0, for tensors whose payload is elsewhere."""

@@ -35,9 +35,8 @@ def schedule(graph: ir.Graph, wanted: Collection[ir.Value], given: Collection[ir
 def read_by(node: ir.Node) -> Iterator[ir.Value]:
     """The values a node reads, with those that its subgraphs capture from outside."""
     yield from (value for value in node.inputs if value is not None)
-    for subgraphs in node.subgraphs.values():
-        for subgraph in subgraphs:
-            yield from _captured(subgraph)
+    for body in node.bodies:
+        yield from _captured(body)
 
 
 def _captured(subgraph: ir.Graph) -> Iterator[ir.Value]:

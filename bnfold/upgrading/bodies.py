@@ -22,7 +22,7 @@ def states_of(node: ir.Node) -> int | None:
     scanned = node.find("num_scan_inputs")
     if node.op_type != "Scan" or node.has_references or scanned is None:
         return None
-    return len(node.inputs) - scanned.i if len(node.inputs) == len(bodies_of(node)[0].inputs) else None
+    return len(node.inputs) - scanned.i if len(node.inputs) == len(node.bodies[0].inputs) else None
 
 
 def dims_behind(node: ir.Node, slot: int, shapes: list[Dims | None]) -> Dims | None:
@@ -33,7 +33,7 @@ def dims_behind(node: ir.Node, slot: int, shapes: list[Dims | None]) -> Dims | N
     if dims is None or shapes.count(dims) != len(shapes):
         return None
     if states is None or slot < states:
-        begin = bodies_of(node)[0].inputs[slot + 2].shape if node.op_type == "Loop" else dims
+        begin = node.bodies[0].inputs[slot + 2].shape if node.op_type == "Loop" else dims
         return dims if begin == dims else None
     axis = scan_axis(node, "scan_output_axes", slot - states)
     axis = axis + len(dims) + 1 if axis < 0 else axis
@@ -44,8 +44,3 @@ def scan_axis(node: ir.Node, name: str, index: int) -> int:
     """Which axis a Scan reads or writes along."""
     axes = node.find(name)
     return axes.ints[index] if axes is not None and index < len(axes.ints) else 0
-
-
-def bodies_of(node: ir.Node) -> list[ir.Graph]:
-    """The graphs that the node holds."""
-    return [graph for graphs in node.subgraphs.values() for graph in graphs]

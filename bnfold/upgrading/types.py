@@ -17,7 +17,7 @@ from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes import SMALL, filled
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
-from bnfold.upgrading.bodies import Dims, bodies_of, dims_behind, operand_of, scan_axis, states_of
+from bnfold.upgrading.bodies import Dims, dims_behind, operand_of, scan_axis, states_of
 
 
 class Types:
@@ -127,7 +127,7 @@ class Types:
         """An output has the type that the bodies end in, where they agree; what is stacked has an axis more."""
         for slot, value in enumerate(node.outputs):
             place = slot + (node.op_type == "Loop")
-            ends = [graph.outputs[place] for graph in bodies_of(node) if place < len(graph.outputs)]
+            ends = [graph.outputs[place] for graph in node.bodies if place < len(graph.outputs)]
             shapes, dtypes = [self.shape(end) for end in ends], {self.dtype(end) for end in ends}
             if value is None or len(dtypes) != 1:
                 continue

@@ -60,9 +60,8 @@ class Walk:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
         for node in makers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
-            for subgraphs in node.subgraphs.values():
-                for subgraph in subgraphs:
-                    self.graph(subgraph)
+            for body in node.bodies:
+                self.graph(body)
             self._node(node, opset)
 
     def _node(self, node: ir.Node, opset: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bnfold.errors import BnfoldError, OutputError
 from bnfold.ir.storage import locked_file
-from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
+from bnfold.ir.storage.skeleton import insert_payloads
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, write_payloads
 from bnfold.ir.tensor import Tensor, sources_of

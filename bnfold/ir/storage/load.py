@@ -17,9 +17,9 @@ from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.foreign import describe
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
+from bnfold.ir.storage.skeleton import strip_payloads
 from bnfold.ir.storage.source import BufferSource, FileSource, Source
 from bnfold.ir.storage.stored import Span, Stored
-from bnfold.ir.storage.strip import strip_payloads
 
 
 def load(

@@ -19,9 +19,9 @@ from typing import IO, Self
 from bnfold.errors import OutputError
 from bnfold.ir.model import Model
 from bnfold.ir.storage import datafile, locked_file, wire
-from bnfold.ir.storage.insert import insert_payloads
 from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
+from bnfold.ir.storage.skeleton import insert_payloads
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
 from bnfold.ir.storage.walk import Reference, Segment

@@ -6,7 +6,7 @@ import onnx
 from onnx import helper
 
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.insert import insert_payloads
+from bnfold.ir.storage.skeleton import insert_payloads
 from bnfold.ir.storage.walk import Reference, Segment
 from tests.ir.build import model
 

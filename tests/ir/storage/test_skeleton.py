@@ -14,9 +14,8 @@ from onnx import helper
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
-from bnfold.ir.storage.insert import insert_payloads
+from bnfold.ir.storage.skeleton import insert_payloads, strip_payloads
 from bnfold.ir.storage.source import BufferSource
-from bnfold.ir.storage.strip import strip_payloads
 from bnfold.ir.storage.walk import WINDOW, Reference
 from tests.ir.build import LARGE, chain, everywhere, fields, weight
 
