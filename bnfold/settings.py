@@ -170,6 +170,9 @@ class Options(Checked):
         excluded: Do not fold into or through this operator; may be repeated.
         all_affines: Also fold constant Mul, Add, … that do not belong to a BatchNormalization.
         merge_branches: Also merge parallel convolutions that do not belong to a BatchNormalization.
+        equalize: Even out the ranges of channels across layers, for int8 with one scale a weight.
+            After folding, a factor for each channel goes into one layer and its inverse into the next, through what
+            passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
@@ -187,6 +190,7 @@ class Options(Checked):
     excluded: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     all_affines: bool = False
     merge_branches: bool = False
+    equalize: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:

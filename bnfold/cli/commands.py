@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bnfold.settings import Delivery
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
-FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches")
+FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "witness", "verify_seconds")
 REPORTING = ("report", "as_json")

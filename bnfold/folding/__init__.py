@@ -37,7 +37,7 @@ def run(
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    extra = limits.all_affines or limits.merge_branches
+    extra = limits.all_affines or limits.merge_branches or limits.equalize
     if extra or any(not node.removed for node in events) or _has_dead_shifts(model):
         from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
 

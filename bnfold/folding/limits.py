@@ -17,6 +17,7 @@ class Limits(NamedTuple):
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
+        equalize: Even out the channels of layers that follow each other.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 
@@ -25,6 +26,7 @@ class Limits(NamedTuple):
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
     merge_branches: bool = False
+    equalize: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 
 

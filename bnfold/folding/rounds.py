@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.folding import attempts, dead, facts, merge, partial, rows
+from bnfold.folding import attempts, dead, equalize, facts, merge, partial, rows
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget, TooLarge
@@ -67,6 +67,8 @@ class Fold:
         for node, trace in self.unmerged.items():
             if _stands(node):
                 self.events[node].attempts += (trace,)
+        if self.limits.equalize:
+            _equalize(self)
 
 
 def _settle_all(fold: Fold, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
@@ -204,6 +206,14 @@ def _drop_dead_shifts(fold: Fold) -> None:
         before = {value: value.name for value in found.moved}
         _note_names(fold, before, dead.remove(found), cut)
         fold.report.notes.append(f"shift that an InstanceNormalization takes out again removed: {found.node.label}")
+
+
+def _equalize(fold: Fold) -> None:
+    """After folding, which makes channels uneven."""
+    for found in equalize.find(fold.model, fold.limits, fold.budget, fold.report.equalized):
+        cut = cut_around(found.nodes, f"equalize {found.event.name}", fold.original)
+        before = {value: value.name for value in found.values}
+        _note_names(fold, before, equalize.apply(found, fold.budget), cut)
 
 
 def _fold_arithmetic(fold: Fold) -> int:

@@ -88,6 +88,7 @@ def fold_affines(run: Run) -> None:
         excluded=options.excluded,
         all_affines=options.all_affines,
         merge_branches=options.merge_branches,
+        equalize=options.equalize,
         banned=options.banned,
     )
     folding.run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from bnfold.errors import printable
@@ -80,6 +80,42 @@ class BatchNormEvent:
         }
 
 
+@dataclass(slots=True, eq=False)
+class EqualizeEvent:
+    """What became of the channels behind the layer ``name``: ``layers`` took their factors, ``passed`` let them pass.
+
+    ``factors`` are the smallest and the largest; ``layers`` is empty where it was declined.
+    """
+
+    name: str
+    graph: str
+    channels: int = 0
+    factors: tuple[float, float] = (1.0, 1.0)
+    layers: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    reason: Reason | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """One line, for logs."""
+        if self.reason is not None:
+            why = f"{self.reason.code}: {self.reason.value}{f' ({self.detail})' if self.detail else ''}"
+            return printable(f"channels of {self.name} not equalized: {why}")
+        low, high = self.factors
+        through = f" through {', '.join(self.passed)}" if self.passed else ""
+        return printable(
+            f"{self.channels} channels equalized: {', '.join(self.layers)}{through} ({low:.3g} … {high:.3g})"
+        )
+
+    def decline(self, refusal: Declined) -> None:
+        self.reason, self.detail = refusal.reason, refusal.detail
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the report's ``equalized``."""
+        row = asdict(self)
+        return row | {"reason": reason_to_json(row.pop("reason"), row.pop("detail"))}
+
+
 def _change(before: int, after: int) -> str:
     return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
@@ -120,6 +156,7 @@ class Report:
         batchnorms: One event for each BatchNormalization: name, graph, version, mode, what became of it, and why not.
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
+        equalized: What became of the channels behind each layer, where equalising was asked for.
         opset_before: Version of the default domain in the file.
         opset_after: The same in the result.
         ir_before: IR version of the file.
@@ -135,6 +172,7 @@ class Report:
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    equalized: list[EqualizeEvent] = field(default_factory=list)
     opset_before: int = 0
     opset_after: int = 0
     ir_before: int = 0
@@ -209,6 +247,7 @@ class Report:
             "batchnorms": [event.to_json() for event in self.batchnorms],
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
+            "equalized": [event.to_json() for event in self.equalized],
             "frozen": list(self.frozen),
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},
             "weights": {"before": self.before.weights, "after": self.after.weights},

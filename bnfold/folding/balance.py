@@ -1,0 +1,112 @@
+"""Factors for channels, chosen from the ranges of the weights on both sides of a value until these are alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold import ir
+from bnfold.ir.tensor import Float64
+
+ROUNDS, SETTLED = 100, 1e-3
+"""Rounds over all values, and the largest change of a factor's logarithm at which they end."""
+WIDE, WIDE_HALF = float(np.log(2.0**16)), float(np.log(2.0**6))
+"""Logarithm of the largest factor over the smallest; in float16 activations lose digits where they get small."""
+LOUD = 8.0
+"""A channel counts by its bias where that, beside the largest of all, is so many times what its weights are: evened out
+by weights that are nearly zero, it would become the largest activation of all."""
+MOST = 1 << 24
+"""Numbers of one weight that are weighed with the factors of both its sides; of a larger one each side on its own."""
+
+
+@dataclass(slots=True, eq=False)
+class Channels:
+    """The channels of a value and of all that is tied to it, with the logarithms of their factors.
+
+    ``sides`` has the weights that make these values, and those that read them.
+    """
+
+    log: Float64
+    bias: Float64
+    sides: tuple[list[Part], list[Part]] = field(default_factory=lambda: ([], []))
+    half: bool = False
+
+    def balance(self) -> float:
+        """Give both sides the same ranges. Returns the largest change of a logarithm."""
+        above = np.max(
+            [_of_largest(self.bias * np.exp(self.log)) / LOUD, *(part.ranges() for part in self.sides[0])], 0
+        )
+        below = np.max([part.ranges() for part in self.sides[1]], 0)
+        live = (above > 0) & (below > 0)
+        if not live.any():
+            return 0.0
+        wanted = self.log[live] + np.log(below[live] / above[live]) / 2
+        wide, middle = (WIDE_HALF, wanted.max() - WIDE_HALF / 2) if self.half else (WIDE, np.median(wanted))
+        fresh = np.zeros_like(self.log)  # a dead channel stays what it is
+        fresh[live] = np.clip(wanted - middle, -wide / 2, wide / 2) - (wide / 2 if self.half else 0)
+        change, self.log = np.abs(fresh - self.log).max(), fresh
+        return float(change)
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A weight that takes the factors of some channels, or, by ``sign``, their inverses.
+
+    ``which`` says which channel its elements are of, −1 for none, with size 1 along axes that no factor varies along.
+    """
+
+    channels: Channels
+    sign: int
+    which: npt.NDArray[np.int64]
+    place: tuple[ir.Node, int]
+    tensor: ir.Tensor
+    block: Float64 = field(init=False)
+    """The largest magnitudes of the weight, over all axes that no factor varies along."""
+    together: Sequence[Part] = ()
+    """The parts, this one included, whose factors change ``block``."""
+
+    def factor(self) -> Float64:
+        """For each element of ``which``, as the logarithms are now."""
+        return np.append(np.exp(self.sign * self.channels.log), 1.0)[self.which]
+
+    def ranges(self) -> Float64:
+        """Of each channel, as the factors are now; the largest is 1."""
+        now = self.block
+        for part in self.together:
+            now = now * part.factor()
+        others = tuple(axis for axis, size in enumerate(self.which.shape) if size == 1)
+        found = np.zeros(self.channels.log.size + 1)
+        np.maximum.at(found, self.which.reshape(-1), now.max(others).reshape(-1))
+        return _of_largest(found[:-1])
+
+
+def balance(groups: Sequence[Channels]) -> None:
+    """Choose the factors of all channels, each beside what the others are."""
+    weights: dict[tuple[ir.Node, int], list[Part]] = {}
+    for channels in groups:
+        for part in (*channels.sides[0], *channels.sides[1]):
+            weights.setdefault(part.place, []).append(part)
+    for parts in weights.values():
+        _weigh(parts[0].tensor, parts)
+    for _ in range(ROUNDS):
+        if max([channels.balance() for channels in groups], default=0.0) < SETTLED:
+            break
+
+
+def _weigh(tensor: ir.Tensor, parts: Sequence[Part]) -> None:
+    """Reduce a weight to what its parts need of it."""
+    size = np.abs(tensor.float64())
+    kept = [{axis for axis, size in enumerate(part.which.shape) if size > 1} for part in parts]
+    together = math.prod(tensor.dims[axis] for axis in set().union(*kept)) <= MOST
+    for part, own in zip(parts, kept, strict=True):
+        axes = set().union(*kept) if together else own
+        part.together = parts if together else (part,)
+        part.block = size.max(tuple(axis for axis in range(size.ndim) if axis not in axes), keepdims=True)
+
+
+def _of_largest(sizes: Float64) -> Float64:
+    return sizes / sizes.max() if sizes.any() else sizes

@@ -1,0 +1,170 @@
+"""Even out channels across layers (Nagel et al. 2019, arXiv:1906.04721), for weights that are to share one int8 scale.
+
+A positive factor for each channel goes into what makes a value, its inverse into all that reads it; the function stays
+the same. The factors of all values are chosen together, from the weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold import ir
+from bnfold.folding import facts, guard
+from bnfold.folding.affine import Affine, on_axis
+from bnfold.folding.apply import edit_all
+from bnfold.folding.ask import guarded
+from bnfold.folding.balance import Channels, Part, balance
+from bnfold.folding.growth import Budget
+from bnfold.folding.limits import Limits
+from bnfold.folding.step import Edit, SetConstant
+from bnfold.folding.tied import Tied
+from bnfold.ir.tensor import TP, Float64, Scaled
+from bnfold.report.events import EqualizeEvent
+from bnfold.report.reasons import Declined, Reason
+
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators with a weight at input 1, or, where that is the constant one, 0."""
+LEAST = 1.05
+"""Factors that differ by less between channels gain nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A value that a layer makes, and what has to be scaled with it."""
+
+    maker: ir.Node
+    root: ir.Value
+    tied: Tied
+    channels: Channels
+
+    def affine(self, factors: Float64) -> Affine:
+        rank = facts.rank(self.root)
+        return on_axis(factors, np.zeros_like(factors), rank - 1 if self.maker.is_op("MatMul") else 1, rank)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """What `apply` carries out: the factors of one group."""
+
+    event: EqualizeEvent
+    edits: tuple[Edit, ...]
+    values: tuple[ir.Value, ...]
+    nodes: tuple[ir.Node, ...]
+    cost: int
+
+
+def find(model: ir.Model, limits: Limits, budget: Budget, events: list[EqualizeEvent]) -> Iterator[Scaling]:
+    """One after the other, each to be carried out before the next is asked for; ``events`` get what became of all."""
+    with ir.evaluated_once(model):
+        groups = list(_groups(model, limits, events))
+        balance([group.channels for group in groups])
+    for group in groups:
+        event = EqualizeEvent(group.maker.label, group.maker.graph.path)
+        events.append(event)
+        try:
+            with ir.evaluated_once(model):
+                scaling = guarded(group.maker, _scaling, group, event, limits, budget)
+        except Declined as refusal:
+            event.decline(refusal)
+            continue
+        yield scaling
+
+
+def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Iterator[Group]:
+    """Those with weights on both sides; ``events`` get those that cannot be scaled."""
+    seen: set[ir.Value] = set()
+    for node in model.nodes():
+        root = node.output(0)
+        if not node.is_op(*LAYERS) or root is None or root in seen or all(ir.constant(x) is None for x in node.inputs):
+            continue
+        group = Group(node, root, Tied(limits), Channels(np.zeros(0), np.zeros(0)))
+        try:
+            guarded(node, _follow, group)
+        except Declined as refusal:
+            events.append(EqualizeEvent(node.label, node.graph.path))
+            events[-1].decline(refusal)
+        else:
+            if all(group.channels.sides):
+                yield group
+        seen |= group.tied.values.keys()
+
+
+def _follow(group: Group) -> None:
+    """Follow factors that all differ, to see which constants take which channel's. Raises Declined."""
+    rank = facts.rank(group.root)
+    count = facts.size(group.root, rank - 1 if group.maker.is_op("MatMul") else 1) if rank > 1 else None
+    if not isinstance(count, int):
+        raise Declined(Reason.NOT_STATIC, f"the channels of value {group.root.name!r}")
+    known = group.channels
+    known.log, known.bias = np.zeros(count), np.zeros(count)
+    group.tied.scale(group.root, group.affine(_mark(np.arange(count), count)))
+    for edit in group.tied.edits:
+        old = ir.constant(edit.node.input(edit.slot)) if isinstance(edit, SetConstant) else None
+        if not isinstance(edit, SetConstant) or old is None:
+            continue
+        sign, which = _told(edit.tensor, old, count)
+        if edit.node.is_op(*LAYERS) and edit.slot < 2:
+            known.half |= old.dtype == TP.FLOAT16
+            known.sides[sign < 0].append(Part(known, sign, which, (edit.node, edit.slot), old))
+        elif sign > 0:
+            sizes = np.broadcast_to(np.abs(old.float64()), which.shape)
+            np.maximum.at(known.bias, which[which >= 0], sizes[which >= 0])
+
+
+def _mark(channel: npt.NDArray[np.int64], count: int) -> Float64:
+    return 1 + (channel + 1) / (2.0 * count + 2)
+
+
+def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[np.int64]]:
+    """Whether factors or their inverses got into a constant, and of which channel each of its elements got one."""
+    with np.errstate(all="ignore"):
+        if isinstance(new, Scaled):
+            before = dict(old.factors) if isinstance(old, Scaled) else {}
+            ratio = np.ones((1,) * len(new.dims))
+            for axis, vector in new.factors:
+                ratio = ratio * (vector / before.get(axis, 1.0)).reshape(-1, *(1,) * (len(new.dims) - axis - 1))
+        else:
+            ratio = np.nan_to_num(new.float64() / old.float64(), posinf=0).max(
+                tuple(range(2, len(new.dims))), keepdims=True
+            )
+        sign = -1 if (ratio[ratio > 0] < 1).any() else 1
+        ratio = np.nan_to_num(ratio**sign, posinf=0)
+        channel = np.rint((ratio - 1) * (2 * count + 2) - 1).astype(np.int64)
+        known = (channel >= 0) & (channel < count) & (np.abs(_mark(channel, count) - ratio) < 1e-9)
+    return sign, np.where(known, channel, -1)
+
+
+def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget) -> Scaling:
+    """Raises Declined where the factors lose digits or gain nothing."""
+    factors = np.exp(group.channels.log)
+    event.factors = float(factors.min()), float(factors.max())
+    key = group.maker.graph.path, f"equalize {group.root.name}"
+    if key in limits.banned:
+        raise Declined(Reason.RANGE, "found while the weight was computed")
+    if factors.max() < LEAST * factors.min():
+        raise Declined(Reason.NO_GAIN, "the ranges are even")
+    tied = Tied(limits)
+    tied.scale(group.root, group.affine(factors))
+    guard.check(tied.edits)
+    for edit in tied.edits:
+        if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
+            edit.tensor.maker = key
+    cost = budget.check(tied.edits)
+    event.channels = factors.size
+    event.layers = tuple(node.label for node in tied.nodes if node.is_op(*LAYERS))
+    event.passed = tuple(node.label for node in tied.nodes if not node.is_op(*LAYERS))
+    return Scaling(event, tuple(tied.edits), tuple(tied.values), tuple(tied.nodes), cost)
+
+
+def apply(scaling: Scaling, budget: Budget) -> list[str]:
+    """Edit the graph; the names of values that no longer mean what they did."""
+    gone = [value.name for value in scaling.values]
+    budget.charge(scaling.cost)
+    edit_all(scaling.edits, budget)
+    for value in scaling.values:
+        value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_equalized"))
+    return gone
