@@ -28,8 +28,8 @@ from bnfold.report.reasons import Declined, Reason
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with a weight at input 1, or, where that is the constant one, 0."""
-LEAST = 1.05
-"""Factors that differ by less between channels gain nothing."""
+LEAST = 0.05
+"""Factors whose logarithms differ by less gain nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +63,8 @@ def find(model: ir.Model, limits: Limits, budget: Budget, events: list[EqualizeE
         groups = list(_groups(model, limits, events))
         balance([group.channels for group in groups])
     for group in groups:
+        if np.ptp(group.channels.log) < LEAST:
+            continue
         event = EqualizeEvent(group.maker.label, group.maker.graph.path)
         events.append(event)
         try:
@@ -111,7 +113,9 @@ def _follow(group: Group) -> None:
             known.half |= old.dtype == TP.FLOAT16
             known.sides[sign < 0].append(Part(known, sign, which, (edit.node, edit.slot), old))
         elif sign > 0:
-            sizes = np.broadcast_to(np.abs(old.float64()), which.shape)
+            sizes = np.abs(old.float64()).reshape((1,) * (which.ndim - len(old.dims)) + old.dims)
+            constant = tuple(axis for axis, size in enumerate(which.shape) if size == 1)
+            sizes = np.broadcast_to(sizes.max(constant, keepdims=True), which.shape)
             np.maximum.at(known.bias, which[which >= 0], sizes[which >= 0])
 
 
@@ -139,14 +143,12 @@ def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[
 
 
 def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget) -> Scaling:
-    """Raises Declined where the factors lose digits or gain nothing."""
+    """Raises Declined where the factors lose digits."""
     factors = np.exp(group.channels.log)
     event.factors = float(factors.min()), float(factors.max())
     key = group.maker.graph.path, f"equalize {group.root.name}"
     if key in limits.banned:
         raise Declined(Reason.RANGE, "found while the weight was computed")
-    if factors.max() < LEAST * factors.min():
-        raise Declined(Reason.NO_GAIN, "the ranges are even")
     tied = Tied(limits)
     tied.scale(group.root, group.affine(factors))
     guard.check(tied.edits)

@@ -214,6 +214,7 @@ def _equalize(fold: Fold) -> None:
         cut = cut_around(found.nodes, f"equalize {found.event.name}", fold.original)
         before = {value: value.name for value in found.values}
         _note_names(fold, before, equalize.apply(found, fold.budget), cut)
+    fold.report.notes.extend(map(str, fold.report.equalized))
 
 
 def _fold_arithmetic(fold: Fold) -> int:

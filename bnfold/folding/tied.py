@@ -81,7 +81,8 @@ class Tied:
         for slot, affine in step.wanted:
             operand = node.input(slot)
             if operand is None or ir.constant(operand) is not None:
-                raise Declined(Reason.QUANTIZED_WEIGHT, f"input {slot} of {facts.where(node)}")
+                known = Reason.QUANTIZED_WEIGHT if facts.is_quantized(operand) else Reason.NO_HANDLER
+                raise Declined(known, f"input {slot} of {facts.where(node)}")
             if not affine.is_identity:
                 self._edges.add((node, slot))
                 self._waiting.append((operand, affine))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bnfold.errors import printable
@@ -100,20 +100,26 @@ class EqualizeEvent:
         """One line, for logs."""
         if self.reason is not None:
             why = f"{self.reason.code}: {self.reason.value}{f' ({self.detail})' if self.detail else ''}"
-            return printable(f"channels of {self.name} not equalized: {why}")
+            return printable(f"channels not equalized: {self.name}: {why}")
         low, high = self.factors
         through = f" through {', '.join(self.passed)}" if self.passed else ""
-        return printable(
-            f"{self.channels} channels equalized: {', '.join(self.layers)}{through} ({low:.3g} … {high:.3g})"
-        )
+        factors = f"{self.channels} channels, times {low:.3g} to {high:.3g}"
+        return printable(f"channels equalized: {', '.join(self.layers)}{through} ({factors})")
 
     def decline(self, refusal: Declined) -> None:
         self.reason, self.detail = refusal.reason, refusal.detail
 
     def to_json(self) -> dict[str, Any]:
         """The row of the report's ``equalized``."""
-        row = asdict(self)
-        return row | {"reason": reason_to_json(row.pop("reason"), row.pop("detail"))}
+        return {
+            "name": self.name,
+            "graph": self.graph,
+            "channels": self.channels,
+            "factors": list(self.factors),
+            "layers": list(self.layers),
+            "passed": list(self.passed),
+            "reason": reason_to_json(self.reason, self.detail),
+        }
 
 
 def _change(before: int, after: int) -> str:

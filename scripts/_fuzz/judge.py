@@ -102,6 +102,7 @@ def _unforgiving() -> Iterator[None]:
 def _behaviour(report: Report) -> str:
     """What became of the BatchNormalizations, and through which operators."""
     facts = {f"{event.verdict} {event.reason} {'-'.join(event.operators)}" for event in report.batchnorms}
+    facts |= {f"equalized {event.reason} {'-'.join(event.passed)}" for event in report.equalized}
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
 
 

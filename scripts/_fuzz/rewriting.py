@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Settings] = {
     "upgrade": {"fold": False},
     "decompose": {},
 }
+EQUALIZED = ("fold", "optimize")
 DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": legacy.draw, "decompose": norms.draw}
 
 
@@ -31,6 +32,8 @@ def draw(mode: str, seed: int) -> Case:
     """The model of a seed, its inputs, and the options that its mode draws."""
     model, feeds, *drawn = DRAWS.get(mode, chains.draw)(seed)
     settings = DEFAULTS[mode] | (drawn[0] if drawn else {})
+    if mode in EQUALIZED:
+        settings["equalize"] = seed % 3 > 0
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
