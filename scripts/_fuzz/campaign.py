@@ -139,7 +139,7 @@ class Worker:
         where = next((line.strip() for line in lines if f"{watch.ROOT}/bnfold" in line), lines[-1] if lines else "")
         code = child.returncode
         if code == -signal.SIGPROF:
-            return f"hang: more than 10 s of processor time, {where}"
+            return f"hang: too much processor time, {where}"
         return f"death: {signal.Signals(-code).name if code < 0 else f'exit {code}'}, {where}"
 
     def close(self) -> None:

@@ -27,8 +27,8 @@ def main() -> None:
             if not module.name.endswith(("__main__", "worker")):
                 importlib.import_module(module.name)
     from _fuzz import bytes_, watch
+    from _fuzz.modes import HANG_SECONDS
     from _fuzz.scramble import mutate
-    from _fuzz.worker import HANG_SECONDS
 
     known = set(Path(os.environ["FUZZ_KNOWN"]).read_text(encoding="utf-8").splitlines())
     slow = Path(os.environ["FUZZ_SLOW"])

@@ -10,17 +10,21 @@ from pathlib import Path
 from _fuzz import bytes_, faults, graphs, rewriting, verifying
 from _fuzz.case import Case, Outcome
 
+HANG_SECONDS = 10.0
+"""Of processor time, for one case of less than a megabyte."""
+
 
 @dataclass(frozen=True)
 class Mode:
     """``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder.
 
-    ``memory`` is the number of bytes that a case may take.
+    ``memory`` is the number of bytes that a case may take, ``seconds`` the processor time of one of its runs.
     """
 
     draw: Callable[[int, Sequence[Path]], Case]
     judge: Callable[[Case, Path], Outcome]
     memory: int = 512 << 20
+    seconds: float = HANG_SECONDS
 
 
 def _rewriting(mode: str) -> Mode:
@@ -31,6 +35,6 @@ MODES: dict[str, Mode] = {
     "bytes": Mode(bytes_.draw, bytes_.judge),
     "graphs": Mode(graphs.draw, graphs.judge),
     **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS},
-    "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30),
-    "faults": Mode(lambda seed, _: faults.draw(seed), faults.judge, memory=3 << 30),
+    "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30, seconds=30.0),
+    "faults": Mode(lambda seed, _: faults.draw(seed), faults.judge, memory=3 << 30, seconds=30.0),
 }

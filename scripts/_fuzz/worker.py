@@ -16,8 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HANG_SECONDS = 10.0
-"""Of processor time, for one case of less than a megabyte."""
 ADDRESSES = 12 << 30
 
 
@@ -29,17 +27,16 @@ def main() -> None:
     limit()
     from _fuzz import case, modes, phases, watch
 
-    taken = ""
+    mode, taken = modes.MODES[sys.argv[1]], ""
 
     def tell(phase: str) -> None:
         nonlocal taken
-        _alarm(0 if phase else HANG_SECONDS)
+        _alarm(0 if phase else mode.seconds)
         if phase and not phases.entered:
             taken = memory.finding()
         answers.write(json.dumps({"phase": phase}) + "\n")
 
     phases.tell = tell
-    mode = modes.MODES[sys.argv[1]]
     keep = Path(sys.argv[2])
     answers.write(json.dumps({"ready": True}) + "\n")
     for line in sys.stdin:
@@ -53,7 +50,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             memory, taken = watch.Memory(mode.memory), ""
             phases.entered = False
-            _alarm(HANG_SECONDS)
+            _alarm(mode.seconds)
             outcome = mode.judge(drawn, Path(folder))
             _alarm(0)
             if not outcome.error:
