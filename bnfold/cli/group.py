@@ -42,6 +42,7 @@ COUNTERPARTS = {
     "--external-data-threshold": "use --size-threshold BYTES, which applies to each weight",
     "--mutable-initializer": "use --overridable keep",
     "--freeze-overridable": "use --overridable freeze",
+    "--depth": "use --verify auto, full or local",
     "--skip-fuse-bn": "use `bnfold upgrade`, which does not fold",
     "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
