@@ -11,8 +11,6 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from _fuzz import weights
-
 Array = npt.NDArray[Any]
 WEIGHTS = ("w", "bn")
 """Hints of what may be any number near it; others say how often, how large or where."""
@@ -62,12 +60,8 @@ class Builder:
     def weight(self, array: Array, hint: str = "w") -> str:
         """A constant: initializer, Constant node, behind an Identity, quantised, narrower, or one that is there."""
         kind = 0.0 if self.plain else self.rng.random()
-        if kind > 0.92 and hint in WEIGHTS and self.opset >= 10 and array.size:
-            return weights.quantised(self, array)
-        if kind > 0.88 and hint in WEIGHTS and (name := weights.tied(self, array)):
-            return name
-        if kind > 0.87 and hint in WEIGHTS and self.dtype == TensorProto.DOUBLE:
-            return weights.narrow(self, array)
+        if kind > 0.87 and hint in WEIGHTS and (made := self.varied(array, kind)):
+            return made
         name = self.fresh(hint)
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
         if kind < 0.75:
@@ -79,6 +73,10 @@ class Builder:
             self.weights.append(tensor)
             self.nodes.append(helper.make_node("Identity", [tensor.name], [name]))
         return name
+
+    def varied(self, array: Array, kind: float) -> str | None:  # noqa: ARG002 - for child classes
+        """A constant that is not stored as it is; ``kind`` (up to 1) says in which way. None: in none of them."""
+        return None
 
     def integers(self, numbers: Sequence[int]) -> str:
         """A constant list of int64."""

@@ -23,6 +23,7 @@ from _fuzz.operators import (
     normaliser,
     spelled_out,
 )
+from _fuzz.weights import VariedBuilder
 
 LARGEST = 6000
 """Elements of a value beyond which nothing more is built on it: evaluation has to stay quick."""
@@ -38,7 +39,7 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
     rng = np.random.default_rng(seed)
     drawn = rng.choice([TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16], p=[0.8, 0.17, 0.03])
     dtype = dtype or int(drawn)
-    b = Builder(rng, opset=int(rng.choice([13, 15, 17, 18, 19, 21])), dtype=dtype)
+    b = VariedBuilder(rng, opset=int(rng.choice([13, 15, 17, 18, 19, 21])), dtype=dtype)
     for _ in range(int(rng.integers(1, 3))):
         sizes = rng.choice(PRIMES, 5, replace=bool(rng.random() < 0.3))
         if rng.random() < 0.03:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-if TYPE_CHECKING:
-    from _fuzz.builder import Array, Builder
+from _fuzz.builder import Array, Builder, Drawn
 
 KINDS = (
     (TensorProto.INT8, 10, 127), (TensorProto.UINT8, 10, 127), (TensorProto.INT8, 13, 127),
@@ -19,6 +18,17 @@ KINDS = (
 )  # fmt: skip
 """Element type, the opset since which DequantizeLinear takes it, and the largest number beside its zero point."""
 UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT4)
+
+
+class VariedBuilder(Builder):
+    """Stores some weights otherwise than as they are."""
+
+    def varied(self, array: Array, kind: float) -> str | None:
+        if kind > 0.92 and self.opset >= 10 and array.size:
+            return quantised(self, array)
+        if kind > 0.88 and (name := tied(self, array)):
+            return name
+        return narrow(self, array) if self.dtype == TensorProto.DOUBLE else None
 
 
 def tied(b: Builder, array: Array) -> str | None:
@@ -139,8 +149,6 @@ def _rounded(numbers: Array, dtype: int, largest: int) -> Array:
 
 
 def _node(b: Builder, op_type: str, inputs: list[str], made: Array, **attributes: Any) -> str:
-    from _fuzz.builder import Drawn
-
     name = b.fresh("w")
     b.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
     b.derived.append(Drawn(name, helper.np_dtype_to_tensor_dtype(made.dtype), made.shape))
