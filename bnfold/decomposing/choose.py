@@ -9,11 +9,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.decomposing import spec, static
-from bnfold.decomposing.batch import instance, training
 from bnfold.decomposing.builder import Emit
 from bnfold.decomposing.calls import bound
 from bnfold.decomposing.facts import Facts
-from bnfold.decomposing.runtime import formula
+from bnfold.decomposing.runtime import formula, instance, training
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 

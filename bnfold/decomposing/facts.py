@@ -1,12 +1,16 @@
-"""Element types and dims of values, also in function bodies: those say nothing about either, but their callers do."""
+"""Element types and dims of values, also in function bodies: those say nothing about either, but their callers do.
+
+A body is written for any type and rank; its calls settle both.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import onnx
 
 from bnfold import ir
-from bnfold.decomposing.bodies import Bodies
-from bnfold.decomposing.calls import Calls
+from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import facts as inferred
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
@@ -64,3 +68,94 @@ class Facts:
         if value is None or dtype is None:
             return None
         return onnx.helper.make_tensor_type_proto(dtype, self.dims(value))
+
+
+Kind = onnx.TypeProto | None
+
+
+class Bodies:
+    """Walks function bodies once for every combination of input types and attributes that they are called with."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._results: dict[tuple[ir.Graph, tuple[bytes, ...]], list[Kind]] = {}
+        self._seen: dict[ir.Value, list[Kind]] = {}
+
+    def call(self, node: ir.Node, given: Sequence[Kind]) -> list[Kind]:
+        """Types of the outputs of a call, for these types of inputs."""
+        function = self._calls.callee(node)
+        if function is None or function not in self._calls.order:
+            return [None] * len(node.outputs)
+        arguments = self._calls.arguments(node)
+        count = len(function.inputs)  # a damaged call may give more
+        given = [*given[:count], *[None] * (count - len(given))]
+        key = (
+            function,
+            tuple(b"" if part is None else part.SerializeToString() for part in (*given, *arguments.values())),
+        )
+        if key not in self._results:
+            self._results[key] = self._walk(function, given, arguments)
+        return self._results[key]
+
+    def teach(self) -> None:
+        """Note with every value of a body what holds for it in all walks."""
+        for value, kinds in self._seen.items():
+            common = _common(kinds)
+            if common is not None:
+                value.graph.types.setdefault(value.name, common)
+
+    def _walk(self, function: ir.Graph, given: Sequence[Kind], arguments: Arguments) -> list[Kind]:
+        scopes = list(function.subgraphs())
+        declared = [dict(scope.types) for scope in scopes]
+        for value, kind in zip(function.inputs, given, strict=True):
+            _note(value, kind)
+        types = Types(function.opset(""))
+        with bound([node for scope in scopes for node in scope.nodes], arguments):
+            for node in function.nodes:
+                self._step(node, types)
+        results = [value.type for value in function.outputs]
+        for scope, known in zip(scopes, declared, strict=True):
+            for value in scope.values.values():
+                self._seen.setdefault(value, []).append(value.type)
+            scope.types.clear()
+            scope.types.update(known)
+        return results
+
+    def _step(self, node: ir.Node, types: Types) -> None:
+        if self._calls.callee(node) is not None:
+            kinds = self.call(node, [None if value is None else value.type for value in node.inputs])
+            for value, kind in zip(node.outputs, kinds, strict=False):
+                _note(value, kind)
+            return
+        for inner in (inner for graph in node.bodies for scope in graph.subgraphs() for inner in scope.nodes):
+            if self._calls.callee(inner) is not None:
+                self.call(inner, [])  # nobody looks what branches and loops inside a body call with
+        for slot, output in enumerate(node.outputs):
+            if output is None or types.shape(output) is not None or not node.is_op("If"):
+                continue
+            ends = [graph.outputs[slot] for graph in node.bodies]
+            for end in ends:
+                types.shape(end)
+            _note(output, _common([end.type for end in ends]))
+
+
+def _note(value: ir.Value | None, kind: Kind) -> None:
+    if value is not None and kind is not None:
+        value.graph.types.setdefault(value.name, kind)
+
+
+def _common(kinds: Sequence[Kind]) -> Kind:
+    """What holds for all of several types; None where nothing does."""
+    known = [kind.tensor_type for kind in kinds if kind is not None and kind.HasField("tensor_type")]
+    if len(known) < len(kinds) or len({kind.elem_type for kind in known}) != 1:
+        return None
+    if not all(kind.HasField("shape") for kind in known) or len({len(kind.shape.dim) for kind in known}) != 1:
+        return onnx.helper.make_tensor_type_proto(known[0].elem_type, None)
+    sizes = [{dim.dim_value if dim.HasField("dim_value") else None for dim in axis} for axis in _axes(known)]
+    return onnx.helper.make_tensor_type_proto(
+        known[0].elem_type, [size.pop() if len(size) == 1 else None for size in sizes]
+    )
+
+
+def _axes(kinds: Sequence[onnx.TypeProto.Tensor]) -> list[tuple[onnx.TensorShapeProto.Dimension, ...]]:
+    return list(zip(*(kind.shape.dim for kind in kinds), strict=True))

@@ -104,7 +104,7 @@ def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
     counts = {
         prod(size for size in shape if isinstance(size, int))
         for shape in dims[1:]
-        if _is_static(shape) and shape is not None
+        if shape is not None and all(isinstance(size, int) for size in shape)
     }
     if layout.activations is not None:
         counts.add(prod(layout.activations))
@@ -114,10 +114,6 @@ def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
         counts.add(dims[0][1])
     if len(counts) > 1:
         raise Declined(Reason.UNREADABLE, f"channels and parameters of different numbers: {sorted(counts)}")
-
-
-def _is_static(shape: tuple[Dim, ...] | None) -> bool:
-    return shape is not None and all(isinstance(size, int) for size in shape)
 
 
 def _batchnorm_types(inputs: dict[str, ir.Value], form: Form, facts: Facts) -> dict[str, int]:

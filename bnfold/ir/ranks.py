@@ -13,12 +13,10 @@ from onnx import TypeProto
 
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
+from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.node import Node
 
 Dims = list[int | str | None]
-
-MOST_DIMS = 64
-"""No runtime has tensors of more; files that lie claim a million million."""
 
 
 def type_by_weights(node: Node) -> TypeProto | None:
@@ -75,7 +73,7 @@ def _pool(node: Node) -> Dims | None:
 
 def _reshape(node: Node) -> Dims | None:
     target = _shape(node, 1)
-    if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MOST_DIMS:
+    if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MAX_RANK:
         return None
     return [None] * target[0]
 

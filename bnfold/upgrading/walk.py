@@ -94,7 +94,10 @@ class Walk:
             return
         self._adapt(node, version, adapter)
         if opset > self.shared.target:
-            self._lower_types(node, opset)
+            # It can be written for any opset, unless an older version lacks its types.
+            reason = downgrade.type_objection(node, self.shared.target, self.shared.types)
+            if reason is not None:
+                self._block(node.graph, node.label, node.op_type, version, reason)
 
     def _says_all(self, node: ir.Node, version: int) -> bool:
         """Whether a normalisation is in its plainest form already, of the target's own version: nothing to decide."""
@@ -162,12 +165,6 @@ class Walk:
             self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):
             downgrade.drop_defaults(node, target)
-
-    def _lower_types(self, node: ir.Node, opset: int) -> None:
-        """An operator read by meaning can be written for any opset, unless an older version lacks its types."""
-        reason = downgrade.type_objection(node, self.shared.target, self.shared.types)
-        if reason is not None:
-            self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
 
     def _block(self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str) -> None:
         place = f" in {graph.path}" if graph.path else ""

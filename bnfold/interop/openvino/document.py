@@ -155,10 +155,10 @@ class Document:
     def span(self, layer: Layer) -> tuple[int, int]:
         """Offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
         try:
-            offset, size = (_natural(layer.data[name]) for name in ("offset", "size"))
+            offset, size = (int(layer.data[name]) for name in ("offset", "size"))
         except (KeyError, ValueError) as error:
             raise MalformedModel(f"{layer.where}: its offset or size is missing or no number") from error
-        if offset + size > self.source.size:
+        if min(offset, size) < 0 or offset + size > self.source.size:
             raise MalformedModel(
                 f"{layer.where}: bytes {offset} to {offset + size} lie outside the constants' file, which has "
                 f"{self.source.size} bytes"
@@ -264,10 +264,3 @@ def _check_constants(document: Document) -> None:
             document.tensor(layer)
         elif {"offset", "size"} <= layer.data.keys():
             raise Unsupported(f"{layer.where} keeps bytes in the constants' file, and only Const is known to")
-
-
-def _natural(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError(text)
-    return value

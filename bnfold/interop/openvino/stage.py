@@ -15,8 +15,8 @@ import numpy as np
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.emit import Payload
-from bnfold.interop.openvino.load import IrModel
-from bnfold.interop.openvino.raising import raise_norms
+from bnfold.interop.openvino.load import IrModel, Scope
+from bnfold.interop.openvino.operators import NORM, is_v0
 from bnfold.interop.openvino.views import as_stored
 from bnfold.interop.openvino.write_back import write_back
 from bnfold.ir.elements import to_raw
@@ -103,8 +103,34 @@ def written_back(model: IrModel) -> dict[ET.Element, Payload]:
         model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
         model.written_back = write_back(model)
         if model.raise_norms:
-            raise_norms(model)
+            _raise_norms(model)
     return model.written_back
+
+
+def _raise_norms(model: IrModel) -> None:
+    """Turn every BatchNormInference of version 0 that is left into version 5: other places for the same inputs."""
+    for scope in model.scopes:
+        for layer in scope.net.layers.values():
+            if layer.type == NORM and is_v0(layer):
+                _raise(scope, layer)
+
+
+def _raise(scope: Scope, layer: Layer) -> None:
+    """(gamma, beta, data, mean, variance) becomes (data, gamma, beta, mean, variance)."""
+    side, ports = layer.element.find("input"), layer.ports("input")
+    assert side is not None, "a BatchNormInference has five inputs"
+    ids, tails = [port.get("id", "") for port in ports], [port.tail for port in ports]
+    order = (2, 0, 1, 3, 4)
+    edges = [scope.net.edges.pop((layer.id, ids[index])) for index in order]
+    for place, (index, edge) in enumerate(zip(order, edges, strict=True)):
+        edge.set("to-port", ids[place])
+        scope.net.edges[layer.id, ids[place]] = edge
+        side.remove(ports[index])
+        side.append(ports[index])
+    for port, name, tail in zip(layer.ports("input"), ids, tails, strict=True):
+        port.set("id", name)
+        port.tail = tail
+    layer.element.set("version", "opset5")
 
 
 def _write_constants(

@@ -66,8 +66,9 @@ class _Writer:
             self._place(node)
         for node in self.nodes:
             self._connect(node)
+        first = next(iter(self.scope.net.layers.values()))
         for target, value in self.scope.results:
-            self.emitter.connect(self._source_of_result(value), target)
+            self.emitter.connect(self._source(value, None, "", first), target)
         self._remove(read_before)
         self.naming.label_ports(self.made, lambda value: self.made.get(self._resolved(value)))
 
@@ -156,7 +157,8 @@ class _Writer:
             if value is not None:
                 self.emitter.connect(self._source(value, node, view if slot else "", layer), (layer.id, str(slot)))
 
-    def _source(self, value: ir.Value, node: ir.Node, view: View, layer: Layer) -> Port:
+    def _source(self, value: ir.Value, node: ir.Node | None, view: View, layer: Layer) -> Port:
+        """What gives a value to ``node``, or to a result: a port, or a new Const in front of ``layer``."""
         value = self._resolved(value)
         if value in self.made:
             return self.made[value]
@@ -165,23 +167,12 @@ class _Writer:
         assert tensor is not None, "what nobody makes is a constant"
         if held is not None and held.tensor is tensor:
             return held.port
-        group = int(node.attr("group", 1)) if view == "grouped" else 1
+        group = int(node.attr("group", 1)) if node is not None and view == "grouped" else 1
         dims = (group, tensor.dims[0] // group, *tensor.dims[1:]) if view == "grouped" else tuple(tensor.dims)
         if view == "transposed":
             dims = (*dims[:-2], dims[-1], dims[-2])
         payload = Payload(tensor, view, group)
         return self._constant(value, payload, dims, self._wanted(node, tensor), layer, value.name)
-
-    def _source_of_result(self, value: ir.Value) -> Port:
-        value = self._resolved(value)
-        if value in self.made:
-            return self.made[value]
-        held, tensor = self.scope.held.get(value), value.tensor
-        if held is not None and held.tensor is tensor:
-            return held.port
-        assert tensor is not None, "what nobody makes is a constant"
-        first = next(iter(self.scope.net.layers.values()))
-        return self._constant(value, Payload(tensor), tuple(tensor.dims), tensor.dtype, first, value.name)
 
     def _resolved(self, value: ir.Value) -> ir.Value:
         while value in self.alias:
@@ -197,9 +188,9 @@ class _Writer:
             self._constants[key] = self.emitter.constant(payload, dims, hint, before=layer, as_type=as_type)
         return self._constants[key]
 
-    def _wanted(self, node: ir.Node, tensor: ir.Tensor) -> int:
+    def _wanted(self, node: ir.Node | None, tensor: ir.Tensor) -> int:
         """The type in which a node reads a constant: that of its activation, if both are floats."""
-        if tensor.dtype in FLOATS:
+        if node is not None and tensor.dtype in FLOATS:
             for other in node.inputs:
                 kind = self.kinds.get(self._resolved(other)) if other is not None else None
                 if kind is not None and kind.dtype in FLOATS:

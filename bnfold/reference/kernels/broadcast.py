@@ -1,4 +1,4 @@
-"""Elementwise operators of several operands.
+"""Operators of several operands: elementwise, and the products Gemm, MatMul and Einsum, through BLAS.
 
 From version 7 on (8 for Sum and its like) shapes broadcast as in numpy, before by ``broadcast`` and ``axis``.
 """
@@ -148,3 +148,30 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
     elif call.version <= 6:
         slope = slope.reshape((1,) * x.ndim)
     return np.where(x < 0, spread_onto(x, slope) * x, x)
+
+
+@kernel("Gemm", 1, 6)
+@kernel("Gemm", 7, 9, 11, 13)
+def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
+    """Alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
+    require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")
+    product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
+    if product.dtype != a.dtype:
+        product = product.astype(a.dtype)
+    if c is None:
+        return product
+    if call.version <= 6:
+        c = legacy_operand(call, product, c)
+    return (product + call.attr("beta") * spread_onto(product, c)).astype(a.dtype, copy=False)
+
+
+@kernel("MatMul", 1, 9, 13)
+def matmul(call: Call, a: Array, b: Array) -> Result:
+    """numpy.matmul. Integers go through exact integer arithmetic."""
+    return np.matmul(a, b)
+
+
+@kernel("Einsum", 12, 28)
+def einsum(call: Call, *operands: Array) -> Result:
+    """numpy.einsum; the operator's equation language is the same."""
+    return np.einsum(call.attr("equation"), *operands, optimize=True)

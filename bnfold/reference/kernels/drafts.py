@@ -57,17 +57,12 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 
 
 @kernel("ParametricSoftplus", NO_SCHEMA)
-def parametric_softplus(call: Call, x: Array) -> Result:
-    """Alpha · ln(1 + e^(beta · X))."""
-    require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", Declined)
-    return call.attr("alpha") * np.logaddexp(0, call.attr("beta") * x)
-
-
 @kernel("ScaledTanh", NO_SCHEMA)
-def scaled_tanh(call: Call, x: Array) -> Result:
-    """Alpha · tanh(beta · X)."""
+def scaled_curve(call: Call, x: Array) -> Result:
+    """Alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
     require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", Declined)
-    return call.attr("alpha") * np.tanh(call.attr("beta") * x)
+    inner = call.attr("beta") * x
+    return call.attr("alpha") * (np.tanh(inner) if call.op == "ScaledTanh" else np.logaddexp(0, inner))
 
 
 @kernel("ThresholdedRelu", NO_SCHEMA)
