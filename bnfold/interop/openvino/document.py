@@ -154,11 +154,11 @@ class Document:
 
     def span(self, layer: Layer) -> tuple[int, int]:
         """Offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
-        try:
-            offset, size = (int(layer.data[name]) for name in ("offset", "size"))
-        except (KeyError, ValueError) as error:
-            raise MalformedModel(f"{layer.where}: its offset or size is missing or no number") from error
-        if min(offset, size) < 0 or offset + size > self.source.size:
+        texts = [layer.data.get(name, "") for name in ("offset", "size")]
+        if not all(text.isdecimal() and len(text) < 20 for text in texts):
+            raise MalformedModel(f"{layer.where}: its offset or size is missing or no number")
+        offset, size = map(int, texts)
+        if offset + size > self.source.size:
             raise MalformedModel(
                 f"{layer.where}: bytes {offset} to {offset + size} lie outside the constants' file, which has "
                 f"{self.source.size} bytes"
