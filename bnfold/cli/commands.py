@@ -80,19 +80,22 @@ def upgrade(asked: Asked) -> None:
 
 @main.command()
 @source
-@takes("target_opset", "as_is", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
+@takes("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
 def inspect(asked: Asked) -> None:
     """Show what would happen to each BatchNormalization, and why.
 
     No model is written. IN may also be a folder or a quoted pattern ('models/*.onnx').
     """
     from bnfold.cli import folders, publish
+    from bnfold.pipeline import job
 
     _check(asked)
     if asked.is_many:
         sys.exit(folders.inspect(asked))
     outcome = _process(asked, None)
     document = outcome.to_json()
+    if asked.run.quantization:
+        document["quantization"] = job.quantization(outcome)
     publish.emit(document, asked.run.report, as_json=asked.run.as_json)
     if not asked.run.as_json:
         terminal.inspection(outcome, document)

@@ -36,6 +36,7 @@ class Run(Checked):
         require_verified: Exit with code 3 if the result could not be verified.
         as_is: Take the model as it is: fold nothing, and keep the opset.
         assert_none: Exit with code 4 if any of these operators remains.
+        quantization: Show what int8 would make of each layer's weight: before, folded, and with --equalize.
         jobs: Number of worker processes for a folder.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
         force: Process all models of a folder, even if their output is up to date.
@@ -49,6 +50,7 @@ class Run(Checked):
     require_verified: bool = False
     as_is: bool = False
     assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
+    quantization: bool = False
     jobs: int | None = field(default=None, metadata={"low": 1})
     scheduler: str | None = None
     force: bool = False

@@ -76,6 +76,23 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
         _console(stderr=True).print(f"(a terminal of {WIDE} columns shows {hidden} as well)")
 
 
+def quantization(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of a report's ``quantization``: as the file has it, folded, equalized."""
+    table = _columns("layer", "spread of channel ranges", "int8 per tensor, dB", "int8 per channel, dB")
+    for row in rows:
+        forms = [row["before"], row["folded"], row["equalized"]]
+        cells = [
+            _three(forms, name, form)
+            for name, form in (("spread", ".3g"), ("per_tensor", ".1f"), ("per_channel", ".1f"))
+        ]
+        _add(table, _name(row["graph"], row["name"]), *cells)
+    _show(table)
+
+
+def _three(forms: Sequence[Mapping[str, float] | None], name: str, form: str) -> str:
+    return " → ".join(format(sizes[name], form) if sizes else "-" for sizes in forms)
+
+
 def outputs(rows: Sequence[OutputRow]) -> None:
     """How far the outputs of two models are apart."""
     table = _columns("output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", "")

@@ -132,14 +132,24 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
 
     if document["batchnorms"]:
         tables.batchnorms(document["batchnorms"])
+    if rows := document.get("quantization"):
+        tables.quantization(rows)
     report = outcome.report
     say(report.versions)
     say(report.became)
+    if rows:
+        _quantization(rows)
     _attention(report, verbose=False)
     if more := job.more_arithmetic(outcome):
         say(f"  note: other constant arithmetic that --all-affines would take out: {more} operations")
     for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
         say(f"  {code}: {_remedy(code)}")
+
+
+def _quantization(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The layer that int8 per tensor makes the worst of, in each form."""
+    worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
+    say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
 
 
 def _remedy(code: str) -> str:

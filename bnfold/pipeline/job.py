@@ -175,6 +175,17 @@ def more_arithmetic(outcome: Outcome) -> int:
     return left - _arithmetic(model)
 
 
+def quantization(outcome: Outcome) -> list[dict[str, Any]]:
+    """What int8 would make of each layer's weight, before folding, folded, and equalized as well."""
+    from bnfold.pipeline.explain import quantization as explained
+
+    kind = formats.of(outcome.source)
+    models = [kind.load(outcome.source) for _ in explained.FORMS]
+    for model, equalize in zip(models[1:], (False, True), strict=True):
+        kind.rewrite(model, replace(outcome.options, equalize=equalize), order.rewrite)
+    return explained.describe(models)
+
+
 def _arithmetic(model: ir.Model) -> int:
     return sum(node.has_trait(ARITHMETIC) for node in model.nodes())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,30 +48,8 @@ def folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Cross-layer equalisation of a folded chain of Conv → Relu → Conv (Nagel et al. 2019, arXiv:1906.04721).
-
-    A channel's scale may move through Relu, from one convolution to the next: both sides get the same range.
-    """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    held = {tensor.name: tensor for tensor in copy.graph.initializer}
-    arrays = {name: numpy_helper.to_array(tensor).astype(np.float64) for name, tensor in held.items()}
-    convolutions = [node for node in copy.graph.node if node.op_type == "Conv"]
-    for _ in range(40):
-        for first, second in itertools.pairwise(convolutions):
-            ours, theirs = arrays[first.input[1]], arrays[second.input[1]]
-            depthwise = theirs.shape[1] == 1
-            before = np.abs(ours).max((1, 2, 3))
-            after = np.abs(theirs).max((1, 2, 3) if depthwise else (0, 2, 3))
-            factor = np.sqrt(before * after) / before
-            arrays[first.input[1]] = ours * factor[:, None, None, None]
-            arrays[first.input[2]] = arrays[first.input[2]] * factor
-            arrays[second.input[1]] = theirs / (
-                factor[:, None, None, None] if depthwise else factor[None, :, None, None]
-            )
-    for name, array in arrays.items():
-        held[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
-    return copy
+    """The model as bnfold folds it, channels evened out across layers."""
+    return bnfold.fold(model, checks=Checks(depth="none"), equalize=True).to_proto()
 
 
 def spread(model: onnx.ModelProto) -> float:
@@ -99,7 +76,7 @@ def weights_only(model: onnx.ModelProto, *, per_channel: bool) -> onnx.ModelProt
 def ways(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, bool]]:
     """Name, the float model, and whether its weights get a scale for each channel, for every way."""
     plain = folded(model)
-    forms = {"not folded": model, "folded": plain, "folded, equalised": equalised(plain)}
+    forms = {"not folded": model, "folded": plain, "folded, equalised": equalised(model)}
     for name, form in forms.items():
         yield f"{name}, per tensor", form, False
         yield f"{name}, per channel", form, True
