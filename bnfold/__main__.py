@@ -13,6 +13,7 @@ from bnfold.cli import streams
 def run() -> None:
     """The console command."""
     streams.fill_closed()
+    streams.spell_out()
     gc.set_threshold(100_000)  # what is imported stays: looking through it 60 times takes a tenth of a small run
     from bnfold.cli.commands import main
 

@@ -13,7 +13,7 @@ MAGIC = "*?["
 
 def is_url(text: str) -> bool:
     """Whether fsspec opens it: s3://bucket/folder, memory://x, zip://*.onnx::https://host/models.zip."""
-    return "://" in text
+    return "://" in text and not re.match(r"[A-Za-z]:[\\/]", text)  # a drive letter
 
 
 def without_password(text: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
+from io import TextIOWrapper
+
+_ASCII = str.maketrans({"→": "->", "…": "...", "·": "*"})
 
 
 def fill_closed() -> None:
@@ -15,6 +19,20 @@ def fill_closed() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
+
+
+def spell_out() -> None:
+    """Print what a stream's encoding has no sign for in ASCII: a pipe on Windows knows no arrow."""
+    codecs.register_error("bnfold", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="bnfold")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "it is about what is printed"
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def flush() -> bool:

@@ -10,17 +10,16 @@ from typing import Any
 import onnx
 
 from bnfold import ir, log
-from bnfold.errors import BadInput, VerificationFailed
+from bnfold.errors import VerificationFailed
 from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
-from bnfold.interop.pytorch.inputs import Inputs
+from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
-from bnfold.pipeline import formats, job
+from bnfold.pipeline import job
 from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict
-from bnfold.verification.inputs import required
 from bnfold.verification.threads import one_thread
 
 SAMPLES = 3
@@ -36,12 +35,14 @@ class TorchOutcome:
         module: What comparing with the module found; None where none was given, or nothing was to be compared.
         notes: What was odd about the export.
         model: The folded ``onnx_ir.Model`` where one came in; None for files. For a program, its new ``model``.
+        program: The ``ONNXProgram`` that holds it: the one given, or what the ``ExportedProgram`` given became.
     """
 
     outcome: Outcome
     module: ModuleVerdict | None = None
     notes: tuple[str, ...] = ()
     model: Any = None
+    program: Any = None
 
     @property
     def report(self) -> Report:
@@ -85,10 +86,13 @@ def optimize(
 
     An ``ONNXProgram`` (``dynamo=True``) gets the folded model in place of its own, weights by reference: ``save``,
     calling it and ``optimize`` then work on that. Its ``apply_weights`` would write unfolded weights over folded ones:
-    call it before. A file, encoded bytes or a ModelProto (``dynamo=False``, any opset) stay as they are.
+    call it before. If it was not optimised, its own ``optimize`` is called first. A file, encoded bytes or a ModelProto
+    (``dynamo=False``, any opset) stay as they are. So does an ``ExportedProgram``: it is exported, compared with what
+    it computes itself, and the result is the outcome's ``program``.
 
     Args:
-        program: An ``ONNXProgram``, an ``onnx_ir.Model``, a path, encoded bytes or an ``onnx.ModelProto``.
+        program: An ``ONNXProgram``, a ``torch.export.ExportedProgram``, an ``onnx_ir.Model``, a path, encoded bytes or
+            an ``onnx.ModelProto``.
         output: Where to write the folded model; None: nowhere.
         module: The ``torch.nn.Module`` that was exported. A copy of it, in evaluation mode and float64, is what the
             folded model is compared with; the module stays as it is, whatever its mode.
@@ -101,6 +105,7 @@ def optimize(
 
     Returns:
         Report and verdicts. `TorchOutcome.status` is ``unverified`` where one of the comparisons could not be made.
+        Where there was no BatchNormalization and nothing changed, the module is not run.
 
     Raises:
         ExportedInTraining: BatchNormalization or Dropout are in training mode, and the module in evaluation mode is
@@ -114,60 +119,35 @@ def optimize(
         raise_unless_module(module)
     samples = checks.samples if checks is not None else SAMPLES
     asked, checks = options or Options(), checks or Checks()
-    source, holder, given = _opened(program)
-    before = source if isinstance(source, ir.Model) else ir.load(source)
+    given = opened(program)
+    computes = module if module is not None else given.module
+    before = given.source if isinstance(given.source, ir.Model) else ir.load(given.source)
     before.freeze_overridable = asked.overridable == "freeze"
     training = training_nodes(before, asked.policy)
-    comparing = module is not None and checks.depth != "none"
+    comparing = computes is not None and checks.depth != "none"
     if training.dropouts or (training and not comparing):
         raise training.error()
     found: list[ModuleVerdict] = []
 
     def second_opinion(outcome: Outcome) -> None:
+        if not outcome.report.batchnorms and _same(before, outcome.model):
+            return
         before.freeze_overridable = bool(outcome.report.frozen)
-        example = example_inputs if example_inputs is not None else _exported_with(program, before)
-        wanted = Asked(example, checks.inputs, samples, checks.seed, checks.verify_seconds)
+        first = example_inputs if example_inputs is not None else example(given.program, before)
+        wanted = Asked(first, checks.inputs, samples, checks.seed, checks.verify_seconds)
         with one_thread():
-            found[:] = [compare(before, outcome.model, module, wanted, asked.policy)]
+            found[:] = [compare(before, outcome.model, computes, wanted, asked.policy)]
         _act_on(found[0], training, outcome)
 
     delivery = Delivery(Path(output)) if output is not None else None
-    outcome = job.process(source, delivery, asked, checks, second_opinion=second_opinion if comparing else None)
-    result = TorchOutcome(outcome, found[0] if found else None, _notes(module, training))
+    outcome = job.process(given.source, delivery, asked, checks, second_opinion=second_opinion if comparing else None)
+    notes = (*given.notes, *_notes(module, training))
+    result = TorchOutcome(outcome, found[0] if found else None, notes, program=given.program)
     for note in result.notes:
         log.info(__name__, "%s", note)
-    if given is not None:
-        _replace(result, before, holder, given)
+    if given.model is not None:
+        _replace(result, before, given.model)
     return result
-
-
-def _opened(program: Any) -> tuple[formats.Source, Any, Any]:
-    """What to process, what holds it (an ``ONNXProgram``, or None) and the ``onnx_ir.Model`` that it is (or None)."""
-    if isinstance(program, str | os.PathLike):
-        return Path(program), None, None
-    if isinstance(program, bytes | onnx.ModelProto):
-        return program, None, None
-    import onnx_ir
-
-    from bnfold.interop.onnx_ir import borrow
-
-    model = program if isinstance(program, onnx_ir.Model) else getattr(program, "model", None)
-    if not isinstance(model, onnx_ir.Model):
-        raise BadInput(
-            "an ONNXProgram, an onnx_ir.Model, a path, bytes or an onnx.ModelProto is wanted, "
-            f"not {type(program).__name__}"
-        )
-    return borrow(model), None if model is program else program, model
-
-
-def _exported_with(program: Any, model: ir.Model) -> Inputs | None:
-    """The inputs that an ``ONNXProgram`` remembers; None if it is none, or remembers nothing."""
-    exported = getattr(program, "exported_program", None)
-    remembered = getattr(exported, "example_inputs", None)
-    if remembered is None:
-        return None
-    args, kwargs = remembered
-    return Inputs(args, kwargs, required(model))
 
 
 def _act_on(verdict: ModuleVerdict, training: Training, outcome: Outcome) -> None:
@@ -194,15 +174,15 @@ def _notes(module: Any, training: Training) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _replace(result: TorchOutcome, before: ir.Model, holder: Any, given: Any) -> None:
+def _replace(result: TorchOutcome, before: ir.Model, given: Any) -> None:
     """Put the folded model in the place of the one that came; if nothing changed, that one stays."""
     from bnfold.interop.onnx_ir import give_back
 
     result.model = given if _same(before, result.outcome.model) else give_back(result.outcome.model)
-    if holder is not None and result.model is not given:
-        holder.model = result.model
-        if hasattr(holder, "release"):  # a session that it may have opened runs the old model
-            holder.release()
+    if result.program is not None and result.model is not given:
+        result.program.model = result.model
+        if hasattr(result.program, "release"):  # a session that it may have opened runs the old model
+            result.program.release()
 
 
 def _same(before: ir.Model, after: ir.Model) -> bool:

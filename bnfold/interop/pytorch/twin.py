@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from bnfold.interop.pytorch.inputs import Array, Inputs, as_array
@@ -25,7 +26,7 @@ class Twin:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._copy = _attempt(lambda: copy.deepcopy(module).cpu().eval().double(), "cannot be copied")
+        self._copy = _attempt(lambda: _evaluating(module).double(), "cannot be copied")
         self.precision: Literal["float64", "stored"] = "float64"
         self.notes: list[str] = []
 
@@ -46,7 +47,7 @@ class Twin:
     def _in_own_precision(self, inputs: Inputs, leaves: Sequence[Any], why: str) -> list[Array]:
         """From now on as the module is; if it does not run on these inputs either, they are to blame, not float64."""
         in_float64 = self._copy
-        self._copy = _attempt(lambda: copy.deepcopy(self._module).cpu().eval(), "cannot be copied")
+        self._copy = _attempt(lambda: _evaluating(self._module), "cannot be copied")
         try:
             outputs = self._outputs(inputs, leaves)
         except CannotRun:
@@ -65,6 +66,13 @@ class Twin:
         with torch.no_grad():
             result = _attempt(lambda: self._copy(*args, **kwargs), "does not run")
         return [leaf for leaf in _pytree.tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _evaluating(module: Any) -> Any:
+    copied = copy.deepcopy(module).cpu()
+    with suppress(NotImplementedError):  # of an ExportedProgram, which has one mode, whatever it says
+        copied.eval()
+    return copied
 
 
 def _attempt(action: Callable[[], T], what: str) -> T:

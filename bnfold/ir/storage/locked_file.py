@@ -51,7 +51,7 @@ class LockedFile:
         """
         try:
             os.link(self.path, path)
-        except OSError:
+        except (OSError, AttributeError):  # not every system has it
             return False
         temporary, self.path = self.path, path
         temporary.unlink()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir
+import onnxscript.optimizer
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -68,6 +69,26 @@ def test_what_holds_a_model_gets_the_folded_one() -> None:
     assert [node.op_type for node in program.model.graph] == ["Conv"]
     again = program.model
     assert pytorch.optimize(program).model is again
+
+
+def test_a_program_that_was_not_optimised_is_first() -> None:
+    """As torch 2.7 exports a ConvTranspose without a bias: the bias is computed in the graph."""
+    proto = exported(18)
+    proto.graph.node.insert(0, helper.make_node("CastLike", ["zero", "W"], ["made"]))
+    proto.graph.initializer.append(numpy_helper.from_array(np.zeros(5, np.float64), "zero"))
+    proto.graph.node[1].input.append("made")
+
+    class Program:
+        def __init__(self) -> None:
+            self.model = onnx_ir.from_proto(proto)
+
+        def optimize(self) -> None:
+            onnxscript.optimizer.fold_constants(self.model)
+            onnxscript.optimizer.remove_unused_nodes(self.model)
+
+    outcome = pytorch.optimize(Program())
+    assert [node.op_type for node in outcome.model.graph] == ["Conv"]
+    assert outcome.notes == ("the export was not optimised: program.optimize() was called first",)
 
 
 @pytest.mark.parametrize("opset", [9, 13, 14, 15, 18])
