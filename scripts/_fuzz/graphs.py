@@ -51,6 +51,7 @@ def draw(seed: int, corpus: Sequence[Path]) -> Case:
         "decompose": ["never", "residual", "all"][int(rng.integers(3))],
         "all_affines": bool(rng.random() < 0.3),
         "external_data": ["auto", "keep", "none", "weights.bin"][int(rng.integers(4))],
+        "merge_branches": bool(rng.random() < 0.3),
         "only_if_accepted": True,  # cases that were kept before this existed have to hold whoever takes them
     }
     return Case(model.SerializeToString(), files, links, settings=settings)
@@ -95,6 +96,7 @@ def _optimize(source: Path, target: Path, settings: Any) -> Any:
         target_opset=settings.get("target_opset"),
         decompose=settings.get("decompose", "never"),
         all_affines=settings.get("all_affines", False),
+        merge_branches=settings.get("merge_branches", False),
     )
     delivery = Delivery(target, external_data=settings.get("external_data", "auto"), explained=True)
     outcome = process(source, delivery, options, Checks(depth="none"))

@@ -203,7 +203,27 @@ def many(model: onnx.ModelProto, rng: np.random.Generator) -> None:
         )
 
 
+def branch_off(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """A copy of a convolution beside it, perhaps its own input as well, and their sum."""
+    graph = pick(rng, [graph for graph in graphs(model) if any(node.op_type == "Conv" for node in graph.node)])
+    if graph is None:
+        return
+    at = pick(rng, [index for index, node in enumerate(graph.node) if node.op_type == "Conv" and node.output])
+    if at is None:
+        return
+    others, made = list(graph.node), onnx.NodeProto()
+    made.CopyFrom(others[at])
+    end = made.output[0]
+    others[at].output[0], made.output[0], made.name = f"{end}_one", f"{end}_two", f"{made.name}_two"
+    operands = [f"{end}_one", f"{end}_two", *(made.input[:1] if rng.random() < 0.4 else ())]
+    total = onnx.helper.make_node(pick(rng, ["Sum", "Add", "Sub"]) if len(operands) == 2 else "Sum", operands, [end])
+    del graph.node[:]
+    graph.node.extend([*others[: at + 1], made, total, *others[at + 1 :]])
+
+
 CHANGES: tuple[Change, ...] = (
+    branch_off,
+    branch_off,
     flip_attribute,
     flip_attribute,
     flip_node_attribute,

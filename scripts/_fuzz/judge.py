@@ -38,7 +38,9 @@ def options(mode: str) -> Options:
     if mode == "optimize":
         return Options(decompose="residual", max_growth=1 << 30, overridable="keep")
     affines = mode == "affines"
-    return Options(target_opset="keep", all_affines=affines, max_growth=1 << 30, overridable="keep")
+    return Options(
+        target_opset="keep", all_affines=affines, merge_branches=affines, max_growth=1 << 30, overridable="keep"
+    )
 
 
 def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, keep: Path | None = None) -> Outcome:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from _fuzz.branching import parallel
 from _fuzz.builder import Builder, Drawn
 from _fuzz.carriers import (
     flatten,
@@ -404,4 +405,5 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (discrete, 0.4),
     (clip, 0.5),
     (branches, 0.4),
+    (parallel, 0.8),
 )

@@ -19,7 +19,7 @@ Settings = dict[str, Any]
 HUGE = 1 << 30
 DEFAULTS: dict[str, Settings] = {
     "fold": {"target_opset": "keep"},
-    "affines": {"target_opset": "keep", "all_affines": True},
+    "affines": {"target_opset": "keep", "all_affines": True, "merge_branches": True},
     "optimize": {"decompose": "residual"},
     "upgrade": {"fold": False},
     "decompose": {},

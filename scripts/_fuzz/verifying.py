@@ -52,7 +52,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     rewrite = options(settings["rewrite"])
     try:
         model = ir.load(before)
-        report = order.rewrite(model, replace(rewrite, all_affines=rewrite.fold))
+        report = order.rewrite(model, replace(rewrite, all_affines=rewrite.fold, merge_branches=rewrite.fold))
         after = onnx.ModelProto.FromString(ir.encode(model))
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
