@@ -24,6 +24,8 @@ class Pattern:
     opset: int = 17
     dtype: int = TensorProto.FLOAT
     change: Callable[[onnx.ModelProto], None] = lambda _: None
+    whole: bool = False
+    """Whether it is folded only where no affine node is left."""
 
     def model(self) -> onnx.ModelProto:
         """The model, the same every time."""

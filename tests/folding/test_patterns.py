@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from _patterns import backward, forward, listed, spelled_out, traps
+from _patterns import backward, branches, forward, listed, spelled_out, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
@@ -14,8 +14,8 @@ from bnfold import ir
 from bnfold.pipeline import order
 from bnfold.settings import Options
 
-EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT]
-TRAPS = [*traps.ROWS, *listed.TRAPS]
+EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT, *branches.EXACT]
+TRAPS = [*traps.ROWS, *listed.TRAPS, *branches.TRAPS]
 
 
 WIDE = Options(target_opset="keep", all_affines=True, max_growth=1 << 30)
@@ -27,7 +27,7 @@ def verdict(pattern: Pattern, folder: Path, options: Options = WIDE) -> str:
     model = ir.load(source)
     order.rewrite(model, options)
     ir.save(model, out)
-    return judge(source, out, "")
+    return judge(source, out, "", whole=pattern.whole)
 
 
 @pytest.mark.parametrize("pattern", EXACT, ids=lambda pattern: pattern.name)

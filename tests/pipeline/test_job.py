@@ -202,3 +202,23 @@ def test_a_notebook_shows_the_report_and_a_shell_a_few_lines(monkeypatch: pytest
     assert len(repr(outcome).splitlines()) <= 6
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert outcome._repr_html_() is None
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_branches_whose_sum_overflows_are_left(tmp_path: Path, normalised: bool) -> None:
+    """Found while the sum is written: nobody reads whole weights before."""
+    kernel = np.full((32, 32, 1, 1), 2e38, np.float32)
+    norm = "BatchNormalization <epsilon = 0.0> (d, one, zero, zero, one)" if normalised else "Identity (d)"
+    model = graphs.model(
+        f"(float[1,32,3,3] x) => (float[1,32,3,3] y) {{ z = Mul (x, tiny)  c = Conv (z, V)  d = Conv (z, W) "
+        f"e = {norm}  y = Add (c, {'e' if normalised else 'd'}) }}",
+        {"V": kernel, "W": kernel, "tiny": np.float32([1e-38]), "one": np.ones(32), "zero": np.zeros(32)},
+    )
+    if not normalised:
+        del model.graph.node[3]
+    onnx.save(model, tmp_path / "in.onnx")
+    outcome = optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", options=Options(merge_branches=True))
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Mul", "Conv", "Conv", "Add"]
+    assert outcome.options.banned == {("", "y")}
+    assert outcome.verdict is not None
+    assert outcome.verdict.status == "verified"

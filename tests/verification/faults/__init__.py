@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.verification.faults import (
     arms,
+    branches,
     carriers,
     convolution,
     normalisers,
@@ -24,7 +25,7 @@ __all__ = ["Rewrite", "rewrites", "table"]
 
 def rewrites() -> list[Rewrite]:
     """All of them."""
-    modules = (arms, carriers, convolution, normalisers, operators, precision, products, unseen, upgrades)
+    modules = (arms, branches, carriers, convolution, normalisers, operators, precision, products, unseen, upgrades)
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
 
