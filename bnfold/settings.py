@@ -169,7 +169,7 @@ class Options(Checked):
         only: Fold only into and through this operator; may be repeated. Empty means all.
         excluded: Do not fold into or through this operator; may be repeated.
         all_affines: Also fold constant Mul, Add, … that do not belong to a BatchNormalization.
-        merge_branches: Also merge parallel convolutions that do not belong to a BatchNormalization.
+        merge_branches: Also merge parallel convolutions, and products in a row, without a BatchNormalization.
         equalize: Even out the ranges of channels across layers, for int8 with one scale a weight.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.

@@ -174,7 +174,7 @@ def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Me
         if kernel.dtype != dtype:
             raise Declined(Reason.TYPE, f"{facts.where(node)} and {facts.where(kept)}")
         terms.append((Scaled(kernel, [(0, s)]), _place(_window(node, kernel.dims[2:]), window, node)))
-        shift += s * _bias(node, outputs)
+        shift += s * conv.bias(node, outputs)
     edits: list[Edit] = [SetConstant(kept, 1, Summed(terms, units, centre))]
     if kept.input(2) is not None or shift.any():
         edits.append(SetConstant(kept, 2, Exact(dtype, shift), hint="bias"))
@@ -208,15 +208,6 @@ def _kernel(node: ir.Node) -> ir.Tensor:
     if tuple(node.attr("kernel_shape", kernel.dims[2:])) != kernel.dims[2:]:
         raise Declined(Reason.UNREADABLE, f"kernel_shape of {facts.where(node)}")
     return kernel
-
-
-def _bias(node: ir.Node, channels: int) -> Float64:
-    if node.input(2) is None:
-        return np.zeros(channels)
-    bias = facts.weight(node, 2).float64()
-    if bias.shape != (channels,):
-        raise Declined(Reason.UNREADABLE, f"the bias of {facts.where(node)} has dims {list(bias.shape)}")
-    return bias
 
 
 def _window(node: ir.Node | None, taps: Sequence[int]) -> _Window:

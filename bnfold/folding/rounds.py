@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.folding import attempts, dead, equalize, facts, merge, partial, rows
+from bnfold.folding import attempts, compose, dead, equalize, facts, merge, partial, rows
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget, TooLarge
@@ -16,7 +16,7 @@ from bnfold.folding.plan import Plan
 from bnfold.folding.refusals import Refusals
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.search import search
-from bnfold.folding.step import SetConstant
+from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
@@ -50,6 +50,7 @@ class Fold:
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget = Budget(self.limits.growth)
+        _merge_branches(self)
         _settle_all(self, waiting, progress)
         self.patient = False
         for _ in range(MAX_ROUNDS):
@@ -61,6 +62,7 @@ class Fold:
                 break
         if self.limits.merge_branches:  # what stood between is gone
             _merge_branches(self)
+            _compose(self)
         for node in [node for node in self.events if _stands(node) and partial.is_candidate(node)]:
             _shrink(self, node)
         _drop_dead_shifts(self)
@@ -105,15 +107,35 @@ def _merge_branches(fold: Fold) -> bool:
             fold.unmerged.update((node, refusal.attempt("merge", passed)) for node in normalisations)
             continue
         fold.refusals.edit_anywhere()
-        fold.budget.charge(found.cost)
-        _sign(found, meeting.key)
-        _note_names(fold, {}, merge.carry_out(found), cut)
-        edit_all(found.edits, fold.budget)
+        _replace(fold, found, merge.carry_out(found), meeting.key, cut)
         fold.report.notes.append(f"{len(meeting.branches)} branches merged into {found.kept.label}")
         for node in normalisations:
             fold.events[node].fold("merge", (found.kept.label,), (found.kept.op_type,), passed)
         changed = True
     return changed
+
+
+def _compose(fold: Fold) -> None:
+    """Let one node stand for two products in a row."""
+    for first, second in compose.find(fold.model, fold.limits):
+        try:
+            with ir.evaluated_once(fold.model):
+                found = guarded(second, compose.plan, first, second, fold.limits, fold.budget)
+                cut = cut_around([first, second], f"{first.label} times {second.label}", fold.original)
+        except Declined:
+            continue
+        fold.report.notes.append(f"{first.label} and {second.label} became one {found.kept.op_type}")
+        _replace(fold, found, compose.carry_out(found), found.key, cut)
+
+
+def _replace(
+    fold: Fold, found: merge.Merge | compose.Composition, gone: list[str], key: tuple[str, str], cut: ir.Cut
+) -> None:
+    """Edit the node that stays, after the others have gone."""
+    fold.budget.charge(found.cost)
+    _sign(found.edits, key)
+    _note_names(fold, {}, gone, cut)
+    edit_all(found.edits, fold.budget)
 
 
 def _stands(node: ir.Node) -> bool:
@@ -155,15 +177,15 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
     before = {value: value.name for value in plan.relabelled}
     _note_names(fold, before, apply(plan, fold.budget), cut)
     if event is not None:
-        _sign(plan, event.key)
+        _sign(plan.edits, event.key)
     for removed in gone:
         if removed in fold.events:
             fold.events[removed].fold(plan.direction, into, operators, passed)
 
 
-def _sign(plan: Plan | merge.Merge, maker: tuple[str, str]) -> None:
+def _sign(edits: Iterable[Edit], maker: tuple[str, str]) -> None:
     """Record which BatchNormalization each new weight comes from, in case it overflows when it is written."""
-    for edit in plan.edits:
+    for edit in edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Computed):
             edit.tensor.maker = maker
 
@@ -194,7 +216,7 @@ def _shrink(fold: Fold, node: ir.Node) -> None:
         _note_names(fold, before, gone, cut)
         fold.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")
         event = fold.events[small] = fold.events.pop(node)
-        _sign(found.plan, event.key)
+        _sign(found.plan.edits, event.key)
         _settle(fold, small)
         node = small
 
@@ -234,7 +256,7 @@ def _fold_arithmetic(fold: Fold) -> int:
             continue
         names = " ".join(link.node.label for link in chain.links)
         _carry_out(fold, plan, cut, None)
-        _sign(plan, places[0])
+        _sign(plan.edits, places[0])
         fold.report.notes.append(f"constant arithmetic folded: {names}")
         count += 1
     return count

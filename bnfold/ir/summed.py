@@ -1,14 +1,14 @@
-"""Convolution kernels added up, evaluated block by block."""
+"""Weights made of several: kernels added up, evaluated block by block, and products of two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from bnfold.ir.tensor import CHUNK, Array, Computed, Float64, Scaled, Tensor, round_once
+from bnfold.ir.tensor import CHUNK, Array, Computed, Float64, Scaled, Tensor, round_once, sources_of
 
 Place = tuple[int, ...]
 """An index along each spatial axis."""
@@ -92,3 +92,32 @@ def _scaled_rows(term: Scaled, first: int, last: int) -> Float64:
         whole = np.broadcast_to(vector, (outputs, inputs)[axis])
         factor = factor * whole[rows // inputs if axis == 0 else rows % inputs]
     return block.reshape(-1, *spatial) * factor.reshape(-1, *(1,) * len(spatial))
+
+
+class Product(Computed):
+    """What ``multiply`` makes of two weights, which are read whole."""
+
+    __slots__ = ("multiply", "operands")
+
+    def __init__(
+        self, operands: tuple[Tensor, Tensor], dims: Sequence[int], multiply: Callable[[Float64, Float64], Float64]
+    ) -> None:
+        super().__init__(operands[0].dtype, dims)
+        self.operands, self.multiply, self.maker = operands, multiply, None
+
+    @property
+    def sources(self) -> tuple[Tensor, ...]:
+        return tuple(source for operand in self.operands for source in sources_of(operand))
+
+    @property
+    def numbers(self) -> list[Float64]:
+        return []
+
+    def widened(self) -> Float64:
+        first, second = (operand.float64() for operand in self.operands)
+        return self.multiply(first, second)
+
+    def numpy(self) -> Array:
+        exact = self.widened()
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._checked(round_once(exact, self.dtype), exact)

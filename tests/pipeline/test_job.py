@@ -212,7 +212,7 @@ def test_branches_whose_sum_overflows_are_left(tmp_path: Path, normalised: bool)
     model = graphs.model(
         f"(float[1,32,3,3] x) => (float[1,32,3,3] y) {{ z = Mul (x, tiny)  c = Conv (z, V)  d = Conv (z, W) "
         f"e = {norm}  y = Add (c, {'e' if normalised else 'd'}) }}",
-        {"V": kernel, "W": kernel, "tiny": np.float32([1e-38]), "one": np.ones(32), "zero": np.zeros(32)},
+        {"V": kernel, "W": kernel, "tiny": np.array([1e-38], np.float32), "one": np.ones(32), "zero": np.zeros(32)},
     )
     if not normalised:
         del model.graph.node[3]

@@ -33,6 +33,16 @@ def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edi
     return (SetConstant(node, 2, Exact(kernel.dtype, t), hint="bias"),)
 
 
+def bias(node: ir.Node, channels: int) -> Float64:
+    """What is added to each channel. Raises Declined where that is no constant."""
+    if node.input(2) is None:
+        return np.zeros(channels)
+    added = facts.weight(node, 2).float64()
+    if added.shape != (channels,):
+        raise Declined(Reason.UNREADABLE, f"the bias of {facts.where(node)} has dims {list(added.shape)}")
+    return added
+
+
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
 

@@ -1,0 +1,168 @@
+"""Products in a row: a 1×1 Conv and a Conv, or two Gemms, become one where its weight is not larger than theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.folding import facts, guard
+from bnfold.folding.ask import decline_excluded
+from bnfold.folding.growth import Budget
+from bnfold.folding.limits import Limits
+from bnfold.folding.ops import conv
+from bnfold.folding.step import SetConstant
+from bnfold.ir.summed import Product
+from bnfold.ir.tensor import Exact, Float64, Scaled
+from bnfold.report.reasons import Declined, Reason
+
+LARGEST = 1 << 23
+"""Elements of a weight: both are in memory while they are multiplied."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Composition:
+    """Two nodes, one of which, ``kept``, is to do the work of both."""
+
+    first: ir.Node
+    second: ir.Node
+    kept: ir.Node
+    edits: tuple[SetConstant, ...]
+    cost: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As that of a `merge.Meeting`."""
+        return _key(self.second)
+
+
+def _key(node: ir.Node) -> tuple[str, str]:
+    made = node.outputs[0]
+    assert made is not None, "it was looked at"
+    return node.graph.path, made.name
+
+
+def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
+    """Pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
+    for second in [node for node in model.nodes() if node.is_op("Conv", "Gemm")]:
+        while not second.removed and (x := second.input(0)) is not None and x.only_use == (second, 0):
+            first, made = x.producer, second.output(0)
+            if first is None or made is None or first.graph is not second.graph or not first.is_op(second.op_type):
+                break
+            if _key(second) in limits.banned:
+                break
+            yield first, second
+            if not first.removed:
+                break
+
+
+def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Composition:
+    """How one does the work of both. Raises Declined where that is not exact, or is more work."""
+    weights = []
+    for node in (first, second):
+        decline_excluded(node, limits)
+        if any(facts.is_quantized(value) for value in node.inputs[1:]):
+            raise Declined(Reason.QUANTIZED_WEIGHT, facts.where(node))
+        weights.append(Scaled(facts.weight(node, 1), []))
+    one, two = weights
+    if one.dtype != two.dtype or max(one.size, two.size) > LARGEST:
+        raise Declined(Reason.TYPE if one.dtype != two.dtype else Reason.NO_GAIN, facts.where(second))
+    kept, edits = (_convs if first.op_type == "Conv" else _gemms)(first, second, one, two)
+    if (made := edits[0].tensor).size > one.size + two.size:
+        raise Declined(Reason.NO_GAIN, f"{made.size} weights for {one.size} and {two.size}")
+    guard.check(edits)
+    return Composition(first, second, kept, edits, budget.check(edits))
+
+
+Edits = tuple[SetConstant, ...]
+
+
+def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
+    """``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
+    if len(one.dims) != len(two.dims) or two.dims[1] != one.dims[0] or first.attr("group", 1) != 1:
+        raise Declined(Reason.AXIS, facts.where(second))
+    if second.attr("group", 1) != 1 or not (_is_pointwise(second, two) or _is_pointwise(first, one)):
+        raise Declined(Reason.AXIS, facts.where(second))
+    if conv.pads(second):
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, facts.where(second))
+    kept, taps = (first, one.dims[2:]) if _is_pointwise(second, two) else (second, two.dims[2:])
+    dims = (two.dims[0], one.dims[1], *taps)
+
+    def multiply(inner: Float64, outer: Float64) -> Float64:
+        (middle, inputs), outputs = inner.shape[:2], outer.shape[0]
+        if kept is first:
+            return (outer.reshape(outputs, middle) @ inner.reshape(middle, -1)).reshape(dims)
+        rows = np.moveaxis(outer.reshape(outputs, middle, -1), 1, 2) @ inner.reshape(middle, inputs)
+        return np.moveaxis(rows, 2, 1).reshape(dims)
+
+    edits = [SetConstant(kept, 1, Product((one, two), dims, multiply))]
+    shift = conv.bias(second, two.dims[0])
+    if first.input(2) is not None:
+        shift = shift + two.float64().reshape(*two.dims[:2], -1).sum(axis=2) @ conv.bias(first, one.dims[0])
+    if kept.input(2) is not None or shift.any():
+        edits.append(SetConstant(kept, 2, Exact(one.dtype, shift), hint="bias"))
+    return kept, tuple(edits)
+
+
+def _is_pointwise(node: ir.Node, kernel: ir.Tensor) -> bool:
+    moves = max(conv.per_axis(node, "strides", len(kernel.dims) - 2), default=1) > 1
+    return not moves and set(kernel.dims[2:]) == {1} and not conv.pads(node)
+
+
+def _gemms(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
+    """``A·(a·B) + c``, times ``b·D``, plus ``d``: ``A·(a·b·B·D) + (c·b·D + d)``."""
+    if second.attr("transA", 0):
+        raise Declined(Reason.AXIS, facts.where(second))
+    if first.graph.opset() < 7:
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(first))
+    turned = [bool(node.attr("transB", 0)) for node in (first, second)]
+    alphas = [float(node.attr("alpha", 1.0)) for node in (first, second)]
+    (inputs, middle), (inner, outputs) = (
+        weight.dims[::-1] if back else weight.dims for weight, back in zip((one, two), turned, strict=True)
+    )
+    if middle != inner:
+        raise Declined(Reason.UNREADABLE, facts.where(second))
+
+    def multiply(left: Float64, right: Float64) -> Float64:
+        left, right = (block.T if back else block for block, back in zip((left, right), turned, strict=True))
+        made = alphas[0] * alphas[1] * left @ right
+        return made.T if turned[0] else made
+
+    dims = (outputs, inputs) if turned[0] else (inputs, outputs)
+    edits = [SetConstant(first, 1, Product((one, two), dims, multiply))]
+    shift = _row(second, outputs)
+    if first.input(2) is not None:
+        matrix = two.float64().T if turned[1] else two.float64()
+        shift = shift + _row(first, middle) @ (alphas[1] * matrix)
+    if first.input(2) is not None or shift.any():
+        edits.append(SetConstant(first, 2, Exact(one.dtype, shift), hint="bias"))
+    return first, tuple(edits)
+
+
+def _row(node: ir.Node, columns: int) -> Float64:
+    """What a Gemm adds to every row alike. Raises Declined for what differs by row."""
+    if node.input(2) is None:
+        return np.zeros(columns)
+    block = facts.weight(node, 2).float64() * float(node.attr("beta", 1.0))
+    if block.size > 1 and (block.size != columns or block.shape[-1] != columns):
+        raise Declined(Reason.AXIS, f"C of {facts.where(node)} differs by row")
+    return np.broadcast_to(block.reshape(-1), (columns,))
+
+
+def carry_out(made: Composition) -> list[str]:
+    """Take out the node that does not stay; the names of values that are gone."""
+    first, second, kept = made.first, made.second, made.kept
+    middle, end = first.outputs[0], second.outputs[0]
+    assert middle is not None, "it was read"
+    assert end is not None, "it was looked at"
+    if kept is first:
+        second.graph.remove(second)
+        first.set_output(0, end)
+    else:
+        second.set_input(0, first.input(0))
+        first.graph.remove(first)
+    for name in ("alpha", "beta"):
+        kept.del_attr(name)
+    return [middle.name]
