@@ -55,12 +55,16 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
 
 
 def jump_elsewhere(before: ir.Model, after: ir.Model) -> bool:
-    """Whether a jumping operator of one model makes a value that none makes in the other: it was moved, say."""
-    made = (
-        {(node.graph.path, value.name) for node in model.nodes() if jump_slots(node) for value in node.outputs if value}
+    """Whether a jumping operator reads or makes a value that none does in the other model: it was moved, say."""
+    known = (
+        {
+            (node.graph.path, *(value.name if value else "" for value in (*map(node.input, slots), *node.outputs)))
+            for node in model.nodes()
+            if (slots := jump_slots(node))
+        }
         for model in (before, after)
     )
-    return next(made) != next(made)
+    return next(known) != next(known)
 
 
 def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
