@@ -60,7 +60,7 @@ class Views:
         after = self._after.get(cut.graph)
         before = Region({node: "batchnorm"})
         before.add(between(node.graph, cut), "rewritten")
-        _add_context(before)
+        add_context(before)
         changed = Region()
         inside = between(after, cut)
         changed.add((inner for inner in inside if inner.label in event.into), "home")
@@ -70,7 +70,7 @@ class Views:
         changed.add(inside, "rewritten")
         if after is not None:
             _add_boundary(changed, after, cut)
-        _add_context(changed)
+        add_context(changed)
         return {"before": to_json(before), "after": to_json(changed)}
 
 
@@ -100,7 +100,7 @@ def _around(node: ir.Node, event: BatchNormEvent) -> Region:
     stops = {attempt.stopped_at for attempt in event.attempts} - {""}
     region, seen, ring = Region({node: "batchnorm"}), {node}, [node]
     for step in range(REACH + MAX_NODES):
-        nearby = [other for inner in ring for other in (*_feeding(inner), *_reading(inner)) if other not in seen]
+        nearby = [other for inner in ring for other in (*feeding(inner), *reading(inner)) if other not in seen]
         if step >= REACH:
             nearby = [other for other in nearby if other.label in passed or other.label in stops]
         for role, chosen in (("stopped", stops), ("passed", passed)):
@@ -111,11 +111,11 @@ def _around(node: ir.Node, event: BatchNormEvent) -> Region:
     return region
 
 
-def _add_context(region: Region) -> None:
+def add_context(region: Region) -> None:
     core = list(region.roles)
     for inner in core:
-        region.add(_feeding(inner), "context")
-        region.add(_reading(inner), "context")
+        region.add(feeding(inner), "context")
+        region.add(reading(inner), "context")
 
 
 def _add_boundary(region: Region, graph: ir.Graph, cut: ir.Cut) -> None:
@@ -126,12 +126,12 @@ def _add_boundary(region: Region, graph: ir.Graph, cut: ir.Cut) -> None:
         region.add((reader for value in ends for reader in value.readers if reader.graph is graph), "context")
 
 
-def _feeding(node: ir.Node) -> list[ir.Node]:
+def feeding(node: ir.Node) -> list[ir.Node]:
     makers = (value.producer for value in node.inputs if value is not None)
     return [maker for maker in makers if maker is not None and maker.graph is node.graph and not _is_weight(maker)]
 
 
-def _reading(node: ir.Node) -> list[ir.Node]:
+def reading(node: ir.Node) -> list[ir.Node]:
     readers = (reader for value in node.outputs if value is not None for reader in value.readers)
     return [reader for reader in dict.fromkeys(readers) if reader.graph is node.graph]
 

@@ -1,0 +1,177 @@
+"""What differs between two models whose nodes were matched, and which of these differences belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from bnfold import ir
+from bnfold.diffing.constants import compared, described
+from bnfold.diffing.identity import Identities
+from bnfold.diffing.matching import Matching
+from bnfold.ir.schemas import version_at
+from bnfold.upgrading.table import is_compatible
+
+Texts = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How two nodes that were matched differ; ``outputs`` are the places of those that they have."""
+
+    old: ir.Node
+    new: ir.Node
+    attributes: Mapping[str, Texts]
+    inputs: Mapping[str, Texts]
+    constants: tuple[Mapping[str, Any], ...]
+    outputs: Texts | None
+
+    def __bool__(self) -> bool:
+        return bool(self.attributes or self.inputs or self.constants or self.outputs)
+
+
+@dataclass(slots=True)
+class Difference:
+    """Differences that belong together: nodes that only one model has, and changed nodes that make what these read."""
+
+    graph: str
+    changes: list[Change] = field(default_factory=list)
+    old: list[ir.Node] = field(default_factory=list)
+    new: list[ir.Node] = field(default_factory=list)
+    place: float = 0.0
+
+
+class Comparison:
+    """The differences between the graphs of a match."""
+
+    def __init__(self, known: Identities, match: Matching) -> None:
+        self._known, self._match = known, match
+        self._measured: dict[tuple[ir.Tensor, ir.Tensor], dict[str, Any]] = {}
+        self.same = 0
+        self.differences = [found for pair in match.graphs for found in self._between(*pair)]
+
+    def outputs(self) -> Iterator[tuple[str, Texts]]:
+        """Outputs of the graphs that something else makes in the other model."""
+        for old, new in self._match.graphs:
+            for one, other in zip(old.outputs, new.outputs, strict=False):
+                if not self._is_same(one, other) and not self._is_told(one, other):
+                    yield f"{f'{old.path}: ' if old.path else ''}output {one.name}", (_maker(one), _maker(other))
+
+    def versions(self) -> Iterator[tuple[str, Texts]]:
+        """Operators that the models have in versions of which one may mean something else than the other."""
+        pairs = {(old.op_type, old.graph.opset(), new.graph.opset()) for old, new in self._match.pairs.items() if not old.domain}
+        for op_type, *opsets in sorted(pairs):
+            old, new = (version_at(op_type, opset) for opset in opsets)
+            if old and new and old != new and not is_compatible(op_type, min(old, new), max(opsets)):
+                yield op_type, (f"version {old}", f"version {new}")
+
+    def _is_same(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        return self._match.are_same(old, new)
+
+    def _is_told(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        """Whether a node that only one model has makes one of the values: then that is the difference."""
+        makers = [value.producer if value is not None else None for value in (old, new)]
+        nodes, pairs, partners = self._known.node, self._match.pairs, self._match.partners
+        return any(
+            maker in nodes and maker not in taken for maker, taken in zip(makers, (pairs, partners), strict=True)
+        )
+
+    def _between(self, old: ir.Graph, new: ir.Graph) -> list[Difference]:
+        """The differences between two graphs, in the order of the old one."""
+        pairs, partners, nodes = self._match.pairs, self._match.partners, self._known.nodes
+        places: dict[ir.Node, float] = {node: place for place, node in enumerate(nodes[old])}
+        last = -1.0
+        for node in nodes[new]:
+            last = places[partners[node]] if node in partners else last
+            places[node] = last
+        changes = {node: change for node in nodes[old] if node in pairs and (change := self._change(node, pairs[node]))}
+        only = [*(node for node in nodes[old] if node not in pairs), *(node for node in nodes[new] if node not in partners)]
+        joined = _Joined()
+        for node in only:
+            for role, beside in (("reads", _makers(node)), ("is read by", _readers(node))):
+                for other in (each for each in beside if each in self._known.node):
+                    met = partners.get(other, other)
+                    joined.join(node, (role, met) if met in pairs else other)
+        found: dict[Hashable, Difference] = {}
+        for node in (*changes, *only):
+            key = joined.root(("reads", node) if node in changes else node)
+            difference = found.setdefault(key, Difference(old.path, place=places[node]))
+            difference.place = min(difference.place, places[node])
+            if node in changes:
+                difference.changes.append(changes[node])
+            else:
+                (difference.old if node.graph is old else difference.new).append(node)
+        self.same += sum(node in pairs for node in nodes[old]) - len(changes)
+        return sorted(found.values(), key=lambda each: each.place)
+
+    def _change(self, old: ir.Node, new: ir.Node) -> Change | None:
+        known = self._known
+        if known.node[old] == known.node[new]:
+            return None
+        mine, theirs = known.attributes(old), known.attributes(new)
+        attributes = {
+            name: (mine.get(name, ""), theirs.get(name, ""))
+            for name in {**mine, **theirs}
+            if mine.get(name) != theirs.get(name)
+        }
+        inputs, constants = {}, []
+        for slot, (first, second) in enumerate(zip_longest(old.inputs, new.inputs)):
+            if self._is_same(first, second):
+                continue
+            held, kept = ir.constant(first), ir.constant(second)
+            if held is not None and kept is not None:
+                constants.append({"input": slot, **self._constants(held, kept), "names": [first.name, second.name]})
+            elif not self._is_told(first, second):
+                inputs[str(slot)] = _maker(first), _maker(second)
+        return Change(old, new, attributes, inputs, tuple(constants), _outputs(old, new))
+
+    def _constants(self, old: ir.Tensor, new: ir.Tensor) -> dict[str, Any]:
+        if (old, new) not in self._measured:
+            types = {"types": [described(old), described(new)]}
+            self._measured[old, new] = {**types, **(compared(old, new) or {})}
+        return self._measured[old, new]
+
+
+class _Joined:
+    """Which things belong together."""
+
+    def __init__(self) -> None:
+        self._above: dict[Hashable, Hashable] = {}
+
+    def root(self, thing: Hashable) -> Hashable:
+        while (above := self._above.get(thing, thing)) != thing:
+            self._above[thing] = self._above.get(above, above)
+            thing = above
+        return thing
+
+    def join(self, one: Hashable, other: Hashable) -> None:
+        self._above[self.root(one)] = self.root(other)
+
+
+def _outputs(*nodes: ir.Node) -> Texts | None:
+    """The places of the outputs that two nodes have, where these differ."""
+    old, new = ([slot for slot, value in enumerate(node.outputs) if value is not None] for node in nodes)
+    return None if old == new else (str(old), str(new))
+
+
+def _makers(node: ir.Node) -> list[ir.Node]:
+    makers = (value.producer for value in node.inputs if value is not None)
+    return [maker for maker in makers if maker is not None and maker.graph is node.graph]
+
+
+def _readers(node: ir.Node) -> list[ir.Node]:
+    readers = (reader for value in node.outputs if value is not None for reader in value.readers)
+    return [reader for reader in readers if reader.graph is node.graph]
+
+
+def _maker(value: ir.Value | None) -> str:
+    """What makes a value, in words."""
+    if value is None:
+        return "nothing"
+    tensor = ir.constant(value)
+    if tensor is not None:
+        return f"constant {described(tensor)}"
+    made = f"{value.producer.op_type} {value.producer.label}" if value.producer is not None else "input"
+    return f"{value.name} ({made})" if made != f"{value.name}" else made

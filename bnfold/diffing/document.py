@@ -1,0 +1,193 @@
+"""The comparison of two models as plain JSON types: what reports, pages and the terminal are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from bnfold import ir
+from bnfold.diffing.changes import Change, Comparison, Difference, Texts
+from bnfold.diffing.constants import described
+from bnfold.diffing.identity import Identities
+from bnfold.diffing.matching import Matching
+from bnfold.ir.elements import type_name
+from bnfold.pipeline.explain.surroundings import Region, add_context, feeding, reading, to_json
+from bnfold.report.totals import count
+
+MAX_DRAWN = 1500
+"""Differences with a drawing; more no page shows."""
+MOST = 3
+"""Nodes or constants that one line names."""
+
+Rows = list[dict[str, str]]
+
+
+def facts(model: ir.Model) -> dict[str, Any]:
+    """What a model is: sizes, interface, opsets, metadata."""
+    totals, proto = count(model), model.proto
+    metadata = {name: str(getattr(proto, name)) for name in ("producer_name", "producer_version", "domain", "doc_string")}
+    return {
+        "path": model.label,
+        "nodes": totals.nodes,
+        "weights": totals.weights,
+        "operators": dict(totals.operators),
+        "ir_version": proto.ir_version,
+        "opsets": _opsets(proto),
+        "inputs": {value.name: _typed(value) for value in model.graph.inputs if ir.constant(value) is None},
+        "outputs": {value.name: _typed(value) for value in model.graph.outputs},
+        "functions": {function.path: str(_opsets(function.proto)) for function in model.functions},
+        "metadata": {name: text for name, text in metadata.items() if text}
+        | {entry.key: entry.value for entry in proto.metadata_props},
+    }
+
+
+def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
+    return {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
+
+
+def compare(before: ir.Model, after: ir.Model, known: Identities, match: Matching, *, drawn: bool) -> dict[str, Any]:
+    """What differs, and how much is the same; ``drawn`` with the nodes around every difference."""
+    found = Comparison(known, match)
+    old, new = facts(before), facts(after)
+    interface = [*_interface(before, after), *(_row(what, pair) for what, pair in found.outputs())]
+    interface += [_row(f"opset {name}", pair) for name, pair in _unlike(old["opsets"], new["opsets"])]
+    interface += [_row(f"function {name}", pair) for name, pair in _unlike(old["functions"], new["functions"])]
+    notes = [_row("IR version", pair) for _, pair in _unlike({"": old["ir_version"]}, {"": new["ir_version"]})]
+    notes += [_row(name, pair) for name, pair in _unlike(old["metadata"], new["metadata"])]
+    notes += [_row(name, pair) for name, pair in found.versions()]
+    differences = [_difference(each, match, drawn=drawn and place < MAX_DRAWN) for place, each in enumerate(found.differences)]
+    return {
+        "before": old,
+        "after": new,
+        "equal": not interface and not differences,
+        "interface": interface,
+        "metadata": notes,
+        "matched": len(match.pairs),
+        "same": found.same,
+        "differences": differences,
+    }
+
+
+def _unlike(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Texts]]:
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            yield name, (str(old.get(name, "absent")), str(new.get(name, "absent")))
+
+
+def _row(what: str, pair: Texts) -> dict[str, str]:
+    return {"what": what, "before": pair[0], "after": pair[1]}
+
+
+def _typed(value: ir.Value) -> str:
+    kind = value.type
+    if kind is not None and not kind.HasField("tensor_type"):
+        return str(kind.WhichOneof("value") or "unknown").removesuffix("_type")
+    dims = "unknown dims" if value.shape is None else f"[{', '.join(str(dim or '?') for dim in value.shape)}]"
+    return f"{type_name(value.dtype)}{dims}"
+
+
+def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
+    """Inputs and outputs that callers see change. What an open size is called makes no difference."""
+    for what in ("input", "output"):
+        sides = [
+            {value.name: value for value in getattr(model.graph, f"{what}s") if ir.constant(value) is None or what == "output"}
+            for model in (before, after)
+        ]
+        old, new = sides
+        for name in {**old, **new}:
+            pair = old.get(name), new.get(name)
+            if _called(pair[0]) != _called(pair[1]):
+                yield _row(f"{what} {name}", tuple(_typed(each) if each is not None else "absent" for each in pair))
+        if list(old) != list(new) and set(old) == set(new):
+            yield _row(f"order of the {what}s", (", ".join(old), ", ".join(new)))
+
+
+def _called(value: ir.Value | None) -> object:
+    """What a caller has to know of an input or an output."""
+    if value is None:
+        return None
+    kind, shape = value.type, value.shape
+    default = value.tensor if value.is_input else None
+    sizes = None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)
+    stored = None if default is None else described(default)
+    return value.dtype, sizes, kind is None or kind.HasField("tensor_type"), stored
+
+
+def _difference(found: Difference, match: Matching, *, drawn: bool) -> dict[str, Any]:
+    sides = (
+        [*(change.old for change in found.changes), *found.old],
+        [*(change.new for change in found.changes), *found.new],
+    )
+    labels = [[f"{node.op_type} {node.label}" for node in nodes] for nodes in (found.old, found.new)]
+    told = [*(_sentence(change) for change in found.changes)]
+    told += [f"only {side}: {_some(nodes)}" for side, nodes in zip(("before", "after"), labels, strict=True) if nodes]
+    first = (*sides[0], *sides[1])[0]
+    return {
+        "kind": "changed" if sides[0] and sides[1] else "removed" if sides[0] else "added",
+        "graph": found.graph,
+        "name": f"{first.op_type} {first.label}",
+        "text": _some(told, "; "),
+        "changes": [_change(change) for change in found.changes],
+        "before": labels[0],
+        "after": labels[1],
+        "drawing": _drawing(found, sides, match) if drawn else None,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "before": f"{change.old.op_type} {change.old.label}",
+        "after": f"{change.new.op_type} {change.new.label}",
+        "attributes": [_row(name, pair) for name, pair in change.attributes.items()],
+        "inputs": [_row(slot, pair) for slot, pair in change.inputs.items()],
+        "outputs": change.outputs and list(change.outputs),
+        "constants": [dict(constant) for constant in change.constants],
+    }
+
+
+def _sentence(change: Change) -> str:
+    parts = [f"{name} {pair[0] or 'absent'} → {pair[1] or 'absent'}" for name, pair in change.attributes.items()]
+    parts += [_constant_text(constant) for constant in change.constants]
+    parts += [f"input {slot}: {pair[0]} → {pair[1]}" for slot, pair in change.inputs.items()]
+    parts += [f"outputs {' → '.join(change.outputs)}"] if change.outputs else []
+    return f"{change.old.op_type} {change.old.label}: {_some(parts)}"
+
+
+def _constant_text(constant: Mapping[str, Any]) -> str:
+    name, types = constant["names"][0], constant["types"]
+    if types[0] != types[1]:
+        return f"{name}: {types[0]} → {types[1]}"
+    if "differing" not in constant:
+        return f"{name}: other values"
+    if not constant["differing"]:
+        return f"{name}: other bits, equal values"
+    return f"{name}: {constant['differing']} of {constant['elements']} differ, by up to {constant['largest']:.2g}"
+
+
+def _some(texts: Sequence[str], between: str = ", ") -> str:
+    """The first texts, and how many more there are."""
+    more = [f"{len(texts) - MOST} more"] if len(texts) > MOST else []
+    return between.join([*texts[:MOST], *more])
+
+
+def _drawing(found: Difference, sides: tuple[list[ir.Node], list[ir.Node]], match: Matching) -> dict[str, Any]:
+    """Both sides of a difference; where one has none of its nodes, what stands around the others' place."""
+    changed = ({change.old for change in found.changes}, {change.new for change in found.changes})
+    drawings = []
+    for side, twins in ((0, match.partners), (1, match.pairs)):
+        region = Region()
+        for node in sides[side]:
+            region.add([node], "changed" if node in changed[side] else "only")
+        beside = [near for node in sides[1 - side] for near in (*feeding(node), *reading(node))]
+        region.add((twins[near] for near in beside if near in twins), "context")
+        add_context(region)
+        drawings.append(to_json(region))
+    return {"before": drawings[0], "after": drawings[1]}
+
+
+def counts(document: Mapping[str, Any]) -> dict[str, int]:
+    """How many differences there are of each kind."""
+    return dict(Counter(each["kind"] for each in document["differences"]))

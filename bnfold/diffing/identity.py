@@ -1,0 +1,188 @@
+"""Numbers for nodes and values: two have the same number where they mean the same, whatever they are called.
+
+Every number stands for a key that is made of other numbers, so equal numbers are a proof and no hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import count
+
+import onnx
+
+from bnfold import ir
+from bnfold.ir.elements import dims_text, type_name
+from bnfold.ir.graph import makers_first
+from bnfold.ir.node import attribute_value
+from bnfold.reference.dispatch import definition
+from bnfold.reference.legal import MEANINGLESS
+
+_A = onnx.AttributeProto
+_BODIES = (_A.GRAPH, _A.GRAPHS)
+_MESSAGES = (_A.TENSORS, _A.SPARSE_TENSOR, _A.SPARSE_TENSORS, _A.TYPE_PROTO, _A.TYPE_PROTOS)
+_RANDOM = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+})  # fmt: skip
+_NEWEST = onnx.defs.onnx_opset_version()
+_IMPLIED = {"strides": "1", "dilations": "1", "pads": "0"}
+"""What these attributes hold in every place where they change nothing."""
+
+
+class Identities:
+    """The numbers of everything in some models.
+
+    Attributes:
+        nodes: By graph, the nodes that compute something (not those that hold a constant), makers before readers.
+        operator: What operator a node is.
+        shaped: That, its attributes, and the types and dims of the constants it reads.
+        local: That, and the contents of those constants.
+        node: All that makes the node's outputs, from the inputs of the graph and contents of constants on.
+        below: All that is made of the node's outputs, and what each of those nodes is locally.
+        value: A constant's content, or all that makes the value.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._contents: dict[int, tuple[ir.Tensor, str]] = {}
+        self._attributes: dict[ir.Node, dict[str, str]] = {}
+        self._drawn = count()
+        self.nodes: dict[ir.Graph, list[ir.Node]] = {}
+        self.operator: dict[ir.Node, int] = {}
+        self.shaped: dict[ir.Node, int] = {}
+        self.local: dict[ir.Node, int] = {}
+        self.node: dict[ir.Node, int] = {}
+        self.below: dict[ir.Node, int] = {}
+        self.value: dict[ir.Value, int] = {}
+
+    def add(self, model: ir.Model, common: Collection[str]) -> None:
+        """Number a model; its inputs and outputs in ``common`` are told by their names, others by their places."""
+        self._drawn = count()
+        for graph in (*model.functions, model.graph):
+            self._add(graph, common if graph is model.graph else ())
+
+    def _number(self, *key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def attributes(self, node: ir.Node) -> Mapping[str, str]:
+        """The attributes as text, without bodies, and without those that say what the newest version does without them.
+
+        So it makes no difference which version a node is of, or whether it spells a default out.
+        """
+        if node not in self._attributes:
+            usual, newest = (_defaults(node, opset) for opset in (node.graph.opset(node.domain), _NEWEST))
+            given = {
+                name: self._text(node, attribute)
+                for name, attribute in node.attrs.items()
+                if attribute.type not in _BODIES and name not in MEANINGLESS
+            }
+            self._attributes[node] = {
+                name: text
+                for name, text in {**usual, **given}.items()
+                if text != newest.get(name, usual.get(name)) and not (node.domain == "" and _is_implied(name, text))
+            }
+        return self._attributes[node]
+
+    def _text(self, node: ir.Node, attribute: onnx.AttributeProto) -> str:
+        if attribute.ref_attr_name:
+            return f"the function's {attribute.ref_attr_name}"
+        value = attribute_value(attribute)
+        if isinstance(value, onnx.TensorProto):
+            return self.content(node.graph.model.tensor(value))
+        if attribute.type in _MESSAGES:
+            messages = value if isinstance(value, list) else [value]
+            return blake2b(b"".join(each.SerializeToString(deterministic=True) for each in messages)).hexdigest()
+        return repr(value)
+
+    def content(self, tensor: ir.Tensor) -> str:
+        """Type, dims and a digest of the elements, which are read piece by piece."""
+        if id(tensor) not in self._contents:
+            digest = blake2b(digest_size=16)
+            for block in tensor.blocks():
+                digest.update(repr(block.tolist()).encode() if block.dtype == object else block.tobytes())
+            text = f"{type_name(tensor.dtype)}{dims_text(tensor.dims)} {digest.hexdigest()}"
+            self._contents[id(tensor)] = tensor, text  # held, so that no other tensor gets its id
+        return self._contents[id(tensor)][1]
+
+    def _add(self, graph: ir.Graph, common: Collection[str]) -> None:
+        for value, key in ends(graph.inputs, common):
+            if ir.constant(value) is None:
+                self.value[value] = self._number("input", key)
+        for sparse in getattr(graph.proto, "sparse_initializer", ()):
+            parts = [self.content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]
+            self.value[graph.lookup(sparse.values.name)] = self._number("sparse", *parts, *sparse.dims)
+        nodes = [node for node in makers_first(graph.nodes) if not _holds_constant(node)]
+        self.nodes[graph] = nodes
+        for node in nodes:
+            self._add_node(node)
+        listed: dict[ir.Value, list[Hashable]] = {}
+        for value, key in ends(graph.outputs, common):
+            listed.setdefault(value, []).append(key)
+        for node in reversed(nodes):
+            reads = [
+                (
+                    tuple(listed.get(value, ())),
+                    *sorted((slot, self.local.get(by, -1), self.below.get(by, -1)) for by, slot in value.uses),
+                )
+                for value in node.outputs
+                if value is not None
+            ]
+            self.below[node] = self._number("below", self.local[node], *reads)
+
+    def _add_node(self, node: ir.Node) -> None:
+        bodies: list[Hashable] = []
+        for name, graphs in sorted(node.subgraphs.items()):
+            for body in graphs:
+                self._add(body, ())
+                bodies += [name, len(body.inputs), *(self._number_of(value) for value in body.outputs)]
+        read = list(node.inputs)
+        while read and read[-1] is None:
+            read.pop()
+        inputs = [self._number_of(value) for value in read]
+        held = [ir.constant(value) for value in read]
+        self.operator[node] = self._number("operator", node.domain, node.op_type, getattr(node.proto, "overload", ""))
+        named = tuple(value is not None for value in node.outputs)
+        own = (self.operator[node], named, *sorted(self.attributes(node).items()))
+        dims = [(tensor.dtype, tensor.dims) if tensor is not None else None for tensor in held]
+        self.shaped[node] = self._number("shaped", *own, *dims)
+        contents = [number if tensor is not None else None for number, tensor in zip(inputs, held, strict=True)]
+        self.local[node] = self._number("local", *own, *contents)
+        drawn = next(self._drawn) if node.op_type in _RANDOM else None
+        self.node[node] = self._number("node", *own, *inputs, drawn, *bodies)
+        for slot, value in enumerate(node.outputs):
+            if value is not None:
+                tensor = ir.constant(value)
+                self.value[value] = (
+                    self._number("made", self.node[node], slot)
+                    if tensor is None
+                    else self._number("constant", self.content(tensor))
+                )
+
+    def _number_of(self, value: ir.Value | None) -> int:
+        """Of a value that a node reads; what nobody makes is told by its name."""
+        if value is None:
+            return -1
+        if value not in self.value:
+            tensor = ir.constant(value)
+            key = ("unknown", value.name) if tensor is None else ("constant", self.content(tensor))
+            self.value[value] = self._number(*key)
+        return self.value[value]
+
+
+def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.Value, Hashable]]:
+    """Inputs or outputs of a graph with what tells them: a name in ``common``, or the place among the others."""
+    places = count()
+    return [(value, value.name if value.name in common else next(places)) for value in values]
+
+
+def _defaults(node: ir.Node, opset: int) -> dict[str, str]:
+    known = definition(node.domain, node.op_type, opset)
+    return {name: repr(value) for name, value in known.defaults.items()} if known is not None else {}
+
+
+def _holds_constant(node: ir.Node) -> bool:
+    return node.is_op("Constant") and ir.constant(node.output(0)) is not None
+
+
+def _is_implied(name: str, text: str) -> bool:
+    return name in _IMPLIED and set(text.strip("[]").split(", ")) == {_IMPLIED[name]}

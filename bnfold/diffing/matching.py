@@ -1,0 +1,210 @@
+"""Which node of one model is which of another: by what it means and by what is around it, and by name where that says more.
+
+What is made alike, or used alike, is found by its number (`Identities`), however it is called. From there the match
+spreads to neighbours: first to those that are equal, then to those of other constants, then to any of the same operator,
+at last over nodes that only one model has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+
+from bnfold import ir
+from bnfold.diffing.identity import Identities, ends
+
+_FAR = 12
+"""Nodes of one model only that the search for the next common one steps over."""
+
+Key = Callable[[ir.Node], Hashable]
+
+
+class Matching:
+    """Pairs of nodes of two models, ``old`` to ``new``, and of inputs and outputs of their graphs."""
+
+    def __init__(self, known: Identities) -> None:
+        self._known = known
+        self.pairs: dict[ir.Node, ir.Node] = {}
+        self.partners: dict[ir.Node, ir.Node] = {}
+        self.graphs: list[tuple[ir.Graph, ir.Graph]] = []
+        self._inputs: dict[ir.Value, ir.Value] = {}
+        self._queues: list[deque[tuple[ir.Node | ir.Graph, ir.Node | ir.Graph]]] = [deque() for _ in range(4)]
+
+    def add(self, old: ir.Graph, new: ir.Graph, common: set[str]) -> None:
+        """Match two graphs, and then the bodies of nodes that were matched."""
+        waiting = [(old, new, common)]
+        while waiting:
+            one, other, names = waiting.pop()
+            self.graphs.append((one, other))
+            self._match(one, other, names)
+            for node in self._known.nodes[one]:
+                twin = self.pairs.get(node)
+                for name, bodies in node.subgraphs.items() if twin is not None else ():
+                    waiting += [(*pair, set()) for pair in zip(bodies, twin.subgraphs.get(name, ()), strict=False)]
+
+    def are_same(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        """Whether two values are made in one way, or in the same place of nodes that were matched."""
+        if old is None or new is None:
+            return old is new
+        number = self._known.value.get(old)
+        if number is not None and number == self._known.value.get(new):
+            return True
+        if old.producer is None or new.producer is None:
+            return self._inputs.get(old) is new
+        return self.pairs.get(old.producer) is new.producer and old.slot == new.slot
+
+    def _match(self, old: ir.Graph, new: ir.Graph, common: set[str]) -> None:
+        known = self._known
+        inputs = {key: value for value, key in ends(new.inputs, common)}
+        self._inputs.update((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
+        for queue in self._queues:
+            queue.append((old, new))
+
+        def pair_up(key: Key, **how: bool) -> None:
+            self._pair_up(self._free(old, self.pairs), self._free(new, self.partners), key, **how)
+
+        pair_up(lambda node: (known.node[node], known.below[node]))
+        pair_up(lambda node: known.node[node])
+        pair_up(lambda node: known.below[node], only=True)
+        pair_up(lambda node: known.local[node] if _has_weights(node) else None, only=True)
+        self._spread(1)
+        pair_up(lambda node: (name_of(node), known.shaped[node]), agree=True)
+        self._spread(2)
+        pair_up(lambda node: (name_of(node), known.operator[node]), agree=True)
+        self._spread(3)
+        self._spread(4)
+
+    def _free(self, graph: ir.Graph, taken: Container[ir.Node]) -> list[ir.Node]:
+        return [node for node in self._known.nodes[graph] if node not in taken]
+
+    def _pair_up(
+        self, old: Iterable[ir.Node], new: Iterable[ir.Node], key: Key, *, only: bool = False, agree: bool = False
+    ) -> bool:
+        """Match nodes of equal keys: those of equal names, then the others in their order.
+
+        With ``only`` where either side has but one, with ``agree`` where their first inputs are not matched elsewhere.
+        """
+        sides: tuple[dict[Hashable, list[ir.Node]], dict[Hashable, list[ir.Node]]] = ({}, {})
+        for side, nodes in zip(sides, (old, new), strict=True):
+            for node in nodes:
+                side.setdefault(key(node), []).append(node)
+        found = False
+        for value, ours in sides[0].items():
+            theirs = sides[1].get(value, [])
+            if value is None or not theirs or (only and (len(ours) > 1 or len(theirs) > 1)):
+                continue
+            for one, other in _by_name(ours, theirs):
+                if not agree or self._agree(one, other):
+                    found = True
+                    self.pairs[one], self.partners[other] = other, one
+                    for queue in self._queues:
+                        queue.append((one, other))
+        return found
+
+    def _agree(self, old: ir.Node, new: ir.Node) -> bool:
+        """Whether more than their names says that two nodes are one: what they read first, or a node that reads them.
+
+        Names that are only numbers move on by one where a node comes in.
+        """
+        one, other = old.input(0), new.input(0)
+        if one is None or other is None or self.are_same(one, other):
+            return (one is None) == (other is None)
+        for value, taken in ((one, self.pairs), (other, self.partners)):
+            if value.producer in taken:
+                return False
+        readers = [{name_of(reader) for reader in _readers(node)} for node in (old, new)]
+        return one.name == other.name or bool(readers[0] & readers[1])
+
+    def _spread(self, levels: int) -> None:
+        """Match neighbours of what is matched, the most alike first, until the first so many ways find no more."""
+        ways: list[Key] = [each.__getitem__ for each in (self._known.local, self._known.shaped, self._known.operator)]
+        queues = self._queues[:levels]
+        while any(queues):
+            level = next(level for level, queue in enumerate(queues) if queue)
+            old, new = queues[level].popleft()
+            if level == len(ways):
+                if self._step_over(old, new):
+                    queues[level].append((old, new))
+                continue
+            for ours, theirs in (*_slot_by_slot(old, new), (_readers(old), _readers(new))):
+                if mine := self._open(ours, old):
+                    self._pair_up(mine, self._open(theirs, new), ways[level])
+
+    def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
+        """The nodes beside another that may still be matched."""
+        graph = beside if isinstance(beside, ir.Graph) else beside.graph
+        return [
+            node
+            for node in dict.fromkeys(nodes)
+            if node is not None
+            and node.graph is graph
+            and node in self._known.node
+            and node not in self.pairs
+            and node not in self.partners
+        ]
+
+    def _step_over(self, old: ir.Node | ir.Graph, new: ir.Node | ir.Graph) -> bool:
+        """Match the nearest nodes of one operator behind, or before, nodes that only one side has."""
+        known, found = self._known, False
+        for down in (True, False):
+            theirs = list(self._beyond(new, down=down))
+            pairs = [
+                (known.shaped[one] != known.shaped[other], far + further, far, one, other)
+                for far, one in enumerate(self._beyond(old, down=down) if theirs else ())
+                for further, other in enumerate(theirs)
+                if known.operator[one] == known.operator[other]
+            ]
+            if pairs:
+                *_, one, other = min(pairs, key=lambda pair: pair[:3])
+                found |= self._pair_up([one], [other], known.operator.__getitem__)
+        return found
+
+    def _beyond(self, start: ir.Node | ir.Graph, *, down: bool) -> list[ir.Node]:
+        """The nearest nodes that are not matched and that only such ones lie before."""
+        seen: dict[ir.Node, None] = {}
+        ring: list[ir.Node | ir.Graph] = [start]
+        while ring and len(seen) < _FAR:
+            place = ring.pop(0)
+            nearby = self._open(_readers(place) if down else _makers(place), start)
+            ring += [node for node in nearby if node not in seen]
+            seen.update(dict.fromkeys(nearby))
+        return list(seen)[:_FAR]
+
+
+def _makers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
+    """What makes each input of a node, or each output of a graph."""
+    values = place.outputs if isinstance(place, ir.Graph) else place.inputs
+    return [value.producer if value is not None else None for value in values]
+
+
+def _readers(place: ir.Node | ir.Graph) -> list[ir.Node]:
+    values = place.inputs if isinstance(place, ir.Graph) else place.outputs
+    return [reader for value in values if value is not None for reader in value.readers]
+
+
+def _slot_by_slot(
+    old: ir.Node | ir.Graph, new: ir.Node | ir.Graph
+) -> Iterator[tuple[list[ir.Node | None], list[ir.Node | None]]]:
+    return (([one], [other]) for one, other in zip(_makers(old), _makers(new), strict=False))
+
+
+def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
+    """Pairs of equal names, then the others in their order."""
+    if len(old) == len(new) == 1:
+        yield old[0], new[0]
+        return
+    named = {name_of(node): node for node in new}
+    same = {node: named.pop(name_of(node)) for node in old if name_of(node) in named}
+    yield from same.items()
+    taken = set(same.values())
+    yield from zip((node for node in old if node not in same), (node for node in new if node not in taken), strict=False)
+
+
+def name_of(node: ir.Node) -> str:
+    """The name of the first value that a node makes."""
+    return next((value.name for value in node.outputs if value is not None), "")
+
+
+def _has_weights(node: ir.Node) -> bool:
+    """Whether a constant that the node reads is more than a few numbers that any other node may read too."""
+    return any(tensor is not None and tensor.size > 8 for tensor in map(ir.constant, node.inputs))
