@@ -61,7 +61,11 @@ class Comparison:
 
     def versions(self) -> Iterator[tuple[str, Texts]]:
         """Operators that the models have in versions of which one may mean something else than the other."""
-        pairs = {(old.op_type, old.graph.opset(), new.graph.opset()) for old, new in self._match.pairs.items() if not old.domain}
+        pairs = {
+            (old.op_type, old.graph.opset(), new.graph.opset())
+            for old, new in self._match.pairs.items()
+            if not old.domain
+        }
         for op_type, *opsets in sorted(pairs):
             old, new = (version_at(op_type, opset) for opset in opsets)
             if old and new and old != new and not is_compatible(op_type, min(old, new), max(opsets)):
@@ -87,7 +91,10 @@ class Comparison:
             last = places[partners[node]] if node in partners else last
             places[node] = last
         changes = {node: change for node in nodes[old] if node in pairs and (change := self._change(node, pairs[node]))}
-        only = [*(node for node in nodes[old] if node not in pairs), *(node for node in nodes[new] if node not in partners)]
+        only = [
+            *(node for node in nodes[old] if node not in pairs),
+            *(node for node in nodes[new] if node not in partners),
+        ]
         joined = _Joined()
         for node in only:
             for role, beside in (("reads", _makers(node)), ("is read by", _readers(node))):
@@ -103,7 +110,7 @@ class Comparison:
                 difference.changes.append(changes[node])
             else:
                 (difference.old if node.graph is old else difference.new).append(node)
-        self.same += sum(node in pairs for node in nodes[old]) - len(changes)
+        self.same += len(matched) - len(changes)
         return sorted(found.values(), key=lambda each: each.place)
 
     def _change(self, old: ir.Node, new: ir.Node) -> Change | None:
@@ -120,9 +127,10 @@ class Comparison:
         for slot, (first, second) in enumerate(zip_longest(old.inputs, new.inputs)):
             if self._is_same(first, second):
                 continue
-            held, kept = ir.constant(first), ir.constant(second)
+            held, kept = known.constant(first), known.constant(second)
             if held is not None and kept is not None:
-                constants.append({"input": slot, **self._constants(held, kept), "names": [first.name, second.name]})
+                names = [each.name for each in (first, second) if each is not None]
+                constants.append({"input": slot, "names": names, **self._constants(held, kept)})
             elif not self._is_told(first, second):
                 inputs[str(slot)] = _maker(first), _maker(second)
         return Change(old, new, attributes, inputs, tuple(constants), _outputs(old, new))

@@ -13,9 +13,12 @@ from bnfold.diffing.changes import Change, Comparison, Difference, Texts
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
+from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
+from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline.explain.surroundings import Region, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
+from bnfold.settings import Checks
 
 MAX_DRAWN = 1500
 """Differences with a drawing; more no page shows."""
@@ -28,7 +31,9 @@ Rows = list[dict[str, str]]
 def facts(model: ir.Model) -> dict[str, Any]:
     """What a model is: sizes, interface, opsets, metadata."""
     totals, proto = count(model), model.proto
-    metadata = {name: str(getattr(proto, name)) for name in ("producer_name", "producer_version", "domain", "doc_string")}
+    metadata = {
+        name: str(getattr(proto, name)) for name in ("producer_name", "producer_version", "domain", "doc_string")
+    }
     return {
         "path": model.label,
         "nodes": totals.nodes,
@@ -36,11 +41,10 @@ def facts(model: ir.Model) -> dict[str, Any]:
         "operators": dict(totals.operators),
         "ir_version": proto.ir_version,
         "opsets": _opsets(proto),
-        "inputs": {value.name: _typed(value) for value in model.graph.inputs if ir.constant(value) is None},
+        "inputs": {value.name: _typed(value) for value in model.graph.inputs if not _is_weight(value)},
         "outputs": {value.name: _typed(value) for value in model.graph.outputs},
         "functions": {function.path: str(_opsets(function.proto)) for function in model.functions},
-        "metadata": {name: text for name, text in metadata.items() if text}
-        | {entry.key: entry.value for entry in proto.metadata_props},
+        "metadata": metadata | {entry.key: entry.value for entry in proto.metadata_props},
     }
 
 
@@ -48,9 +52,50 @@ def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
     return {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
 
 
-def compare(before: ir.Model, after: ir.Model, known: Identities, match: Matching, *, drawn: bool) -> dict[str, Any]:
-    """What differs, and how much is the same; ``drawn`` with the nodes around every difference."""
-    found = Comparison(known, match)
+def diff(
+    before: ir.Model, after: ir.Model, *, drawn: bool = False, values: bool | None = None, checks: Checks | None = None
+) -> dict[str, Any]:
+    """Compare two models node by node.
+
+    Args:
+        before: One model.
+        after: The other one.
+        drawn: Whether to tell the nodes around every difference, for drawings.
+        values: Whether to run both, and tell where their values part; by default where that is quick.
+        checks: On what to run them.
+
+    Returns:
+        The differences as plain JSON types; docs/diff.md describes them.
+
+    Raises:
+        BadInput: A constant that cannot be read.
+    """
+    common = _common(before.graph.inputs, after.graph.inputs) | _common(before.graph.outputs, after.graph.outputs)
+    with no_garbage_collection(), ir.evaluated_once(before), ir.evaluated_once(after):
+        known = Identities()
+        known.add(before, common)
+        known.add(after, common)
+        match = Matching(known)
+        functions = {function.path: function for function in after.functions}
+        for function in before.functions:
+            if function.path in functions:
+                match.add(function, functions[function.path], set())
+        match.add(before.graph, after.graph, common)
+        document = _compared(before, after, Comparison(known, match), match, drawn=drawn)
+    few = max(document["before"]["nodes"], document["after"]["nodes"]) <= QUICK_NODES
+    if values or (values is None and few):
+        checks = checks or Checks()
+        seconds = checks.verify_seconds if values else QUICK_SECONDS
+        document["values"] = compare_values(before, after, match, checks, seconds=seconds)
+    return document
+
+
+def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
+    return {value.name for value in old} & {value.name for value in new}
+
+
+def _compared(before: ir.Model, after: ir.Model, found: Comparison, match: Matching, *, drawn: bool) -> dict[str, Any]:
+    """What differs, and how much is the same."""
     old, new = facts(before), facts(after)
     interface = [*_interface(before, after), *(_row(what, pair) for what, pair in found.outputs())]
     interface += [_row(f"opset {name}", pair) for name, pair in _unlike(old["opsets"], new["opsets"])]
@@ -58,7 +103,9 @@ def compare(before: ir.Model, after: ir.Model, known: Identities, match: Matchin
     notes = [_row("IR version", pair) for _, pair in _unlike({"": old["ir_version"]}, {"": new["ir_version"]})]
     notes += [_row(name, pair) for name, pair in _unlike(old["metadata"], new["metadata"])]
     notes += [_row(name, pair) for name, pair in found.versions()]
-    differences = [_difference(each, match, drawn=drawn and place < MAX_DRAWN) for place, each in enumerate(found.differences)]
+    differences = [
+        _difference(each, match, drawn=drawn and place < MAX_DRAWN) for place, each in enumerate(found.differences)
+    ]
     return {
         "before": old,
         "after": new,
@@ -68,6 +115,7 @@ def compare(before: ir.Model, after: ir.Model, known: Identities, match: Matchin
         "matched": len(match.pairs),
         "same": found.same,
         "differences": differences,
+        "values": None,
     }
 
 
@@ -92,17 +140,25 @@ def _typed(value: ir.Value) -> str:
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
     """Inputs and outputs that callers see change. What an open size is called makes no difference."""
     for what in ("input", "output"):
-        sides = [
-            {value.name: value for value in getattr(model.graph, f"{what}s") if ir.constant(value) is None or what == "output"}
+        old, new = (
+            {
+                value.name: value
+                for value in getattr(model.graph, f"{what}s")
+                if what == "output" or not _is_weight(value)
+            }
             for model in (before, after)
-        ]
-        old, new = sides
+        )
         for name in {**old, **new}:
-            pair = old.get(name), new.get(name)
-            if _called(pair[0]) != _called(pair[1]):
-                yield _row(f"{what} {name}", tuple(_typed(each) if each is not None else "absent" for each in pair))
+            one, other = old.get(name), new.get(name)
+            if _called(one) != _called(other):
+                yield _row(f"{what} {name}", (_typed(one) if one else "absent", _typed(other) if other else "absent"))
         if list(old) != list(new) and set(old) == set(new):
             yield _row(f"order of the {what}s", (", ".join(old), ", ".join(new)))
+
+
+def _is_weight(value: ir.Value) -> bool:
+    """Whether an input is only listed because IR version 3 wants all initializers there."""
+    return ir.constant(value) is not None
 
 
 def _called(value: ir.Value | None) -> object:

@@ -6,6 +6,7 @@ Every number stands for a key that is made of other numbers, so equal numbers ar
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from itertools import count
 
@@ -44,8 +45,8 @@ class Identities:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._contents: dict[int, tuple[ir.Tensor, str]] = {}
-        self._attributes: dict[ir.Node, dict[str, str]] = {}
+        self._attributes: dict[ir.Node, Mapping[str, str]] = {}
+        self._held: dict[ir.Value | None, ir.Tensor | None] = {}
         self._drawn = count()
         self.nodes: dict[ir.Graph, list[ir.Node]] = {}
         self.operator: dict[ir.Node, int] = {}
@@ -64,13 +65,21 @@ class Identities:
     def _number(self, *key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
 
+    def constant(self, value: ir.Value | None) -> ir.Tensor | None:
+        """As `ir.constant`, asked once."""
+        if value not in self._held:
+            self._held[value] = ir.constant(value)
+        return self._held[value]
+
     def attributes(self, node: ir.Node) -> Mapping[str, str]:
         """The attributes as text, without bodies, and without those that say what the newest version does without them.
 
         So it makes no difference which version a node is of, or whether it spells a default out.
         """
         if node not in self._attributes:
-            usual, newest = (_defaults(node, opset) for opset in (node.graph.opset(node.domain), _NEWEST))
+            usual, newest = (
+                _defaults(node.domain, node.op_type, opset) for opset in (node.graph.opset(node.domain), _NEWEST)
+            )
             given = {
                 name: self._text(node, attribute)
                 for name, attribute in node.attrs.items()
@@ -88,30 +97,21 @@ class Identities:
             return f"the function's {attribute.ref_attr_name}"
         value = attribute_value(attribute)
         if isinstance(value, onnx.TensorProto):
-            return self.content(node.graph.model.tensor(value))
+            dtype, dims, digest = content(node.graph.model.tensor(value))
+            return f"{type_name(dtype)}{dims_text(dims)} {digest.hex()}"
         if attribute.type in _MESSAGES:
             messages = value if isinstance(value, list) else [value]
             return blake2b(b"".join(each.SerializeToString(deterministic=True) for each in messages)).hexdigest()
         return repr(value)
 
-    def content(self, tensor: ir.Tensor) -> str:
-        """Type, dims and a digest of the elements, which are read piece by piece."""
-        if id(tensor) not in self._contents:
-            digest = blake2b(digest_size=16)
-            for block in tensor.blocks():
-                digest.update(repr(block.tolist()).encode() if block.dtype == object else block.tobytes())
-            text = f"{type_name(tensor.dtype)}{dims_text(tensor.dims)} {digest.hexdigest()}"
-            self._contents[id(tensor)] = tensor, text  # held, so that no other tensor gets its id
-        return self._contents[id(tensor)][1]
-
     def _add(self, graph: ir.Graph, common: Collection[str]) -> None:
         for value, key in ends(graph.inputs, common):
-            if ir.constant(value) is None:
+            if self.constant(value) is None:
                 self.value[value] = self._number("input", key)
         for sparse in getattr(graph.proto, "sparse_initializer", ()):
-            parts = [self.content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]
+            parts = [content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]
             self.value[graph.lookup(sparse.values.name)] = self._number("sparse", *parts, *sparse.dims)
-        nodes = [node for node in makers_first(graph.nodes) if not _holds_constant(node)]
+        nodes = [node for node in makers_first(graph.nodes) if not self._holds_constant(node)]
         self.nodes[graph] = nodes
         for node in nodes:
             self._add_node(node)
@@ -139,7 +139,7 @@ class Identities:
         while read and read[-1] is None:
             read.pop()
         inputs = [self._number_of(value) for value in read]
-        held = [ir.constant(value) for value in read]
+        held = [self.constant(value) for value in read]
         self.operator[node] = self._number("operator", node.domain, node.op_type, getattr(node.proto, "overload", ""))
         named = tuple(value is not None for value in node.outputs)
         own = (self.operator[node], named, *sorted(self.attributes(node).items()))
@@ -151,22 +151,30 @@ class Identities:
         self.node[node] = self._number("node", *own, *inputs, drawn, *bodies)
         for slot, value in enumerate(node.outputs):
             if value is not None:
-                tensor = ir.constant(value)
-                self.value[value] = (
-                    self._number("made", self.node[node], slot)
-                    if tensor is None
-                    else self._number("constant", self.content(tensor))
-                )
+                tensor = self.constant(value)
+                key = ("made", self.node[node], slot) if tensor is None else ("constant", *content(tensor))
+                self.value[value] = self._number(*key)
+
+    def _holds_constant(self, node: ir.Node) -> bool:
+        return node.is_op("Constant") and self.constant(node.output(0)) is not None
 
     def _number_of(self, value: ir.Value | None) -> int:
         """Of a value that a node reads; what nobody makes is told by its name."""
         if value is None:
             return -1
         if value not in self.value:
-            tensor = ir.constant(value)
-            key = ("unknown", value.name) if tensor is None else ("constant", self.content(tensor))
+            tensor = self.constant(value)
+            key = ("unknown", value.name) if tensor is None else ("constant", *content(tensor))
             self.value[value] = self._number(*key)
         return self.value[value]
+
+
+def content(tensor: ir.Tensor) -> tuple[int, tuple[int, ...], bytes]:
+    """Type, dims and a digest of the elements, which are read piece by piece."""
+    digest = blake2b(digest_size=16)
+    for block in tensor.blocks():
+        digest.update(repr(block.tolist()).encode() if block.dtype == object else block.tobytes())
+    return tensor.dtype, tensor.dims, digest.digest()
 
 
 def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.Value, Hashable]]:
@@ -175,13 +183,10 @@ def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.V
     return [(value, value.name if value.name in common else next(places)) for value in values]
 
 
-def _defaults(node: ir.Node, opset: int) -> dict[str, str]:
-    known = definition(node.domain, node.op_type, opset)
+@cache
+def _defaults(domain: str, op_type: str, opset: int) -> dict[str, str]:
+    known = definition(domain, op_type, opset)
     return {name: repr(value) for name, value in known.defaults.items()} if known is not None else {}
-
-
-def _holds_constant(node: ir.Node) -> bool:
-    return node.is_op("Constant") and ir.constant(node.output(0)) is not None
 
 
 def _is_implied(name: str, text: str) -> bool:

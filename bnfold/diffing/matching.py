@@ -1,14 +1,15 @@
-"""Which node of one model is which of another: by what it means and by what is around it, and by name where that says more.
+"""Which node of one model is which of another: told by what it means, by what is around it, and by its name.
 
 What is made alike, or used alike, is found by its number (`Identities`), however it is called. From there the match
-spreads to neighbours: first to those that are equal, then to those of other constants, then to any of the same operator,
-at last over nodes that only one model has.
+spreads to neighbours: first to those that are equal, then to those of other constants, then to any of one operator, at
+last over nodes that only one model has. A name counts where a neighbour's name agrees.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from itertools import islice, zip_longest
 
 from bnfold import ir
 from bnfold.diffing.identity import Identities, ends
@@ -20,14 +21,21 @@ Key = Callable[[ir.Node], Hashable]
 
 
 class Matching:
-    """Pairs of nodes of two models, ``old`` to ``new``, and of inputs and outputs of their graphs."""
+    """Pairs of nodes of two models, and of inputs of their graphs.
+
+    Attributes:
+        pairs: Nodes of the first model to those of the second one.
+        partners: The other way round.
+        inputs: Inputs of graphs, likewise.
+        graphs: The graphs that were matched.
+    """
 
     def __init__(self, known: Identities) -> None:
         self._known = known
         self.pairs: dict[ir.Node, ir.Node] = {}
         self.partners: dict[ir.Node, ir.Node] = {}
         self.graphs: list[tuple[ir.Graph, ir.Graph]] = []
-        self._inputs: dict[ir.Value, ir.Value] = {}
+        self.inputs: dict[ir.Value, ir.Value] = {}
         self._queues: list[deque[tuple[ir.Node | ir.Graph, ir.Node | ir.Graph]]] = [deque() for _ in range(4)]
 
     def add(self, old: ir.Graph, new: ir.Graph, common: set[str]) -> None:
@@ -38,9 +46,9 @@ class Matching:
             self.graphs.append((one, other))
             self._match(one, other, names)
             for node in self._known.nodes[one]:
-                twin = self.pairs.get(node)
-                for name, bodies in node.subgraphs.items() if twin is not None else ():
-                    waiting += [(*pair, set()) for pair in zip(bodies, twin.subgraphs.get(name, ()), strict=False)]
+                for name, bodies in node.subgraphs.items() if node in self.pairs else ():
+                    others = self.pairs[node].subgraphs.get(name, ())
+                    waiting += [(*pair, set()) for pair in zip(bodies, others, strict=False)]
 
     def are_same(self, old: ir.Value | None, new: ir.Value | None) -> bool:
         """Whether two values are made in one way, or in the same place of nodes that were matched."""
@@ -50,13 +58,13 @@ class Matching:
         if number is not None and number == self._known.value.get(new):
             return True
         if old.producer is None or new.producer is None:
-            return self._inputs.get(old) is new
+            return self.inputs.get(old) is new
         return self.pairs.get(old.producer) is new.producer and old.slot == new.slot
 
     def _match(self, old: ir.Graph, new: ir.Graph, common: set[str]) -> None:
         known = self._known
         inputs = {key: value for value, key in ends(new.inputs, common)}
-        self._inputs.update((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
+        self.inputs.update((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
         for queue in self._queues:
             queue.append((old, new))
 
@@ -78,12 +86,14 @@ class Matching:
         return [node for node in self._known.nodes[graph] if node not in taken]
 
     def _pair_up(
-        self, old: Iterable[ir.Node], new: Iterable[ir.Node], key: Key, *, only: bool = False, agree: bool = False
+        self, old: Sequence[ir.Node], new: Sequence[ir.Node], key: Key, *, only: bool = False, agree: bool = False
     ) -> bool:
         """Match nodes of equal keys: those of equal names, then the others in their order.
 
         With ``only`` where either side has but one, with ``agree`` where their first inputs are not matched elsewhere.
         """
+        if not (old and new):
+            return False
         sides: tuple[dict[Hashable, list[ir.Node]], dict[Hashable, list[ir.Node]]] = ({}, {})
         for side, nodes in zip(sides, (old, new), strict=True):
             for node in nodes:
@@ -126,9 +136,9 @@ class Matching:
                 if self._step_over(old, new):
                     queues[level].append((old, new))
                 continue
-            for ours, theirs in (*_slot_by_slot(old, new), (_readers(old), _readers(new))):
-                if mine := self._open(ours, old):
-                    self._pair_up(mine, self._open(theirs, new), ways[level])
+            for one, other in zip(_makers(old), _makers(new), strict=False):
+                self._pair_up(self._open([one], old), self._open([other], new), ways[level])
+            self._pair_up(self._open(_readers(old), old), self._open(_readers(new), new), ways[level])
 
     def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
         """The nodes beside another that may still be matched."""
@@ -145,30 +155,39 @@ class Matching:
 
     def _step_over(self, old: ir.Node | ir.Graph, new: ir.Node | ir.Graph) -> bool:
         """Match the nearest nodes of one operator behind, or before, nodes that only one side has."""
-        known, found = self._known, False
+        found = False
         for down in (True, False):
-            theirs = list(self._beyond(new, down=down))
-            pairs = [
-                (known.shaped[one] != known.shaped[other], far + further, far, one, other)
-                for far, one in enumerate(self._beyond(old, down=down) if theirs else ())
-                for further, other in enumerate(theirs)
-                if known.operator[one] == known.operator[other]
-            ]
-            if pairs:
-                *_, one, other = min(pairs, key=lambda pair: pair[:3])
-                found |= self._pair_up([one], [other], known.operator.__getitem__)
+            pair = self._nearest(self._beyond(old, down=down), self._beyond(new, down=down))
+            if pair is not None:
+                found |= self._pair_up([pair[0]], [pair[1]], self._known.operator.__getitem__)
         return found
 
-    def _beyond(self, start: ir.Node | ir.Graph, *, down: bool) -> list[ir.Node]:
-        """The nearest nodes that are not matched and that only such ones lie before."""
-        seen: dict[ir.Node, None] = {}
-        ring: list[ir.Node | ir.Graph] = [start]
-        while ring and len(seen) < _FAR:
-            place = ring.pop(0)
-            nearby = self._open(_readers(place) if down else _makers(place), start)
-            ring += [node for node in nearby if node not in seen]
-            seen.update(dict.fromkeys(nearby))
-        return list(seen)[:_FAR]
+    def _nearest(self, old: Iterator[ir.Node], new: Iterator[ir.Node]) -> tuple[ir.Node, ir.Node] | None:
+        """The first two nodes of one operator, looking as far on either side."""
+        operator, ours, theirs = self._known.operator, dict[int, ir.Node](), dict[int, ir.Node]()
+        for one, other in zip_longest(islice(old, _FAR), islice(new, _FAR)):
+            if one is not None:
+                ours.setdefault(operator[one], one)
+            if other is not None:
+                theirs.setdefault(operator[other], other)
+            for kind in (operator[node] for node in (one, other) if node is not None):
+                if kind in ours and kind in theirs:
+                    return ours[kind], theirs[kind]
+            if not ours or not theirs:
+                break
+        return None
+
+    def _beyond(self, start: ir.Node | ir.Graph, *, down: bool) -> Iterator[ir.Node]:
+        """Nodes that are not matched and that only such ones lie before, the nearest first."""
+        seen: set[ir.Node] = set()
+        ring: deque[ir.Node | ir.Graph] = deque([start])
+        while ring:
+            place = ring.popleft()
+            for node in self._open(_readers(place) if down else _makers(place), start):
+                if node not in seen:
+                    seen.add(node)
+                    ring.append(node)
+                    yield node
 
 
 def _makers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
@@ -182,12 +201,6 @@ def _readers(place: ir.Node | ir.Graph) -> list[ir.Node]:
     return [reader for value in values if value is not None for reader in value.readers]
 
 
-def _slot_by_slot(
-    old: ir.Node | ir.Graph, new: ir.Node | ir.Graph
-) -> Iterator[tuple[list[ir.Node | None], list[ir.Node | None]]]:
-    return (([one], [other]) for one, other in zip(_makers(old), _makers(new), strict=False))
-
-
 def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Pairs of equal names, then the others in their order."""
     if len(old) == len(new) == 1:
@@ -197,7 +210,9 @@ def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[i
     same = {node: named.pop(name_of(node)) for node in old if name_of(node) in named}
     yield from same.items()
     taken = set(same.values())
-    yield from zip((node for node in old if node not in same), (node for node in new if node not in taken), strict=False)
+    yield from zip(
+        (node for node in old if node not in same), (node for node in new if node not in taken), strict=False
+    )
 
 
 def name_of(node: ir.Node) -> str:
