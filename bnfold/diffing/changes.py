@@ -90,11 +90,10 @@ class Comparison:
         for node in nodes[new]:
             last = places[partners[node]] if node in partners else last
             places[node] = last
-        changes = {node: change for node in nodes[old] if node in pairs and (change := self._change(node, pairs[node]))}
-        only = [
-            *(node for node in nodes[old] if node not in pairs),
-            *(node for node in nodes[new] if node not in partners),
-        ]
+        matched = [node for node in nodes[old] if node in pairs]
+        changes = {node: change for node in matched if (change := self._change(node, pairs[node]))}
+        only = [node for node in nodes[old] if node not in pairs]
+        only += [node for node in nodes[new] if node not in partners]
         joined = _Joined()
         for node in only:
             for role, beside in (("reads", _makers(node)), ("is read by", _readers(node))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -87,7 +88,16 @@ def diff(
         checks = checks or Checks()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
         document["values"] = compare_values(before, after, match, checks, seconds=seconds)
-    return document
+    return {name: _plain(item) for name, item in document.items()}
+
+
+def _plain(value: Any) -> Any:
+    """With texts for the numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
@@ -144,7 +154,7 @@ def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
             {
                 value.name: value
                 for value in getattr(model.graph, f"{what}s")
-                if what == "output" or not _is_weight(value)
+                if value.is_output or not _is_weight(value)
             }
             for model in (before, after)
         )

@@ -1,4 +1,4 @@
-"""Where the values of two models part: both are run on the same inputs, and what their matched nodes make is compared."""
+"""Where the values of two models part: both run on the same inputs, and what matched nodes make is compared."""
 
 from __future__ import annotations
 
