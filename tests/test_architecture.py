@@ -30,6 +30,7 @@ ROOMS = (
     "interop.onnx_ir",
     "interop.openvino",
     "pipeline",
+    "diffing",
     "interop.pytorch",
     "pytorch",
     "passes",

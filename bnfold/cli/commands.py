@@ -109,15 +109,19 @@ def inspect(asked: Asked) -> None:
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
     option("as_json", help="Print the verdict as JSON on standard output."),
+    option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
     option("require_verified", help="Exit with code 3 if the models could not be compared."),
 )
 def verify(asked: Asked) -> None:
     """Compare two models numerically, whichever tool made them."""
-    from bnfold.cli import publish
+    from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
 
+    differences.require(asked)
     with terminal.progress() as progress:
         verdict = formats.verify_files(Path(asked.source), Path(asked.output), asked.checks, progress)
+    if asked.run.report:
+        publish.write(asked.run.report, {**differences.found(asked), "verify": verdict.to_json()})
     if asked.run.as_json:
         publish.to_stdout(verdict.to_json())
     else:
@@ -126,6 +130,33 @@ def verify(asked: Asked) -> None:
         sys.exit(1)
     if verdict.status == "unverified" and asked.run.require_verified:
         sys.exit(3)
+
+
+@main.command()
+@click.argument("source", metavar="A", type=click.Path())
+@click.argument("output", metavar="B", type=click.Path())
+@takes(
+    *("values", "inputs", "data", "seed", "verify_seconds"),
+    option("report", help="Write what differs: JSON for programs, HTML with drawings for people."),
+    option("as_json", help="Print what differs as JSON on standard output."),
+    option("verbose", help="List every difference."),
+    exit_code=2,
+)
+def diff(asked: Asked) -> None:
+    """Show what differs between two models: interface, nodes, constants, values.
+
+    Nodes are matched by structure, whatever they are called. The exit code is 0 if nothing differs but names and
+    metadata, 1 if something does, 2 for an error.
+    """
+    from bnfold.cli import differences, publish
+
+    differences.require(asked)
+    document = differences.found(asked)
+    publish.emit(document, asked.run.report, as_json=asked.run.as_json)
+    if not asked.run.as_json:
+        for line in differences.lines(document, verbose=asked.run.verbose):
+            click.echo(line)
+    sys.exit(not document["equal"])
 
 
 def _run(asked: Asked) -> None:

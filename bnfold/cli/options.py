@@ -38,6 +38,7 @@ class Run(Checked):
         assert_none: Exit with code 4 if any of these operators remains.
         quantization: Show what int8 would make of each layer's weight: before, folded, and with --equalize.
         jobs: Number of worker processes for a folder.
+        values: Run both models, and tell where their values part. By default where that takes a few seconds.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
         force: Process all models of a folder, even if their output is up to date.
         quiet: Print only errors and warnings.
@@ -52,6 +53,7 @@ class Run(Checked):
     assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
     quantization: bool = False
     jobs: int | None = field(default=None, metadata={"low": 1})
+    values: bool | None = None
     scheduler: str | None = None
     force: bool = False
     quiet: bool = False
@@ -118,6 +120,7 @@ FLAGS = {
     "as_json": ("--json",),
     "quiet": ("-q", "--quiet"),
     "verbose": ("-v", "--verbose"),
+    "values": ("--values/--no-values",),
 }
 """Options that are not called as their fields are."""
 FORMS: dict[str, dict[str, Any]] = {
@@ -174,13 +177,18 @@ def _sentences(text: str) -> dict[str, str]:
     return {name: " ".join(sentence.split()) for name, sentence in found}
 
 
-def takes(*options: str | Callable[[Command], Command], **settled: Any) -> Callable[[Command], Command]:
-    """Give a command options, by their fields' names, in the order of its help; ``settled`` is what it decides."""
+def takes(
+    *options: str | Callable[[Command], Command], exit_code: int | None = None, **settled: Any
+) -> Callable[[Command], Command]:
+    """Give a command options, by their fields' names, in the order of its help; ``settled`` is what it decides.
+
+    ``exit_code`` is that of every error, where 1 says something else.
+    """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            with user_errors(arguments["source"]):
+            with user_errors(arguments["source"], exit_code):
                 command(_read(arguments | settled))
 
         made: Command = run
@@ -206,7 +214,7 @@ def _read(given: dict[str, Any]) -> Asked:
 
 
 @contextmanager
-def user_errors(source: str) -> Iterator[None]:
+def user_errors(source: str, exit_code: int | None = None) -> Iterator[None]:
     """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
     try:
         yield
@@ -216,9 +224,9 @@ def user_errors(source: str) -> Iterator[None]:
             text = f"{_flags(error.name)[-1]}: {error.problem}"
         prefix = "" if printable(source) in text else f"{source}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
-        sys.exit(error.exit_code)
+        sys.exit(exit_code or error.exit_code)
     except Exception as error:
         if not (trouble := machine_trouble(error)):
             raise
         terminal.say(f"bnfold: {source}: cannot be processed: {trouble}")
-        sys.exit(1)
+        sys.exit(exit_code or 1)

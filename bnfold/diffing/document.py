@@ -150,13 +150,9 @@ def _typed(value: ir.Value) -> str:
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
     """Inputs and outputs that callers see change. What an open size is called makes no difference."""
     for what in ("input", "output"):
+        listed = [getattr(model.graph, f"{what}s") for model in (before, after)]
         old, new = (
-            {
-                value.name: value
-                for value in getattr(model.graph, f"{what}s")
-                if value.is_output or not _is_weight(value)
-            }
-            for model in (before, after)
+            {value.name: value for value in each if value.is_output or not _is_weight(value)} for each in listed
         )
         for name in {**old, **new}:
             one, other = old.get(name), new.get(name)

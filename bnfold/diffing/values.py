@@ -34,13 +34,9 @@ def compare_values(
     before: ir.Model, after: ir.Model, match: Matching, checks: Checks, *, seconds: float
 ) -> dict[str, Any]:
     """The errors of matched values in the order of the first model, and where differences begin; or a ``reason``."""
-    twins = {
-        one.name: other.name
-        for old, new in match.pairs.items()
-        if old.graph is before.graph
-        for one, other in zip(old.outputs, new.outputs, strict=False)
-        if one is not None and other is not None
-    }
+    twins: dict[str, str] = {}
+    for one, other in _pairs(before, after, match):
+        twins.setdefault(one.name, other.name)
     most = max(64, min(4096, _HELD // max(len(twins), 1)))
     try:
         feeds, kept = _first(before, checks, set(twins), most, seconds)
@@ -67,6 +63,20 @@ def compare_values(
         "begins": [told(name) for name in begins[:_MOST]],
         "largest": told(max(errors, key=errors.__getitem__)) if errors else None,
     }
+
+
+def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """Values that should be the same: outputs of one name, and what two matched nodes read in one place.
+
+    What they make need not be: a BatchNormalization may still be to come in one model that the other has folded.
+    """
+    outputs = {value.name: value for value in after.graph.outputs}
+    yield from ((value, outputs[value.name]) for value in before.graph.outputs if value.name in outputs)
+    for old, new in match.pairs.items():
+        for one, other in zip(old.inputs, new.inputs, strict=False):
+            sides = (one, before.graph), (other, after.graph)
+            if all(value is not None and value.producer is not None and value.graph is graph for value, graph in sides):
+                yield one, other  # type: ignore[misc] # neither is None
 
 
 def _first(model: ir.Model, checks: Checks, names: set[str], most: int, seconds: float) -> tuple[Feeds, Kept]:

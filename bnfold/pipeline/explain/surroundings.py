@@ -112,6 +112,7 @@ def _around(node: ir.Node, event: BatchNormEvent) -> Region:
 
 
 def add_context(region: Region) -> None:
+    """Add the neighbours of what is to be drawn."""
     core = list(region.roles)
     for inner in core:
         region.add(feeding(inner), "context")
@@ -127,11 +128,13 @@ def _add_boundary(region: Region, graph: ir.Graph, cut: ir.Cut) -> None:
 
 
 def feeding(node: ir.Node) -> list[ir.Node]:
+    """The nodes of the same graph that make what a node reads, but for weights."""
     makers = (value.producer for value in node.inputs if value is not None)
     return [maker for maker in makers if maker is not None and maker.graph is node.graph and not _is_weight(maker)]
 
 
 def reading(node: ir.Node) -> list[ir.Node]:
+    """The nodes of the same graph that read what a node makes."""
     readers = (reader for value in node.outputs if value is not None for reader in value.readers)
     return [reader for reader in dict.fromkeys(readers) if reader.graph is node.graph]
 

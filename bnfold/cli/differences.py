@@ -1,0 +1,81 @@
+"""What `bnfold diff` shows: a few lines that fit a terminal of 80 columns; reports have everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bnfold.cli import publish
+from bnfold.cli.before_after import size
+from bnfold.errors import BadInput, printable
+from bnfold.report.html.layout import shorten
+
+if TYPE_CHECKING:
+    from bnfold.cli.options import Asked
+
+WIDTH = 80
+MOST = 10
+"""Differences without --verbose."""
+
+
+def require(asked: Asked) -> None:
+    """Complain about a report that cannot be written, or that would overwrite a model, before any work is done."""
+    from bnfold.pipeline import formats, path_conflicts
+
+    publish.require(asked.run.report)
+    sources = Path(asked.source), Path(asked.output)
+    if formats.of(sources[0]) is not formats.of(sources[1]):
+        raise BadInput(f"{asked.output}: an ONNX model and an OpenVINO IR cannot be compared")
+    if asked.run.report:
+        kept = [("the input", path) for path in (*sources, *filter(None, [asked.checks.data]))]
+        path_conflicts.refuse([("the report", Path(asked.run.report))], kept)
+
+
+def found(asked: Asked) -> dict[str, Any]:
+    """What differs between the two models of a command line."""
+    from bnfold import diffing
+    from bnfold.pipeline import formats
+
+    old, new = (formats.of(path).load(Path(path)) for path in (asked.source, asked.output))
+    return diffing.diff(old, new, drawn=bool(asked.run.report), values=asked.run.values, checks=asked.checks)
+
+
+def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
+    """The differences, one a line."""
+    old, new = document["before"], document["after"]
+    names = {**old["operators"], **new["operators"]}
+    counts = [(f"  {name}", *(str(side["operators"].get(name, 0)) for side in (old, new))) for name in names]
+    rows = [
+        ("", "A", "B"),
+        ("nodes", str(old["nodes"]), str(new["nodes"])),
+        *(row for row in counts if row[1] != row[2]),
+        ("weights", size(old["weights"]), size(new["weights"])),
+        *((row["what"], row["before"], row["after"]) for row in (*document["interface"], *document["metadata"])),
+    ]
+    for what, one, other in rows:
+        yield _cut(f"{shorten(printable(what), 28):<28}  {shorten(printable(one), 22):>22}  {printable(other)}")
+    differences = document["differences"]
+    yield f"{document['same']} nodes are the same, {len(differences)} differences{':' if differences else ''}"
+    for each in differences if verbose else differences[:MOST]:
+        line = printable(f"  {each['graph']}: {each['text']}" if each["graph"] else f"  {each['text']}")
+        yield line if verbose else _cut(line)
+    if len(differences) > MOST and not verbose:
+        yield f"  {len(differences) - MOST} more (--verbose, or --report FILE.html with drawings)"
+    if document["values"]:
+        yield from map(_cut, map(printable, _values(document["values"])))
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def _values(values: Mapping[str, Any]) -> Iterator[str]:
+    if "reason" in values:
+        yield f"values not compared: {values['reason']}"
+        return
+    largest = values["largest"]
+    told = f", by up to {float(largest['error']):.1e} of their scale" if values["differing"] else ""
+    yield f"values: {values['differing']} of {len(values['errors'])} differ{told}"
+    for row in values["begins"]:
+        yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"
