@@ -59,9 +59,9 @@ def write(path: str, document: Mapping[str, Any]) -> None:
         OutputError: The file cannot be written.
     """
     if path.endswith(".html"):
-        from bnfold.report.html import html
+        from bnfold.report.html import differences, html
 
-        text = html(_documents(document))
+        text = differences.html(document) if "differences" in document else html(_documents(document))
     else:
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     try:

@@ -184,8 +184,8 @@ def _difference(found: Difference, match: Matching, *, drawn: bool) -> dict[str,
         [*(change.new for change in found.changes), *found.new],
     )
     labels = [[f"{node.op_type} {node.label}" for node in nodes] for nodes in (found.old, found.new)]
-    told = [*(_sentence(change) for change in found.changes)]
-    told += [f"only {side}: {_some(nodes)}" for side, nodes in zip(("before", "after"), labels, strict=True) if nodes]
+    told = [f"only in {side}: {_some(nodes)}" for side, nodes in zip("AB", labels, strict=True) if nodes]
+    told += map(_sentence, found.changes)
     first = (*sides[0], *sides[1])[0]
     return {
         "kind": "changed" if sides[0] and sides[1] else "removed" if sides[0] else "added",

@@ -19,6 +19,8 @@ CAPTIONS = {
     "passed": "the search passed",
     "stopped": "the search stopped",
     "rewritten": "",
+    "changed": "differs",
+    "only": "only here",
     "context": "",
     "port": "",
 }

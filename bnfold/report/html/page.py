@@ -28,7 +28,7 @@ MAX_INLINE = 200
 Document = Mapping[str, Any]
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,8 @@ class Model:
     @property
     def packed(self) -> str:
         """The bodies of all rows, as base64 of deflated JSON; empty where each stands in its row."""
-        bodies = [row.body for row in self.rows]
-        if None in bodies or not bodies:
-            return ""
-        return b64encode(zlib.compress(json.dumps(bodies).encode())).decode()
+        bodies = [row.body for row in self.rows if row.body is not None]
+        return packed(bodies) if bodies else ""
 
     @property
     def title(self) -> str:
@@ -124,9 +122,22 @@ def html(documents: Sequence[Document]) -> str:
         documents: Reports as `Outcome.to_json` makes them, or what a folder's inspection says of a model
             without a report: ``input``, ``status`` (``failed``, ``skipped``), ``message`` and ``counts``.
     """
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
     documents = map_texts(documents, printable)
+    environment = templates()
+    body = environment.get_template("body.html.j2")
+    shared = {"level": 2 if len(documents) == 1 else 3}
+    models = [_model(f"m{index}", document, body, shared) for index, document in enumerate(documents)]
+    page: str = environment.get_template("page.html.j2").render(
+        models=sorted(models, key=lambda model: model.status not in ("failed", "unverified")),
+        reasons=[(reason, ADVICE[reason]) for reason in Reason],
+        used={code for document in documents for code in _codes(document)},
+    )
+    return page
+
+
+def templates() -> Environment:
+    """The templates, with what all pages need."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def load(name: str) -> str:
         return files("bnfold.report.html").joinpath(name).read_text(encoding="utf-8")
@@ -136,17 +147,13 @@ def html(documents: Sequence[Document]) -> str:
     )
     environment.filters.update(size=size, number=short, plain=plain)
     environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
-    body = environment.get_template("body.html.j2")
-    shared = {"level": 2 if len(documents) == 1 else 3}
-    models = [_model(f"m{index}", document, body, shared) for index, document in enumerate(documents)]
-    page: str = environment.get_template("page.html.j2").render(
-        models=sorted(models, key=lambda model: model.status not in ("failed", "unverified")),
-        reasons=[(reason, ADVICE[reason]) for reason in Reason],
-        used={code for document in documents for code in _codes(document)},
-        style=load("style.css"),
-        script=load("script.js"),
-    )
-    return page
+    environment.globals.update(style=load("style.css"), script=load("script.js"))
+    return environment
+
+
+def packed(bodies: Sequence[str]) -> str:
+    """What stands inside rows, as base64 of deflated JSON."""
+    return b64encode(zlib.compress(json.dumps(bodies).encode())).decode()
 
 
 def _model(anchor: str, document: Document, body: Template, shared: Mapping[str, Any]) -> Model:

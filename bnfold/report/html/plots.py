@@ -183,6 +183,31 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
     return Errors(drawn, (Tick(0.0, "0"), *ticks), len(rows) - len(worst))
 
 
+def depth(errors: Sequence[Sequence[Any]]) -> Histogram | None:
+    """Errors of values in the order in which they are made, on a logarithmic axis; None where all are zero.
+
+    A bar stands for the largest of the values that share it; what is no number reaches to the top.
+    """
+    numbers = [math.inf if number(error) is None else float(error) for _, error in errors]
+    finite = [error for error in numbers if 0 < error < math.inf]
+    if not any(numbers):
+        return None
+    low = math.floor(math.log10(min(finite, default=1.0))) - 1
+    high = max(math.ceil(math.log10(max(finite, default=1.0))), low + 2)
+    count, height, bars = min(len(numbers), MAX_STRIP), 150.0, []
+    for index in range(count):
+        first, last = index * len(numbers) // count, (index + 1) * len(numbers) // count
+        worst = max(range(first, last), key=numbers.__getitem__)
+        share = (
+            (math.log10(numbers[worst]) - low) / (high - low) if 0 < numbers[worst] < math.inf else numbers[worst] > 0
+        )
+        label = f"{errors[worst][0]}: {numbers[worst]:.2e}"
+        bars.append(Bar(index * WIDTH / count, WIDTH / count, share * height, 0, label))
+    stride = -(-(high - low) // MAX_TICKS)
+    ticks = (Tick(height * (high - power) / (high - low), f"1e{power}") for power in range(low + 1, high + 1, stride))
+    return Histogram(height, height, tuple(bars), tuple(ticks), f"errors of {len(numbers)} values")
+
+
 def far_inside(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether every row differs by less than half of what rounding explains."""
     found = [(number(row.get("relative")), number(row.get("allowed"))) for row in rows]

@@ -4,7 +4,7 @@ for (const form of document.querySelectorAll(".filters")) {
   const list = form.closest("section").querySelector(".rows");
   const rows = [...list.children];
   const output = form.querySelector("output");
-  const place = (row) => Number(row.id.split("-bn")[1]);
+  const place = (row) => Number(/\d+$/.exec(row.id));
   const order = {
     attention: (a, b) => rows.indexOf(a) - rows.indexOf(b),
     graph: (a, b) => place(a) - place(b),

@@ -1,0 +1,32 @@
+"""The page about what differs between two models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from bnfold.errors import printable
+from bnfold.report.events import map_texts
+from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
+
+
+def html(document: Mapping[str, Any]) -> str:
+    """One page; ``document`` is what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
+
+    Of many differences what is inside is packed, and drawn when somebody opens it.
+    """
+    document = map_texts(document, printable)
+    environment = templates()
+    body = environment.get_template("difference.html.j2")
+    rows = document["differences"][:MAX_ROWS]
+    bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]
+    is_packed = len(rows) > MAX_INLINE
+    page: str = environment.get_template("differences.html.j2").render(
+        doc=document,
+        rows=rows,
+        bodies=[] if is_packed else bodies,
+        packed=packed(bodies) if is_packed else "",
+        kinds_of=Counter(row["kind"] for row in rows),
+    )
+    return page
