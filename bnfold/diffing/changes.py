@@ -100,6 +100,9 @@ class Comparison:
                 for other in (each for each in beside if each in self._known.node):
                     met = partners.get(other, other)
                     joined.join(node, (role, met) if met in pairs else other)
+            for place, value in enumerate(node.graph.outputs):
+                if value.producer is node:
+                    joined.join(node, place)
         found: dict[Hashable, Difference] = {}
         for node in (*changes, *only):
             key = joined.root(("reads", node) if node in changes else node)

@@ -1,0 +1,88 @@
+"""`bnfold diff` and `bnfold verify --report` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from bnfold.cli.commands import main
+from tests.conftest import MODELS
+from tests.diffing.models import model, network, node, renamed
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folded(tmp_path: Path) -> Path:
+    run("optimize", MODELS / "dense.onnx", tmp_path / "folded.onnx", "--no-verify")
+    return tmp_path / "folded.onnx"
+
+
+def test_equal_models_end_with_0(tmp_path: Path) -> None:
+    onnx.save(renamed(network()), tmp_path / "again.onnx")
+    result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "again.onnx")
+    assert result.exit_code == 0, result.stdout
+    assert "32 nodes are the same, 0 differences" in result.stdout
+    assert "values: 0 of " in result.stdout
+
+
+def test_others_end_with_1_and_fit_the_terminal(folded: Path) -> None:
+    result = run("diff", MODELS / "dense.onnx", folded)
+    assert result.exit_code == 1
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "only in A: BatchNormalization" in result.stdout
+    assert "by up to" in result.stdout
+    verbose = run("diff", MODELS / "dense.onnx", folded, "--verbose", "--no-values").stdout
+    assert "…" not in verbose
+    assert "values:" not in verbose
+
+
+@pytest.mark.parametrize("other", ["nowhere.onnx", "text.onnx", "model.xml"])
+def test_what_cannot_be_read_ends_with_2(other: str, tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("hello", encoding="utf-8")
+    for models in ((MODELS / "bn9.onnx", tmp_path / other), (tmp_path / other, MODELS / "bn9.onnx")):
+        result = run("diff", *models)
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+    assert run("diff", MODELS / "bn9.onnx").exit_code == 2
+
+
+def test_reports(folded: Path, tmp_path: Path) -> None:
+    printed = json.loads(run("diff", MODELS / "dense.onnx", folded, "--json").stdout)
+    assert not printed["equal"]
+    assert all(each["drawing"] is None for each in printed["differences"])
+    for suffix in ("json", "html"):
+        assert run("diff", MODELS / "dense.onnx", folded, "--report", tmp_path / f"diff.{suffix}").exit_code == 1
+        assert run("verify", MODELS / "dense.onnx", folded, "--report", tmp_path / f"v.{suffix}").exit_code == 0
+    assert all(each["drawing"] for each in json.loads((tmp_path / "diff.json").read_text())["differences"])
+    assert json.loads((tmp_path / "v.json").read_text())["verify"]["status"] == "verified"
+    assert "Does it compute the same?" in (tmp_path / "v.html").read_text(encoding="utf-8")
+
+
+def test_a_report_overwrites_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.json").symlink_to(MODELS / "bn9.onnx")
+    for command, code in (("diff", 2), ("verify", 2)):
+        result = run(command, MODELS / "bn9.onnx", MODELS / "bn14.onnx", "--report", tmp_path / "model.json")
+        assert result.exit_code == code
+        assert "would overwrite" in result.stderr
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    nasty = "\x1b[31mred\u202e"
+    onnx.save(model(node("Relu", "x", "a"), node("Neg", "a", "y")), tmp_path / "a.onnx")
+    onnx.save(model(node("Relu", "x", nasty), node("Abs", nasty, "y")), tmp_path / "b.onnx")
+    onnx.save(model(node("Relu", "x", "a"), node("Exp", "a", nasty), node("Neg", nasty, "y")), tmp_path / "c.onnx")
+    for other in ("b", "c"):
+        for options in ((), ("--verbose",)):
+            shown = run("diff", tmp_path / "a.onnx", tmp_path / f"{other}.onnx", *options).stdout
+            assert shown.replace("\n", "").isprintable()
+    run("diff", tmp_path / "a.onnx", tmp_path / "c.onnx", "--report", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "\x1b" not in page
+    assert "\u202e" not in page
