@@ -106,7 +106,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("verify model.onnx", 2, "Missing argument 'AFTER'"),
         ("inspect model.onnx out.onnx", 2, "unexpected extra argument (out.onnx)"),
         ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
-        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify) nor a model"),
+        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, diff) nor"),
         ("convert", 2, "neither a command"),
         ("model.onnx out.onnx 3", 2, "use --samples N"),
         ("a.onnx b.onnx c.onnx out", 2, "a pattern in quotes"),
@@ -198,7 +198,7 @@ def test_no_counterpart_hides_an_option_of_our_own(option: str) -> None:
     assert COUNTERPARTS[option] in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "verify"])
+@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "verify", "diff"])
 def test_help_ends_with_examples_that_fit_a_line(command: str) -> None:
     shown = run(f"{command} --help").stdout
     _, _, examples = shown.partition("Examples:\n")
@@ -214,4 +214,5 @@ def test_examples_of_the_help_work(line: str) -> None:
     shutil.copytree("many", "models")
     words = line.replace("x=1,3,224,224", "x=1,3,8,8").removeprefix("bnfold ")
     result = run(words)
-    assert result.exit_code == (4 if "--assert-none" in line and "--as-is" in line else 0), result.output
+    expected = 1 if words.startswith("diff") else 4 if "--assert-none" in line and "--as-is" in line else 0
+    assert result.exit_code == expected, result.output

@@ -93,9 +93,9 @@ EXAMPLES = {
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
     "diff": (
-        ("bnfold diff a.onnx b.onnx", "exit code 1 if something differs"),
-        ("bnfold diff a.onnx b.onnx --report diff.html", "every difference, drawn"),
-        ("bnfold diff a.onnx b.onnx --values", "also where that takes long"),
+        ("bnfold diff before.onnx after.onnx", "exit code 1 if something differs"),
+        ("bnfold diff before.onnx after.onnx --report diff.html", "every difference, drawn"),
+        ("bnfold diff before.onnx after.onnx --values", "also where that takes long"),
     ),
 }
 

@@ -49,7 +49,7 @@ def test_the_plot_of_errors() -> None:
     assert found is not None
     heights = [bar.up for bar in found.bars]
     assert heights[0] == 0
-    assert 0 < heights[1] < heights[2] < heights[3] == found.height
+    assert 0 < heights[1] < heights[2] <= heights[3] == found.height
     many = plots.depth([[f"v{index}", 1e-6 if index == 777 else 0.0] for index in range(1000)])
     assert many is not None
     assert [bar.label for bar in many.bars if bar.up] == ["v777: 1.00e-06"]
