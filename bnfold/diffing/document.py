@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -108,9 +107,11 @@ def _compared(before: ir.Model, after: ir.Model, found: Comparison, match: Match
     """What differs, and how much is the same."""
     old, new = facts(before), facts(after)
     interface = [*_interface(before, after), *(_row(what, pair) for what, pair in found.outputs())]
-    interface += [_row(f"opset {name}", pair) for name, pair in _unlike(old["opsets"], new["opsets"])]
-    interface += [_row(f"function {name}", pair) for name, pair in _unlike(old["functions"], new["functions"])]
     notes = [_row("IR version", pair) for _, pair in _unlike({"": old["ir_version"]}, {"": new["ir_version"]})]
+    used = {name.rpartition("::")[0] or "ai.onnx" for side in (old, new) for name in side["operators"]}
+    for name, pair in _unlike(old["opsets"], new["opsets"]):
+        (interface if name in used else notes).append(_row(f"opset {name}", pair))
+    interface += [_row(f"function {name}", pair) for name, pair in _unlike(old["functions"], new["functions"])]
     notes += [_row(name, pair) for name, pair in _unlike(old["metadata"], new["metadata"])]
     notes += [_row(name, pair) for name, pair in found.versions()]
     differences = [
@@ -248,8 +249,3 @@ def _drawing(found: Difference, sides: tuple[list[ir.Node], list[ir.Node]], matc
         add_context(region)
         drawings.append(to_json(region))
     return {"before": drawings[0], "after": drawings[1]}
-
-
-def counts(document: Mapping[str, Any]) -> dict[str, int]:
-    """How many differences there are of each kind."""
-    return dict(Counter(each["kind"] for each in document["differences"]))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
 from itertools import count
+from typing import TypeGuard
 
 import onnx
 
@@ -34,8 +35,9 @@ class Identities:
     """The numbers of everything in some models.
 
     Attributes:
-        nodes: By graph, the nodes that compute something (not those that hold a constant), makers before readers.
+        nodes: By graph, the nodes that make more than constants, makers before readers.
         operator: What operator a node is.
+        similar: That, and the dims of the weights that it reads.
         shaped: That, its attributes, and the types and dims of the constants it reads.
         local: That, and the contents of those constants.
         node: All that makes the node's outputs, from the inputs of the graph and contents of constants on.
@@ -50,6 +52,7 @@ class Identities:
         self._drawn = count()
         self.nodes: dict[ir.Graph, list[ir.Node]] = {}
         self.operator: dict[ir.Node, int] = {}
+        self.similar: dict[ir.Node, int] = {}
         self.shaped: dict[ir.Node, int] = {}
         self.local: dict[ir.Node, int] = {}
         self.node: dict[ir.Node, int] = {}
@@ -111,13 +114,18 @@ class Identities:
         for sparse in getattr(graph.proto, "sparse_initializer", ()):
             parts = [content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]
             self.value[graph.lookup(sparse.values.name)] = self._number("sparse", *parts, *sparse.dims)
-        nodes = [node for node in makers_first(graph.nodes) if not self._holds_constant(node)]
+        nodes = [
+            node
+            for node in makers_first(graph.nodes)
+            if any(value is not None and self.constant(value) is None for value in node.outputs)
+        ]
         self.nodes[graph] = nodes
         for node in nodes:
             self._add_node(node)
         listed: dict[ir.Value, list[Hashable]] = {}
         for value, key in ends(graph.outputs, common):
             listed.setdefault(value, []).append(key)
+            self._number_of(value)
         for node in reversed(nodes):
             reads = [
                 (
@@ -143,6 +151,8 @@ class Identities:
         self.operator[node] = self._number("operator", node.domain, node.op_type, getattr(node.proto, "overload", ""))
         named = tuple(value is not None for value in node.outputs)
         own = (self.operator[node], named, *sorted(self.attributes(node).items()))
+        weights = [tensor.dims for tensor in held if is_weight(tensor) and len(tensor.dims) > 1]
+        self.similar[node] = self._number("similar", self.operator[node], *weights)
         dims = [(tensor.dtype, tensor.dims) if tensor is not None else None for tensor in held]
         self.shaped[node] = self._number("shaped", *own, *dims)
         contents = [number if tensor is not None else None for number, tensor in zip(inputs, held, strict=True)]
@@ -154,9 +164,6 @@ class Identities:
                 tensor = self.constant(value)
                 key = ("made", self.node[node], slot) if tensor is None else ("constant", *content(tensor))
                 self.value[value] = self._number(*key)
-
-    def _holds_constant(self, node: ir.Node) -> bool:
-        return node.is_op("Constant") and self.constant(node.output(0)) is not None
 
     def _number_of(self, value: ir.Value | None) -> int:
         """Of a value that a node reads; what nobody makes is told by its name."""
@@ -175,6 +182,11 @@ def content(tensor: ir.Tensor) -> tuple[int, tuple[int, ...], bytes]:
     for block in tensor.blocks():
         digest.update(repr(block.tolist()).encode() if block.dtype == object else block.tobytes())
     return tensor.dtype, tensor.dims, digest.digest()
+
+
+def is_weight(tensor: ir.Tensor | None) -> TypeGuard[ir.Tensor]:
+    """Whether a constant is more than a few numbers that any other node may read too."""
+    return tensor is not None and tensor.size > 8
 
 
 def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.Value, Hashable]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 from bnfold import ir
-from bnfold.diffing.identity import Identities, ends
+from bnfold.diffing.identity import Identities, ends, is_weight
 
 _FAR = 12
 """Nodes of one model only that the search for the next common one steps over."""
@@ -74,7 +74,9 @@ class Matching:
         pair_up(lambda node: (known.node[node], known.below[node]))
         pair_up(lambda node: known.node[node])
         pair_up(lambda node: known.below[node], only=True)
-        pair_up(lambda node: known.local[node] if _has_weights(node) else None, only=True)
+        pair_up(
+            lambda node: known.local[node] if any(map(is_weight, map(known.constant, node.inputs))) else None, only=True
+        )
         self._spread(1)
         pair_up(lambda node: (name_of(node), known.shaped[node]), agree=True)
         self._spread(2)
@@ -154,23 +156,23 @@ class Matching:
         ]
 
     def _step_over(self, old: ir.Node | ir.Graph, new: ir.Node | ir.Graph) -> bool:
-        """Match the nearest nodes of one operator behind, or before, nodes that only one side has."""
+        """Match the nearest similar nodes behind, or before, nodes that only one side has."""
         found = False
         for down in (True, False):
             pair = self._nearest(self._beyond(old, down=down), self._beyond(new, down=down))
             if pair is not None:
-                found |= self._pair_up([pair[0]], [pair[1]], self._known.operator.__getitem__)
+                found |= self._pair_up([pair[0]], [pair[1]], self._known.similar.__getitem__)
         return found
 
     def _nearest(self, old: Iterator[ir.Node], new: Iterator[ir.Node]) -> tuple[ir.Node, ir.Node] | None:
-        """The first two nodes of one operator, looking as far on either side."""
-        operator, ours, theirs = self._known.operator, dict[int, ir.Node](), dict[int, ir.Node]()
+        """The first two nodes that are similar, looking as far on either side."""
+        similar, ours, theirs = self._known.similar, dict[int, ir.Node](), dict[int, ir.Node]()
         for one, other in zip_longest(islice(old, _FAR), islice(new, _FAR)):
             if one is not None:
-                ours.setdefault(operator[one], one)
+                ours.setdefault(similar[one], one)
             if other is not None:
-                theirs.setdefault(operator[other], other)
-            for kind in (operator[node] for node in (one, other) if node is not None):
+                theirs.setdefault(similar[other], other)
+            for kind in (similar[node] for node in (one, other) if node is not None):
                 if kind in ours and kind in theirs:
                     return ours[kind], theirs[kind]
             if not ours or not theirs:
@@ -218,8 +220,3 @@ def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[i
 def name_of(node: ir.Node) -> str:
     """The name of the first value that a node makes."""
     return next((value.name for value in node.outputs if value is not None), "")
-
-
-def _has_weights(node: ir.Node) -> bool:
-    """Whether a constant that the node reads is more than a few numbers that any other node may read too."""
-    return any(tensor is not None and tensor.size > 8 for tensor in map(ir.constant, node.inputs))

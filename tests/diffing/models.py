@@ -55,9 +55,9 @@ def texts(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
 
 def model(*nodes: onnx.NodeProto, opset: int = 15, **weights: Any) -> onnx.ModelProto:
     """A model from ``x`` to ``y``, both of four floats."""
-    ends = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4])] for name in "xy"]
+    x, y = ([helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4])] for name in "xy")
     tensors = [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "main", *ends, tensors)
+    graph = helper.make_graph(nodes, "main", x, y, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
