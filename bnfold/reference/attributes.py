@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
-from bnfold.reference.precision import Precision, widen
+from bnfold.reference.precision import Precision, admitted
 from bnfold.reference.registry import Array, Attribute
 
 Bindings = Mapping[str, Attribute]
@@ -39,9 +39,9 @@ def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) 
         return graphs[0] if attribute.HasField("g") else graphs
     value = attribute_value(attribute)
     if isinstance(value, onnx.TensorProto):
-        return _admit(_stored(node, value).numpy(), precision)
+        return admitted(_stored(node, value).numpy(), precision)
     if isinstance(value, onnx.SparseTensorProto):
-        return _admit(dense(node.graph, value), precision)
+        return admitted(dense(node.graph, value), precision)
     return value
 
 
@@ -63,7 +63,3 @@ def dense(graph: ir.Graph, proto: onnx.SparseTensorProto) -> Array:
     else:
         full[tuple(indices.T)] = values
     return full
-
-
-def _admit(array: Array, precision: Precision) -> Attribute:
-    return widen(array) if precision == "float64" else array

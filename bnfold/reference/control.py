@@ -14,19 +14,16 @@ from bnfold.reference.registry import Attribute, Misfit, Unsupported
 RunBody = Callable[[ir.Graph, Sequence[Datum]], list[Datum]]
 """Runs a body on its inputs; it sees outer values, and what it computed is forgotten."""
 
-_OPERATORS = ("If", "Loop", "Scan", "SequenceMap")
-
 
 def handles(node: ir.Node) -> bool:
     """Whether the node is one of the operators of this module."""
-    return node.is_op(*_OPERATORS)
+    return node.is_op(*_RUNNERS)
 
 
 def run(node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
-    runner = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}[node.op_type]
     try:
-        return runner(_Bodies(node, attrs, run_body), inputs)
+        return _RUNNERS[node.op_type](_Bodies(node, attrs, run_body), inputs)
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
         reason = f"its inputs do not fit: {' '.join(str(error).split())}"
         raise Misfit(node.op_type, node.graph.opset(), node.label, reason) from error
@@ -137,3 +134,6 @@ def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attr
     backwards = attrs.get("scan_output_directions") or [0] * results_count
     ends = zip(pieces, axes, backwards, strict=True)
     return *states, *(_stack(bodies, piece[::-1] if back else piece, axis) for piece, axis, back in ends)
+
+
+_RUNNERS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

@@ -15,7 +15,7 @@ from bnfold.ir.messages import function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import apply, refused
-from bnfold.reference.precision import Datum, Precision, as_declared, jittered, widen
+from bnfold.reference.precision import Datum, Precision, admitted, as_declared, jittered
 from bnfold.reference.registry import Array, Attribute, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
@@ -103,7 +103,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
-        environment[value] = evaluation.admit(as_declared(array, value.dtype) if precision == "stored" else array)
+        environment[value] = admitted(as_declared(array, value.dtype) if precision == "stored" else array, precision)
     try:
         with np.errstate(all="ignore"):
             results = evaluation.run(graph, environment, list(wanted.values()), {})
@@ -157,10 +157,6 @@ class Evaluation:
         self._running: list[ir.Graph] = []
         self.prepared = Prepared()
 
-    def admit(self, value: Datum) -> Datum:
-        """A stored or fed value in the type it is computed in."""
-        return widen(value) if self.precision == "float64" else value
-
     def run(
         self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
     ) -> list[Datum]:
@@ -189,7 +185,7 @@ class Evaluation:
         stored = _stored(value)
         if stored is None:
             raise _undefined(value)
-        environment[value] = self._altered(value, self.admit(stored))
+        environment[value] = self._altered(value, admitted(stored, self.precision))
         return environment[value]
 
     def _altered(self, value: ir.Value, datum: Datum) -> Datum:
@@ -210,7 +206,9 @@ class Evaluation:
             if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
                 held = ir.constant(source)
-                inputs[0] = self.admit(as_declared(inputs[0], held.dtype)) if held is not None else inputs[0]
+                inputs[0] = (
+                    admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
+                )
             results = apply(
                 node,
                 inputs,

@@ -43,6 +43,11 @@ def widen(value: Datum) -> Datum:
     return value
 
 
+def admitted(value: Datum, precision: Precision) -> Datum:
+    """A stored or fed value in the type it is computed in."""
+    return widen(value) if precision == "float64" else value
+
+
 def jittered(value: Datum, rng: np.random.Generator) -> Datum:
     """float64 arrays with each number moved to a neighbour, but for integers, which may be sizes or masks."""
     if isinstance(value, list):

@@ -46,14 +46,12 @@ def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[R
 
 def _element_count(node: ir.Node, parameters: Sequence[ir.Value]) -> int:
     counts = {_numel(value) for value in parameters}
+    known = sorted(count for count in counts if count is not None)
     if None in counts:
         raise Unreadable(node, "spatial=0 with parameters of unknown size: per channel or per activation?")
-    if len(counts) != 1:
-        raise Unreadable(node, f"spatial=0 with parameters of different sizes: {sorted(map(str, counts))}")
-    count = counts.pop()
-    if count is None:  # ruled out above; said again for the type checker
-        raise Unreadable(node, "spatial=0 with parameters of unknown size")
-    return count
+    if len(known) != 1:
+        raise Unreadable(node, f"spatial=0 with parameters of different sizes: {sorted(map(str, known))}")
+    return known[0]
 
 
 def _by_parameters_alone(node: ir.Node, parameters: Sequence[ir.Value]) -> bool:

@@ -7,7 +7,7 @@ from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.upgrading.compatible import default_of
-from bnfold.upgrading.table import VALUES_SINCE, step_after
+from bnfold.upgrading.table import VALUES_SINCE, steps
 from bnfold.upgrading.types import Types
 
 
@@ -27,11 +27,9 @@ def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | Non
         return None
     if older is None:
         return f"does not exist before opset {version}"
-    step = step_after(node.op_type, older, version)
-    while step is not None:
+    for step in steps(node.op_type, older, version):
         if step.adapter is not None or step.blocked is not None:
             return f"means something else, or is written otherwise, before opset {step.version}"
-        step = step_after(node.op_type, step.version, version)
     return _beyond(node, version, older, types)
 
 

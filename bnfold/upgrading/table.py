@@ -126,17 +126,15 @@ class Step(NamedTuple):
 
 
 @cache
-def step_after(op_type: str, version: int, target: int) -> Step | None:
-    """The next step of ``op_type`` behind ``version`` on the way to ``target``; None if there is none left."""
-    later = [candidate for candidate in versions_of(op_type) if version < candidate <= target]
-    if not later:
-        return None
-    key = (op_type, later[0])
-    if key in ADAPTERS:
-        return Step(later[0], ADAPTERS[key], None)
-    if key in REVIEWED:
-        return Step(later[0], None, None)
-    return Step(later[0], None, unproven(op_type, later[0]))
+def steps(op_type: str, version: int, target: int) -> tuple[Step, ...]:
+    """The steps of ``op_type`` behind ``version`` on the way to ``target``."""
+    return tuple(_step(op_type, later) for later in versions_of(op_type) if version < later <= target)
+
+
+def _step(op_type: str, version: int) -> Step:
+    if (op_type, version) in ADAPTERS:
+        return Step(version, ADAPTERS[op_type, version], None)
+    return Step(version, None, None if (op_type, version) in REVIEWED else unproven(op_type, version))
 
 
 def unproven(op_type: str, version: int) -> str | None:
@@ -147,15 +145,9 @@ def unproven(op_type: str, version: int) -> str | None:
     return objection(op_type, older[-1], version)
 
 
-@cache
 def is_compatible(op_type: str, version: int, target: int) -> bool:
     """Whether a node of ``version`` is one of ``target``'s version as it stands."""
-    step = step_after(op_type, version, target)
-    while step is not None:
-        if step.adapter is not None or step.blocked is not None:
-            return False
-        step = step_after(op_type, step.version, target)
-    return True
+    return all(step.adapter is None and step.blocked is None for step in steps(op_type, version, target))
 
 
 @cache

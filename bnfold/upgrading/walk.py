@@ -188,10 +188,9 @@ def _check_types(node: ir.Node, version: int) -> None:
 
 def _step_through(site: Site, version: int) -> None:
     """One version step after the other, until the target or until an adapter says that it went all the way."""
-    step = table.step_after(site.node.op_type, version, site.target)
-    while step is not None and not site.finished:
-        if step.blocked is not None:
-            raise Inexpressible(step.blocked)
-        if step.adapter is not None:
-            step.adapter(site)
-        step = table.step_after(site.node.op_type, step.version, site.target)
+    while (ahead := table.steps(site.node.op_type, version, site.target)) and not site.finished:  # it may be renamed
+        if ahead[0].blocked is not None:
+            raise Inexpressible(ahead[0].blocked)
+        if ahead[0].adapter is not None:
+            ahead[0].adapter(site)
+        version = ahead[0].version
