@@ -41,7 +41,7 @@ def run(
     if extra or any(not node.removed for node in events) or _has_dead_shifts(model):
         from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
 
-        Fold(model, events, report, policy, limits, original).run(progress or (lambda *_: None))
+        Fold(model, events, report, policy, limits, set(original)).run(progress or (lambda *_: None))
 
 
 def _has_dead_shifts(model: ir.Model) -> bool:

@@ -18,6 +18,11 @@ from bnfold.report.reasons import Declined, Reason
 MOST = 1 << 24
 """Elements of one array of factors; no network has as many channels, but a damaged file may say so."""
 
+WIDEST = 2.0**12
+"""How many times the smallest scale the largest may be, where the inverse is needed as well."""
+HALF = 2.0**4
+"""How large a scale may be there in float16, or one over it: values would leave the range of the type."""
+
 
 def bounded(count: int) -> int:
     """The number of elements of an array that is about to be made. Raises Declined where there are too many."""
@@ -61,8 +66,12 @@ class Affine:
         return not np.count_nonzero(self.t)
 
     @property
+    def is_shift_only(self) -> bool:
+        return every(self.s == 1)
+
+    @property
     def is_identity(self) -> bool:
-        return self.is_scale_only and every(self.s == 1)
+        return self.is_scale_only and self.is_shift_only
 
     @property
     def is_power_of_two(self) -> bool:
@@ -78,6 +87,14 @@ class Affine:
         if self.shape != first.shape:
             bounded_together(self.s, self.t, first.s, first.t)
         return make(self.s * first.s, self.s * first.t + self.t)
+
+    def inverse(self, *, half: bool) -> Affine:
+        """The affine that undoes this one; NaN where the scale is zero, or too small or large for that."""
+        size = np.abs(self.s)
+        fits = (size * HALF >= 1) & (size <= HALF) if half else size * WIDEST >= size.max()
+        with np.errstate(all="ignore"):
+            s = np.where(self.s == 1, 1.0, np.where(fits, 1 / self.s, np.nan))
+            return make(s, np.where(self.t == 0, 0.0, -self.t * s))
 
     def scale_part(self) -> Affine:
         return Affine(self.s, np.zeros((1,) * self.rank))

@@ -10,7 +10,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.ranks import dims_by_weights
 from bnfold.ir.resizing import may_be_unsure
-from bnfold.ir.tensor import FLOATS
+from bnfold.ir.tensor import FLOATS, TP
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE, REARRANGING
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
@@ -191,6 +191,11 @@ def float_type(value: ir.Value | None) -> int:
     if dtype not in FLOATS:
         raise Declined(Reason.TYPE, f"the element type of value {value.name!r}")
     return dtype
+
+
+def is_half(value: ir.Value | None) -> bool:
+    """Whether a value is of float16, whose range is narrow. Raises Declined where its type is not known."""
+    return float_type(value) == TP.FLOAT16
 
 
 def integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:

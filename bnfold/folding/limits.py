@@ -18,6 +18,7 @@ class Limits(NamedTuple):
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         equalize: Even out the channels of layers that follow each other.
+        simple: Only plans that change no value for anybody who would have to undo it.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 
@@ -27,6 +28,7 @@ class Limits(NamedTuple):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 
 

@@ -17,6 +17,7 @@ from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
+from bnfold.folding.recognise import Chain
 from bnfold.folding.search import Search, absorb, finish
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
@@ -57,9 +58,8 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     if concat.axis_of(joined, chain.affine.rank) != 1:
         raise Declined(Reason.AXIS, facts.where(joined))
     wanted = dict(ask(joined, "up", 0, chain.affine, limits).wanted)
-    slot = _only_one(joined, wanted, limits, budget)
-    search = Search(limits, budget)
-    search.draft.forks = True
+    slot = _only_one(chain, wanted, limits, budget)
+    search = Search(chain, limits, budget)
     search.draft.relabelled[source] = chain.affine
     search.draft.nodes[joined] = None
     absorb(search, [_wish(joined, other, affine) for other, affine in wanted.items() if other != slot])
@@ -73,12 +73,13 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     return found
 
 
-def _only_one(joined: ir.Node, wanted: dict[int, Affine], limits: Limits, budget: Budget) -> int:
+def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: Budget) -> int:
     """The part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
     refused: list[int] = []
+    joined = chain.source.producer
+    assert joined is not None, "it was asked"
     for slot, affine in wanted.items():
-        search = Search(limits, budget)
-        search.draft.forks = True  # readers on the other arms are judged when all arms are planned together
+        search = Search(chain, limits, budget)
         try:
             absorb(search, [_wish(joined, slot, affine)])
         except Declined:

@@ -29,6 +29,8 @@ class Plan:
     absorbers: tuple[ir.Node, ...] = ()
     residuals: int = 0
     """Operations that the plan adds."""
+    inverses: int = 0
+    """Values that have readers which take the inverse of what the value becomes."""
     cost: int = 0
     """Bytes that it takes of what may be added."""
 

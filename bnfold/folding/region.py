@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bnfold import ir
 from bnfold.folding.plan import Plan
 from bnfold.folding.step import Bypass
 
 
-def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
+def cut_of(plan: Plan, original: Collection[str]) -> ir.Cut:
     """The values that go into and come out of what the plan touches, taken before it is applied."""
     links = [link.node for link in plan.chain.links]
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
@@ -19,7 +19,7 @@ def cut_of(plan: Plan, original: frozenset[str]) -> ir.Cut:
     return cut_around([*plan.nodes, *links, *bypassed, *readers], f"fold {links[-1].label}", original)
 
 
-def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: frozenset[str]) -> ir.Cut:
+def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: Collection[str]) -> ir.Cut:
     """The values that go into and come out of some nodes of one graph.
 
     Where a boundary value was made by an earlier rewrite, the region grows until it has names of the file itself.

@@ -36,7 +36,7 @@ class Fold:
     report: Report
     policy: Policy
     limits: Limits
-    original: frozenset[str]
+    original: set[str]
     budget: Budget = field(init=False)
     refusals: Refusals = field(default_factory=Refusals)
     patient: bool = True
@@ -50,11 +50,16 @@ class Fold:
         facts.learn_unsure(self.model)
         waiting = [node for node in self.events if _stands(node)]
         self.budget = Budget(self.limits.growth)
+        self.limits = self.limits._replace(simple=True)  # only plans that nobody has to undo
         _merge_branches(self)
         _settle_all(self, waiting, progress)
         self.patient = False
         for _ in range(MAX_ROUNDS):
+            self.limits = self.limits._replace(simple=True)
             changed = _merge_branches(self)
+            changed |= _settle_all(self, waiting, progress)
+            # What others have to undo comes last: it takes freedom from them.
+            self.limits, self.refusals = self.limits._replace(simple=False), Refusals()
             changed |= _settle_all(self, waiting, progress)
             changed |= self.limits.all_affines and _fold_arithmetic(self) > 0
             waiting = [node for node in waiting if _stands(node)]
@@ -175,6 +180,8 @@ def _carry_out(fold: Fold, plan: Plan, cut: ir.Cut, event: BatchNormEvent | None
     fold.refusals.edit(plan)
     fold.budget.charge(plan.cost)
     before = {value: value.name for value in plan.relabelled}
+    if plan.direction == "up" and plan.chain.source.only_use is None:
+        fold.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
     _note_names(fold, before, apply(plan, fold.budget), cut)
     if event is not None:
         _sign(plan.edits, event.key)

@@ -37,14 +37,20 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """State of one search: limits, remaining budget, the draft plan, and every node visited."""
+    """State of one search: what it is for, limits, remaining budget, the draft plan, and every node visited."""
 
+    chain: Chain | None
     limits: Limits
     budget: Budget
     seen: set[ir.Node] = field(default_factory=set)
     draft: Draft = field(default_factory=Draft)
     padding_form: str = ""
     """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
+
+    @property
+    def moving(self) -> tuple[ir.Node, ...]:
+        """What the plan takes out, which nobody can ask for anything."""
+        return tuple(link.node for link in self.chain.links) if self.chain is not None else ()
 
 
 def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
@@ -61,23 +67,23 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
     refusals: list[Declined] = []
     attempts: list[SearchTrace] = []
     for name, direction in (("up", upward), ("down", downward)):
-        attempt = Search(limits, budget, seen)
+        attempt = Search(chain, limits, budget, seen)
         try:
             plan = direction(chain, attempt)
         except Declined as refusal:
             refusals.append(refusal)
             attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
             continue
-        if not plan.residuals:
+        if not plan.residuals and not plan.inverses:
             return plan
         plans.append(plan)
     plans = padding.improve(
-        plans, refusals, lambda form: downward(chain, Search(limits, budget, seen, padding_form=form))
+        plans, refusals, lambda form: downward(chain, Search(chain, limits, budget, seen, padding_form=form))
     )
     if plans:
-        return min(plans, key=lambda plan: plan.residuals)
+        return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
-    if furthest.reason is Reason.NEGATIVE_SCALE:
+    if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
         furthest = _with_cause(furthest, chain, limits, budget, seen)
     furthest.attempts = tuple(attempts)
     raise furthest
@@ -137,8 +143,11 @@ def upward(chain: Chain, search: Search) -> Plan:
     return finish(chain, "up", search)
 
 
-def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
-    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined."""
+def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int] | None]]) -> None:
+    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined.
+
+    Its other readers get the inverse; without a reader, all of them do.
+    """
     for value, affine, edge in wishes:
         _up(search, value, affine, edge, 0)
     _complete(search)
@@ -146,7 +155,6 @@ def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Nod
 
 def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
-    search.draft.forks = True  # readers of one weight may turn up one after the other
     _down(search, chain.target, chain.affine, 0)
     _complete(search)
     return finish(chain, "down", search)
@@ -155,36 +163,66 @@ def downward(chain: Chain, search: Search) -> Plan:
 def _complete(search: Search) -> None:
     """Deal with what had to wait until all else was asked. Raises Declined."""
     draft = search.draft
-    while draft.picked or draft.joined:
-        if draft.picked:
-            value = next(iter(draft.picked))
-            _up_together(search, value, draft.picked.pop(value))
-        else:
-            reader = next(iter(draft.joined))
-            standing, depth = draft.joined.pop(reader)
-            _pass_on(search, reader, standing, depth)
-    for value, depth in draft.shared:
-        affine = draft.relabelled[value]
-        if not all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
-            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
+    try:
+        while draft.picked or draft.shared or draft.joined:
+            _deal_with_one(search)
+    except Declined as refusal:
+        if not draft.undone:
+            raise
+        value, depth = next(iter(draft.undone.items()))
+        detail = f"{sharing.readers(value)}; undoing it for the others ends at {refusal.detail}: {refusal.reason.code}"
+        raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at) from refusal
 
 
-def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+def _deal_with_one(search: Search) -> None:
+    draft = search.draft
+    if draft.picked:
+        value = next(iter(draft.picked))
+        _up_together(search, value, draft.picked.pop(value))
+    elif draft.shared:
+        _undo(search, *draft.shared.popitem())
+    else:
+        reader = next(iter(draft.joined))
+        standing, depth = draft.joined.pop(reader)
+        _pass_on(search, reader, standing, depth)
+
+
+def _undo(search: Search, value: ir.Value, depth: int) -> None:
+    """Plan that readers which did not ask for what ``value`` becomes get the inverse, if they could tell."""
+    draft = search.draft
+    affine = draft.relabelled[value]
+    assert affine is not None, "it was asked for"
+    if all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
+        return
+    if search.limits.simple:
+        raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
+    draft.undone[value] = depth
+    _down(search, value, sharing.inverse(value, affine, search.chain, draft), depth)
+
+
+def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int] | None, depth: int) -> None:
     """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
-    draft, (reader, slot) = search.draft, edge
+    draft = search.draft
     if affine.is_identity:
         return  # this reader wants the value as it is: another one that does not is not in agreement
-    draft.edges[edge] = None
+    if edge is not None:
+        draft.edges[edge] = None
     if value in draft.relabelled:
-        if not draft.relabelled[value].same(affine):
+        known = draft.relabelled[value]
+        if known is None or not known.same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
     tensor = None if facts.is_quantized(value) else ir.constant(value)
-    if tensor is not None:
-        draft.edits.append(SetConstant(reader, slot, _mapped(tensor, affine, depth)))
-        draft.absorbers[reader] = None
+    if tensor is not None and edge is not None:
+        draft.edits.append(SetConstant(*edge, _mapped(tensor, affine, depth)))
+        draft.absorbers[edge[0]] = None
         return
-    sharing.check_free(draft, value, reader, affine, depth)
+    if edge is not None and value.graph is not edge[0].graph:
+        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
+    if value.is_output:
+        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
+    if edge is None or value.only_use is None:
+        draft.shared[value] = depth
     node = value.producer
     if node is None:
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
@@ -205,17 +243,17 @@ def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, in
 
 
 def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
-    """Plan that every reader of ``value`` gets, in its place, what ``affine`` turns into it."""
+    """Plan that readers of ``value``, but those that asked for it so, get what ``affine`` turns into what they read."""
     draft = search.draft
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
     if not value.uses:
         raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth - 1)
     for reader, slot in value.uses:
+        if (reader, slot) in draft.edges:
+            continue  # it asked for what this undoes
         if reader.graph is not value.graph:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-        if reader in draft.nodes:
-            raise Declined(Reason.SHARED_VALUE, f"{reader.op_type} {reader.label!r} reads it twice", depth)
         if record(reader).joint:  # the affine may yet stand on its other operands
             draft.joined.setdefault(reader, ({}, depth))[0][slot] = affine
         else:
@@ -226,6 +264,8 @@ def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth
     """Plan that a node reads its operands without what stands on them."""
     slot, affine = next(iter(standing.items()))
     step = _ask(search, reader, slot, affine, "down", depth, standing)
+    if search.limits.simple and step.wanted and record(reader).joint:
+        raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(reader)} are not scaled", depth)
     _take(search, reader, step, depth)
 
 
@@ -234,7 +274,6 @@ def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
     draft = search.draft
     draft.nodes[node] = None
     draft.edits.extend(step.edits)
-    draft.forks |= len(step.wanted) > 1
     if not step.wanted and not step.standing:
         draft.absorbers[node] = None
     for slot, affine in step.wanted:
@@ -252,7 +291,7 @@ def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
         if target.is_output and any(isinstance(edit, Bypass) for edit in step.edits):
             raise Declined(Reason.GRAPH_OUTPUT, f"value {target.name!r}", depth)
         if not affine.is_identity:
-            draft.relabelled[target] = affine
+            draft.relabelled[target] = None
             _down(search, target, affine, depth + 1)
 
 
@@ -268,6 +307,11 @@ def _ask(
     search.seen.add(node)
     if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
+    picks = record(node).picks
+    if not picks and (node in search.draft.nodes or node in search.moving):
+        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} is asked twice", depth, node.label)
+    if not picks and not all(one.is_finite for one in standing.values()):
+        raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
     try:
         if len(standing) < 2:
             return ask(node, direction, slot, affine, search.limits, search.padding_form)
@@ -289,5 +333,6 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         tuple(draft.nodes),
         tuple(draft.absorbers),
         residuals,
+        len(draft.undone),
         cost=search.budget.check(draft.edits, adds_spatial_constant=bool(search.padding_form)),
     )

@@ -1,27 +1,50 @@
-"""Several readers of one value: whether the others would notice that it changes, and what they wish of parts of it."""
+"""Several readers of one value: what the others have to undo when it changes, and what they wish of parts of it."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from bnfold import ir
-from bnfold.folding.affine import Affine
+from bnfold.folding import facts
+from bnfold.folding.affine import Affine, every, vector
 from bnfold.folding.ask import ask
 from bnfold.folding.ops import record
+from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Draft
-from bnfold.report.reasons import Declined, Reason
+from bnfold.report.reasons import Declined
+from bnfold.semantics import batchnorm
+
+FARTHEST = 16.0
+"""How many deviations from zero the mean of a value may be that has to be shifted back: so many digits it costs."""
+MIXING = ("Add", "Sub", "Sum", "Mean", "Max", "Min")
 
 
-def check_free(draft: Draft, value: ir.Value, reader: ir.Node, affine: Affine, depth: int) -> None:
-    """Decline unless the value may change its meaning. Readers beside ``reader`` may yet turn up on another arm."""
-    if value.graph is not reader.graph:
-        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-    if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    if value.only_use is not None:
-        return
-    others = [use for use in value.uses if use[0] is not reader]
-    if not draft.forks and not all(untouched(value, use, affine) for use in others):
-        raise Declined(Reason.SHARED_VALUE, readers(value), depth)
-    draft.shared.append((value, depth))
+def inverse(value: ir.Value, affine: Affine, chain: Chain | None, draft: Draft) -> Affine:
+    """What a reader of ``value`` has to undo once that is ``affine`` of itself; NaN where digits would be lost."""
+    undone = affine.inverse(half=facts.is_half(value))
+    if affine.is_scale_only or (chain is not None and _is_near_zero(chain) and _is_alike(value, chain, draft)):
+        return undone
+    return Affine(undone.s, np.where(undone.t == 0, 0.0, np.nan))
+
+
+def _is_alike(value: ir.Value, chain: Chain, draft: Draft) -> bool:
+    """Whether a value lies where the one does that the chain normalises: a summand need not."""
+    return value is chain.source or not any(node.is_op(*MIXING) for node in draft.nodes)
+
+
+def _is_near_zero(chain: Chain) -> bool:
+    """Whether what the chain makes is near zero in every channel, as its own statistics tell."""
+    node = chain.links[0].node
+    if not node.is_op("BatchNormalization"):
+        return False
+    mean, var = (facts.weight(node, slot).float64().reshape(-1) for slot in (3, 4))
+    axis = min(1, chain.affine.rank - 1)
+    try:
+        s, t = (vector(block, axis, mean.size) for block in (chain.affine.s, chain.affine.t))
+    except ValueError:  # parameters for every activation
+        return False
+    room = FARTHEST * np.abs(s) * (np.sqrt(var + batchnorm.epsilon(node)) + np.abs(mean))
+    return every(np.abs(s * mean + t) <= room)
 
 
 def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:

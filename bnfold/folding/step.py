@@ -101,13 +101,15 @@ class Draft:
     """A plan while it is being searched for."""
 
     edits: list[Edit] = field(default_factory=list)
-    relabelled: dict[Value, Affine] = field(default_factory=dict)
+    relabelled: dict[Value, Affine | None] = field(default_factory=dict)
+    """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""
     nodes: dict[Node, None] = field(default_factory=dict)
     absorbers: dict[Node, None] = field(default_factory=dict)
     edges: dict[tuple[Node, int], None] = field(default_factory=dict)
-    shared: list[tuple[Value, int]] = field(default_factory=list)
-    """Values with further readers, which have to turn up in the plan too, and the depth at which they were met."""
-    forks: bool = False
+    shared: dict[Value, int] = field(default_factory=dict)
+    """Values with further readers, which ask for the same or get the inverse, and the depth at which they were met."""
+    undone: dict[Value, int] = field(default_factory=dict)
+    """Those of them whose other readers got the inverse."""
     picked: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
     """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
     joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from bnfold.report.reasons import Reason
 from tests.folding.nets import Net, declined, fold_only, folded
 
 PADDED: dict[str, Any] = {"pads": [1, 1, 1, 1]}
@@ -259,8 +260,8 @@ def test_shared_weights_are_copied_within_the_budget() -> None:
     assert folded(net, y, z).ops == ["Conv", "Relu", "Relu", "Conv"]
     result = fold_only(net.model(y, z), growth=0)
     assert result.ops == ["Conv", "BatchNormalization", "Conv", "Add", "Relu", "Relu", "Conv"]
-    (reason,) = result.reasons
-    assert reason == "shared-weight"
+    (attempt, *_) = result.report.batchnorms[0].attempts
+    assert attempt.reason is Reason.SHARED_WEIGHT
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2), (np.float32, 1e-6)])

@@ -58,7 +58,7 @@ def row_beside_another(*, shared: bool) -> onnx.ModelProto:
     return net.model(net.node("Sigmoid", left), right)
 
 
-@pytest.mark.parametrize(("shared", "asked"), [(False, 2), (True, 3)])
+@pytest.mark.parametrize(("shared", "asked"), [(False, 3), (True, 4)])
 def test_only_an_edit_beside_it_is_a_reason_to_ask_again(
     shared: bool, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,14 +11,18 @@ from bnfold.folding.ops import weights
 from bnfold.folding.ops.normaliser import channels_up
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetConstant, Step
-from bnfold.ir.tensor import Exact
+from bnfold.ir.tensor import TP, Exact
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as semantics
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """In inference mode ``scale' = scale·s``, ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``."""
+    """In inference mode the statistics become those of what is read now: ``mean' = (mean − t)/s``, ``var' = var/s²``.
+
+    So they go on telling where the value lies. A channel whose own cannot be stored puts the affine into its scale and
+    B: ``scale' = scale·s``, ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``.
+    """
     try:  # where an old version leaves the mode open, a caller may read it as training
         norm, strict = semantics.read(node, Policy()), semantics.read(node, Policy(legacy_mode="training"))
         epsilon = semantics.epsilon(node)
@@ -26,17 +30,27 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
         raise Declined(Reason.UNREADABLE, error.reason) from error
     if "training" in (norm.mode, strict.mode) or norm.per_activation:
         raise Declined(Reason.SUBGRAPH_STATISTICS, f"{node.op_type} {node.label!r}")
-    scale, bias, mean, var = (facts.weight(node, index) for index in (1, 2, 3, 4))
+    tensors = [facts.weight(node, slot) for slot in (1, 2, 3, 4)]
+    scale, bias, mean, var = before = [tensor.float64() for tensor in tensors]
     s, t = weights.on_channels(node, affine, scale.size)
     with np.errstate(all="ignore"):
-        slope = scale.float64() / np.sqrt(var.float64() + epsilon)
-        shifted = bias.float64() + slope * (t + mean.float64() * (s - 1))
+        moved, spread = (mean - t) / s, (var + epsilon) / s**2 - epsilon
+        shifted = bias + scale / np.sqrt(var + epsilon) * (t + mean * (s - 1))
+        fits = (np.abs(moved) < _LARGE) & (spread > 1 / _LARGE) & (spread < _LARGE)
+    if not {tensor.dtype for tensor in tensors} <= {TP.FLOAT, TP.DOUBLE}:
+        fits[:] = False
+    kept, instead = (np.sign(s) * scale, bias, moved, spread), (s * scale, shifted, mean, var)
     return Step(
-        edits=(
-            SetConstant(node, 1, Exact(scale.dtype, s * scale.float64())),
-            SetConstant(node, 2, Exact(bias.dtype, shifted)),
+        tuple(
+            SetConstant(node, slot, Exact(tensors[slot - 1].dtype, fresh))
+            for slot, old in enumerate(before, 1)
+            if not np.array_equal(fresh := np.where(fits, kept[slot - 1], instead[slot - 1]), old)
         )
     )
+
+
+_LARGE = 1e20
+"""What is less, and one over it, float32 stores with all digits."""
 
 
 register(BatchNormalization=Handler(channels_up, down, shift="absorbed"))

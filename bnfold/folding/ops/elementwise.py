@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.folding import facts, recognise
-from bnfold.folding.affine import Affine
+from bnfold.folding.affine import Affine, plainest
 from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Bypass, SetConstant, Step, leaves
@@ -33,11 +33,14 @@ def _into_constant(node: ir.Node, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Take the node out and pass both maps on."""
+    """Take the node out and pass both maps on; a constant that is added takes a mere shift."""
     if not recognise.has_constant(node):
         return nary.down(node, slot, affine)
     link = recognise.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
+    if node.is_op("Add") and affine.is_shift_only:
+        held = facts.weight(node, 1 - slot)
+        return Step((SetConstant(node, 1 - slot, Exact(held.dtype, plainest(held.float64() + affine.t))),))
     return leaves(link.affine.after(affine), Bypass(node, link.slot))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
-from bnfold.folding.affine import Affine, vector
+from bnfold.folding import facts, recognise
+from bnfold.folding.affine import Affine, make, vector
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step
@@ -66,7 +66,16 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     product = np.tensordot(matrix.float64(), vector(affine.t, axis, size), axes=([inner], [0]))
     moved = product[..., None, :] if constant == 1 else product[..., None]
     rank = max(affine.rank, moved.ndim)
-    return scaled.plus(*_shift(node, constant, matrix, moved.reshape((1,) * (rank - moved.ndim) + moved.shape)))
+    moved = moved.reshape((1,) * (rank - moved.ndim) + moved.shape)
+    if _adds_constant(node.output(0)):
+        return scaled.plus(standing=((0, make(np.ones((1,) * rank), moved)),))
+    return scaled.plus(*_shift(node, constant, matrix, moved))
+
+
+def _adds_constant(value: ir.Value | None) -> bool:
+    """Whether a constant is added to the product, which takes a shift."""
+    reader = value.only_reader if value is not None else None
+    return reader is not None and reader.is_op("Add") and recognise.has_constant(reader)
 
 
 register(MatMul=Handler(up, down, shift="stops", inputs=2))

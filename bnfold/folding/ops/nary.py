@@ -98,9 +98,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     rank = facts.rank(output) if output is not None else affine.rank
     standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
     if node.op_type in SUMS:
-        if (affine.s != 1).any():
-            raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
-        return leaves(Affine(standing.s, -standing.t if node.op_type == "Sub" and slot == 1 else standing.t))
+        return sum_joint(node, {slot: affine})
     if node.op_type in EXTREMA:
         return _extremum_down(node, slot, standing)
     if not affine.is_scale_only:
@@ -113,18 +111,31 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
-    """``(s·x + t) + (s·y + u) = s·(x + y) + (t + u)``: one scale on all operands, or shifts on any of them."""
+    """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
     decline_legacy(node)
     output = node.output(0)
     rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
     lifted = {slot: make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for slot, affine in standing.items()}
     scale = next(iter(lifted.values())).s
-    alike = all(np.array_equal(affine.s, scale) for affine in lifted.values())
-    if not alike or (len(standing) < len(node.inputs) and (scale != 1).any()):
+    if not all(np.array_equal(affine.s, scale) for affine in lifted.values()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     bounded_together(*(affine.t for affine in lifted.values()))
     signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
-    return leaves(make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(()))))
+    left = make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))
+    return Step(wanted=_rescaled(node, standing, left.scale_part()), standing=((0, left),))
+
+
+def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
+    """What is wanted of the operands on which nothing stands, where a scale stands on the others."""
+    others = [(slot, value) for slot, value in enumerate(node.inputs) if slot not in standing and value is not None]
+    if scale.is_identity or not others:
+        return ()
+    inverse = scale.inverse(half=facts.is_half(node.output(0)))
+    if not inverse.is_finite:
+        raise Declined(Reason.ZERO_SCALE, facts.where(node))
+    return tuple(
+        (slot, inverse if ir.constant(value) is not None else _fitted(node, value, inverse)) for slot, value in others
+    )
 
 
 def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:

@@ -19,7 +19,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
     ),
     Reason.SHARED_VALUE: Advice(
         "Another node reads the same value. Folding into the layer that computes it would change the input of that "
-        "node too. DenseNets and pre-activation ResNets have this in every block.",
+        "node too, and it cannot undo that: the detail says what is in the way. In DenseNets and pre-activation "
+        "ResNets one BatchNormalization of each stage folds all the same; the signs of the others differ from it.",
         "Usually nothing: the network is built that way. If your toolchain does not accept BatchNormalization, "
         "--decompose residual replaces what is left by Mul and Add.",
         model(

@@ -145,8 +145,26 @@ def test_a_shift_alone_goes_down_a_sum(op: str, slot: int) -> None:
     assert folded(net, y).ops == [op, "Conv"]
 
 
-def test_a_scale_does_not_go_down_a_sum() -> None:
+@pytest.mark.parametrize("op", ["Add", "Sub", "Sum"])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_scale_goes_down_a_sum_where_the_other_operand_takes_its_inverse(op: str, slot: int) -> None:
+    net = Net()
+    operands = [net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 1, 1))]
+    operands.insert(slot, net.batchnorm(net.input(2, 4, 5, 7), 4))
+    y = net.node("Conv", net.node(op, *operands), net.const(3, 4, 1, 1))
+    assert folded(net, y).ops == ["Conv", op, "Conv"]
+
+
+def test_a_scale_does_not_go_down_a_sum_with_an_operand_that_nobody_can_rescale() -> None:
     net = Net()
     x = net.batchnorm(net.input(2, 4, 5, 7), 4)
     y = net.node("Conv", net.node("Add", x, net.input(2, 4, 5, 7)), net.const(3, 4, 1, 1))
-    assert declined(net, y) == ["no-handler"]
+    assert declined(net, y) == ["graph-input"]
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-5])
+def test_an_inverse_that_would_be_too_large(smallest: float) -> None:
+    net = Net()
+    x = net.batchnorm(net.input(2, 4, 5, 7), 4, scale=[smallest, 1.0, -0.5, 2.0], shift=np.zeros(4))
+    other = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 1, 1))
+    assert declined(net, net.node("Conv", net.node("Add", x, other), net.const(3, 4, 1, 1))) == ["zero-scale"]
