@@ -84,8 +84,7 @@ def chained_features(net: Net) -> str:
 
 
 def signed(net: Net, channels: int) -> npt.NDArray[np.float64]:
-    sizes: npt.NDArray[np.float64] = net.rng.uniform(0.5, 2, channels)
-    return sizes * net.rng.choice([-1.0, 1.0], channels)
+    return np.asarray(net.rng.uniform(0.5, 2, channels) * net.rng.choice([-1.0, 1.0], channels), np.float64)
 
 
 NETWORKS: dict[str, tuple[Callable[[Net], str], int]] = {

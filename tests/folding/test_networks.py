@@ -11,7 +11,8 @@ from tests.folding.nets import Net, folded
 
 def scales(net: Net, channels: int, *, positive: bool) -> npt.NDArray[np.float64]:
     """Of signs that differ from call to call."""
-    return net.rng.uniform(0.5, 2, channels) * (1.0 if positive else net.rng.choice([-1.0, 1.0], channels))
+    signs = 1.0 if positive else net.rng.choice([-1.0, 1.0], channels)
+    return np.asarray(net.rng.uniform(0.5, 2, channels) * signs, np.float64)
 
 
 def dense_block(net: Net, *, positive: bool) -> str:
