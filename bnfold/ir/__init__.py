@@ -7,7 +7,8 @@ from bnfold.ir.index import index_subgraphs
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.storage.load import external_locations, load
-from bnfold.ir.storage.save import Staged, encode, save, stage
+from bnfold.ir.storage.save import encode, save, stage
+from bnfold.ir.storage.staged import Staged
 from bnfold.ir.storage.stored import Stored
 from bnfold.ir.tensor import Exact, Inline, Scaled, Tensor
 from bnfold.ir.text import utf8
