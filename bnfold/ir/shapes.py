@@ -66,7 +66,8 @@ def infer(model: Model, *, strict: bool = False) -> None:
             inferred = _inferred(proto, strict=strict)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
-            raise Unsupported(f"shape inference fails: {error}") from error
+            first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
+            raise Unsupported(f"shape inference fails: {first}") from error
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     for target, source in _pairs(model, inferred.graph):
         for info in (*source.value_info, *source.output):

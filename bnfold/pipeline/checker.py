@@ -1,13 +1,18 @@
-"""onnx's checker over a model without its large weights: nodes, types and names are what it judges."""
+"""What onnx has against a model, by its checker and its shape inference, over a copy without the large weights."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import onnx
 
 from bnfold import ir
+from bnfold.errors import Unsupported
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.payloads import TOKEN_LENGTH
 from bnfold.ir.storage.skeleton import insert_payloads
+from bnfold.report.events import BatchNormEvent
+from bnfold.report.reasons import Reason
 
 _NO_ELEMENTS = wire.record(1, bytes(1))
 """One more axis, of size 0, for tensors whose payload is elsewhere."""
@@ -27,3 +32,14 @@ def checker_error(model: ir.Model) -> str:
     except UnicodeDecodeError:
         return "a text in it is not UTF-8"  # which the checker quotes
     return ""
+
+
+def tell_contradictions(model: ir.Model, events: Iterable[BatchNormEvent]) -> None:
+    """Where a rank is unknown, say what shape inference has against the model: it may not run at all."""
+    unknown = [event for event in events if event.reason is Reason.RANK_UNKNOWN]
+    try:
+        if unknown:
+            model.clone().infer_shapes(strict=True)
+    except Unsupported as error:
+        for event in unknown:
+            event.detail += f"; {error}"

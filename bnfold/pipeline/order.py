@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bnfold import folding, ir, log, upgrading
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
-from bnfold.pipeline.checker import checker_error
+from bnfold.pipeline.checker import checker_error, tell_contradictions
 from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.run import Run, key_of
 from bnfold.report import totals
@@ -100,6 +100,7 @@ def fold_affines(run: Run) -> None:
         original=run.original,
         progress=lambda done, total: run.progress("fold", done, total),
     )
+    tell_contradictions(run.model, run.report.batchnorms)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes

@@ -32,7 +32,9 @@ NUMBERS: dict[Reason, Advice] = {
     Reason.RANK_UNKNOWN: Advice(
         "The number of axes of the value is unknown, so bnfold cannot tell which axis holds the channels. Shape "
         "inference cannot see through operators of other domains.",
-        "Add the missing annotation to the graph's value_info, or run the exporter's symbolic shape inference first.",
+        "If the reason says that shape inference fails, shapes contradict each other there, and the model most likely "
+        "cannot run at all: export it again. Else add the missing annotation to the graph's value_info, or run the "
+        "exporter's symbolic shape inference first.",
         model("(float[1,2,4,4] x) => (float y)", "c = local.Plugin (x)", norm("c", "y"), constants=PARAMETERS),
     ),
     Reason.SHIFT_THROUGH_PADDING: Advice(
