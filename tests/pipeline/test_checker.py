@@ -19,10 +19,9 @@ def detail(node: str) -> str:
 
 
 def test_a_rank_that_is_unknown_because_the_model_cannot_run() -> None:
-    assert detail("c = MatMul (x, w)") == (
-        "value 'c'; shape inference fails: "
-        "(op_type:MatMul): [ShapeInferenceError] Incompatible dimensions for matrix multiplication"
-    )
+    told = detail("c = MatMul (x, w)")
+    assert told.startswith("value 'c'; shape inference fails: (op_type:MatMul)")
+    assert "\n" not in told
 
 
 def test_a_rank_that_nobody_can_tell() -> None:
