@@ -14,7 +14,7 @@ from typing import TypeGuard
 import onnx
 
 from bnfold import ir
-from bnfold.ir.elements import dims_text, type_name
+from bnfold.ir.elements import RAW_TYPES, dims_text, type_name
 from bnfold.ir.graph import makers_first
 from bnfold.ir.node import attribute_value
 from bnfold.reference.dispatch import definition
@@ -47,7 +47,7 @@ class Identities:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._attributes: dict[ir.Node, Mapping[str, str]] = {}
+        self._attributes: dict[Hashable, Mapping[str, str]] = {}
         self._held: dict[ir.Value | None, ir.Tensor | None] = {}
         self._drawn = count()
         self.nodes: dict[ir.Graph, list[ir.Node]] = {}
@@ -79,21 +79,18 @@ class Identities:
 
         So it makes no difference which version a node is of, or whether it spells a default out.
         """
-        if node not in self._attributes:
-            usual, newest = (
-                _defaults(node.domain, node.op_type, opset) for opset in (node.graph.opset(node.domain), _NEWEST)
-            )
-            given = {
-                name: self._text(node, attribute)
-                for name, attribute in node.attrs.items()
-                if attribute.type not in _BODIES and name not in MEANINGLESS
-            }
-            self._attributes[node] = {
+        opset = node.graph.opset(node.domain)
+        own = [each for each in node.proto.attribute if each.type not in _BODIES and each.name not in MEANINGLESS]
+        key = (node.graph.model, node.domain, node.op_type, opset, *(each.SerializeToString() for each in own))
+        if key not in self._attributes:  # few nodes have any that no other has
+            usual, newest = (_defaults(node.domain, node.op_type, version) for version in (opset, _NEWEST))
+            given = {each.name: self._text(node, each) for each in own}
+            self._attributes[key] = {
                 name: text
                 for name, text in {**usual, **given}.items()
                 if text != newest.get(name, usual.get(name)) and not (node.domain == "" and _is_implied(name, text))
             }
-        return self._attributes[node]
+        return self._attributes[key]
 
     def _text(self, node: ir.Node, attribute: onnx.AttributeProto) -> str:
         if attribute.ref_attr_name:
@@ -178,6 +175,9 @@ class Identities:
 
 def content(tensor: ir.Tensor) -> tuple[int, tuple[int, ...], bytes]:
     """Type, dims and a digest of the elements, which are read piece by piece."""
+    raw = tensor.proto.raw_data if isinstance(tensor, ir.Inline) and tensor.dtype in RAW_TYPES else b""
+    if raw and len(raw) == tensor.nbytes:  # most are small, and take no array
+        return tensor.dtype, tensor.dims, blake2b(raw, digest_size=16).digest()
     digest = blake2b(digest_size=16)
     for block in tensor.blocks():
         digest.update(repr(block.tolist()).encode() if block.dtype == object else block.tobytes())
