@@ -8,13 +8,15 @@ and its children for what a user can mend.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
 from bnfold.pipeline.job import Outcome, process
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Checks, Delivery, Options, simplified
 from bnfold.verification import Verdict
 
 Output = str | os.PathLike[str] | None
@@ -25,7 +27,12 @@ def _delivery(output: Output) -> Delivery | None:
 
 
 def optimize(
-    source: Source, output: Output = None, *, options: Options | None = None, checks: Checks | None = None
+    source: Source,
+    output: Output = None,
+    *,
+    options: Options | None = None,
+    checks: Checks | None = None,
+    simplify: bool | Sequence[str] = False,
 ) -> Outcome:
     """Upgrade, fold, decompose where asked, verify, and write.
 
@@ -35,6 +42,7 @@ def optimize(
         output: The file to write, with its external data beside it; None to keep the result in memory.
         options: What to do; None for `Options` as they are by default.
         checks: How to verify; None for `Checks` as they are by default, ``Checks(depth="none")`` not to.
+        simplify: Other optimisers to run as well (`Options.simplify`); True for onnxscript's.
 
     Returns:
         The rewritten model, the report on every BatchNormalization, and the verdict. Names, shapes and types of the
@@ -54,7 +62,7 @@ def optimize(
         >>> {event.verdict for event in outcome.report.batchnorms}
         {'folded'}
     """
-    return process(source, _delivery(output), options or Options(), checks or Checks())
+    return process(source, _delivery(output), simplified(options or Options(), simplify), checks or Checks())
 
 
 def fold(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
@@ -153,7 +161,7 @@ def inspect(source: Source, *, options: Options | None = None) -> Outcome:
         >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
         [(6, 'inference', ('node1',))]
     """
-    return process(source, None, options or Options(), Checks(depth="none"))
+    return process(source, None, replace(options or Options(), simplify=()), Checks(depth="none"))
 
 
 def verify(before: str | os.PathLike[str], after: str | os.PathLike[str], *, checks: Checks | None = None) -> Verdict:

@@ -3,6 +3,7 @@
 BnfoldError                  one line for the user; carries the exit code of the command line
 ├── BadInput                 a file or an argument that cannot be used at all
 │   ├── BadSetting           an option has a value that it cannot have (a ValueError, too)
+│   ├── BadCommand           a step's command cannot be run as it stands (exit code 2: wrong usage)
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
@@ -12,7 +13,8 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go
 │   └── SameFile             what is to be written is also read, or written otherwise (exit code 2: wrong usage)
-└── VerificationFailed       the rewritten model does not compute what the original did
+├── VerificationFailed       the rewritten model does not compute what the original did
+└── StepRefused              a command failed, or made a model that is not proven to compute the same
 """
 
 from __future__ import annotations
@@ -62,6 +64,12 @@ class BadSetting(BadInput, ValueError):
 
     def __str__(self) -> str:
         return printable(f"{self.name}: {self.problem}")
+
+
+class BadCommand(BadInput):
+    """A command that there is none of, or that does not say which files it reads and writes."""
+
+    exit_code = 2
 
 
 class MalformedModel(BadInput):
@@ -127,6 +135,14 @@ class VerificationFailed(BnfoldError):
     def __init__(self, message: str, outcome: object = None) -> None:
         super().__init__(message)
         self.outcome = outcome
+
+
+class StepRefused(BnfoldError):
+    """A command's result was not put in place; ``step`` tells what became of it. Exit code 3: it was not compared."""
+
+    def __init__(self, message: str, step: object = None, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.step, self.exit_code = step, exit_code
 
 
 def machine_trouble(error: BaseException | None) -> str:

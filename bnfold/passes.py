@@ -90,7 +90,7 @@ class DecomposeBatchNormPass(_BatchNormPass):
 
 def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:
     """The options with what the pass decides by itself; asking for something else there is a mistake to be told."""
-    untouched = Options()
+    untouched, own = Options(), {**own, "simplify": ()}
     for field in fields(options):
         asked = getattr(options, field.name)
         if field.name in own and asked not in (getattr(untouched, field.name), own[field.name]):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.util import find_spec
 from operator import index
@@ -173,6 +173,10 @@ class Options(Checked):
         equalize: Even out the ranges of channels across layers, for int8 with one scale a weight.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
+        simplify: Other optimisers to run as well, onnxscript's unless others are named; what each does is verified.
+            onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
+            takes too long or changes what the model computes is undone. Includes ``all_affines``.
+        step_seconds: Time limit for each step of another program, in seconds.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
@@ -191,10 +195,15 @@ class Options(Checked):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = ()
+    step_seconds: int = field(default=600, metadata={"low": 1})
     banned: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
+        for tool in self.simplify:
+            if find_spec(tool) is None:
+                raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
         if isinstance(self.target_opset, int):
             import onnx
 
@@ -202,6 +211,17 @@ class Options(Checked):
             if not 1 <= self.target_opset <= newest:
                 problem = f"opset {self.target_opset} does not exist: the installed onnx {onnx.__version__} knows 1 to"
                 raise BadSetting("target_opset", f"{problem} {newest}")
+
+
+def simplified(options: Options, tools: bool | Sequence[str]) -> Options:
+    """``options`` with these simplifiers; True is the one that comes with bnfold, and nothing leaves them as they are.
+
+    Raises:
+        BadSetting: As `Options`.
+    """
+    if not tools:
+        return options
+    return replace(options, simplify=("onnxscript",) if tools is True else tuple(tools))  # type: ignore[arg-type] # checked there
 
 
 @dataclass(frozen=True, slots=True)

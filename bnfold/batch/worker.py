@@ -16,7 +16,8 @@ from typing import Any, Literal
 from bnfold.batch import up_to_date
 from bnfold.batch.places import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
-from bnfold.pipeline.job import Outcome, process, versions
+from bnfold.pipeline.job import Outcome, process
+from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Checks, Delivery, Options, to_json
 

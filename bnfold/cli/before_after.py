@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from bnfold.errors import printable
+from bnfold.pipeline.chain import StepRow
 from bnfold.report.events import Report
-from bnfold.report.totals import changed
+from bnfold.report.totals import Products, Totals, changed
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
@@ -16,10 +18,33 @@ Row = tuple[str, str, str, str]
 
 def lines(report: Report, *, verbose: bool) -> Iterator[str]:
     """The rows under a head, in columns that are as wide as they have to be."""
-    rows = [("", "before", "after", ""), *_rows(report, verbose=verbose)]
-    first, before, after = (max(len(row[column]) for row in rows) for column in range(3))
-    for name, old, new, why in rows:
-        yield f"{name:<{first}}  {old:>{before}}  {new:>{after}}  {why}".rstrip()
+    yield from _aligned([("", "before", "after", ""), *_rows(report, verbose=verbose)])
+
+
+def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
+    """The model as it came, and after each step that was kept."""
+    yield from _aligned(
+        [
+            ("", "nodes", "BatchNormalization", "weights", "multiply-adds", "opset", "time", ""),
+            ("as it came", *_counts(before), "", ""),
+            *((row.name, *_counts(row.totals), f"{row.seconds:.2f} s", row.status) for row in rows),
+        ]
+    )
+
+
+def _counts(totals: Totals | None) -> tuple[str, ...]:
+    if totals is None:
+        return ("-",) * 5
+    named = str(totals.nodes), str(totals.batchnorms), size(totals.weights), products(totals.products)
+    return *named, str(totals.opset or "-")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as they have to be, numbers to the right, the first and the last to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *numbers, last in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
+        yield "  ".join([f"{first:<{widths[0]}}", *cells, last]).rstrip()
 
 
 def grown(report: Report) -> str:
@@ -32,6 +57,19 @@ def grown(report: Report) -> str:
     gone = [name for name in made if name != "BatchNormalization"]
     why = f": what {', '.join(gone[:MOST])} computed from constants is a weight now" if gone else ""
     return f"the weights grew from {size(before)} to {size(after)}{why}"
+
+
+def products(counted: Products | None) -> str:
+    """Multiply-adds in a unit that people read, times the sizes that are open."""
+    if counted is None:
+        return "unknown"
+    count: float = counted.count
+    for unit in ("", " k", " M", " G", " T"):
+        if count < 1000 or unit == " T":
+            break
+        count /= 1000
+    text = f"{count:.0f}" if not unit else f"{count:.3g}{unit}"
+    return " × ".join((text, *map(printable, counted.sizes)))  # noqa: RUF001 - it is one
 
 
 def size(count: float) -> str:
@@ -58,6 +96,8 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     if len(shown) < len(others):
         yield f"  {len(others) - len(shown)} more operators (--verbose)", "", "", ""
     yield "weights", size(before.weights), size(after.weights), ""
+    if before.products or after.products:
+        yield "multiply-adds", products(before.products), products(after.products), ""
     for name, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
         if old != new:
             yield name, str(old), str(new), ""

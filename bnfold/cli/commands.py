@@ -33,7 +33,7 @@ output = click.argument("output", metavar="OUT", type=click.Path())
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from bnfold.pipeline.job import versions
+        from bnfold.pipeline.versions import versions
 
         click.echo("\n".join(f"{package} {number}" for package, number in versions().items()))
         ctx.exit()
@@ -50,7 +50,7 @@ def main() -> None:
 @main.command()
 @source
 @output
-@takes("target_opset", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+@takes("target_opset", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
 def optimize(asked: Asked) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
@@ -159,6 +159,33 @@ def diff(asked: Asked) -> None:
     sys.exit(not document["equal"])
 
 
+@main.command()
+@source
+@output
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
+@takes(
+    "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
+    "external_data", "size_threshold", "in_place", "as_json", "quiet",
+)  # fmt: skip
+def run(asked: Asked) -> None:
+    """Run another program on a copy of the model IN, and write what it makes to OUT if that computes the same.
+
+    {input} and {output} in COMMAND stand for the files that the program reads and writes.
+    """
+    from bnfold.cli import publish
+    from bnfold.pipeline import command
+
+    if asked.is_many or STREAM in (asked.source, asked.output):
+        raise click.UsageError("IN and OUT are one file each")
+    files = Path(asked.source), asked.delivery
+    with terminal.progress(enabled=not asked.run.quiet) as progress:
+        before, row = command.run(*files, asked.run.command, asked.options, asked.checks, asked.run.tolerance, progress)
+    if asked.run.as_json:
+        publish.to_stdout(row.to_json())
+    if not asked.run.quiet:
+        terminal.steps(before, [row])
+
+
 def _run(asked: Asked) -> None:
     """Process one model, or many, and report on it."""
     _check(asked)
@@ -206,13 +233,15 @@ def _delivery(asked: Asked) -> Delivery | None:
 
 def _process(asked: Asked, delivery: Delivery | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
-    from bnfold.pipeline.job import process
+    from bnfold.pipeline.job import count_products, process
 
     options = asked.options
     with terminal.progress(enabled=not asked.run.quiet) as progress:
         try:
             report = Path(asked.run.report) if asked.run.report else None
-            return process(asked.opened(), delivery, options, asked.checks, progress, report=report)
+            counted = None if asked.run.quiet else count_products
+            given = asked.opened(), delivery, options, asked.checks, progress
+            return process(*given, report=report, second_opinion=counted)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             _publish(outcome, asked)

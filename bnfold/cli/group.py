@@ -87,6 +87,10 @@ EXAMPLES = {
         ("bnfold inspect models/ --json", "a folder, as JSON"),
         ("bnfold inspect models/ --as-is --assert-none BatchNormalization", "exit code 4 if a file has one"),
     ),
+    "run": (
+        ("bnfold run in.onnx out.onnx -- python pass.py {input} {output}", "any script that reads and writes a model"),
+        ("bnfold run in.onnx out.onnx --tolerance float16 -- python to_fp16.py {input} {output}", "one that rounds"),
+    ),
     "verify": (
         ("bnfold verify before.onnx after.onnx", "on random inputs"),
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),

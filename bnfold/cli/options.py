@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, wraps
 from pathlib import Path
@@ -43,6 +44,8 @@ class Run(Checked):
         force: Process all models of a folder, even if their output is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
+        tolerance: What the step may cost in precision: a share of each output's scale, or the type that it rounds to.
+        command: The program and its arguments, with {input} and {output} for the files.
     """
 
     report: str | None = None
@@ -58,6 +61,8 @@ class Run(Checked):
     force: bool = False
     quiet: bool = False
     verbose: bool = False
+    tolerance: str = ""
+    command: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,17 @@ def _target(text: str) -> int | str:
         raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep'") from None
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _tolerance(text: str) -> str:
+    with suppress(ValueError):
+        if text in ("", "float16", "bfloat16") or 0 < float(text) < math.inf:
+            return text
+    raise click.BadParameter(f"{text!r} is neither a positive number nor 'float16' or 'bfloat16'")
+
+
 def _report(text: str) -> str:
     if not text.endswith((".json", ".html")):
         raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
@@ -129,9 +145,18 @@ FORMS: dict[str, dict[str, Any]] = {
     "assert_none": {"type": _names, "default": "", "show_default": False, "metavar": "OP[,OP]"},
     "only": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
     "excluded": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
+    "simplify": {
+        "type": _listed,
+        "default": "",
+        "show_default": False,
+        "metavar": "[NAME,…]",
+        "is_flag": False,
+        "flag_value": "onnxscript",
+    },
     "max_growth": {"metavar": "BYTES"},
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
+    "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
     "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML"},
     "size_threshold": {"metavar": "BYTES"},
     "keep_failed": {"type": click.Path(dir_okay=False)},

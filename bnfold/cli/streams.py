@@ -7,7 +7,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-_ASCII = str.maketrans({"→": "->", "…": "...", "·": "*"})
+_ASCII = str.maketrans({"→": "->", "…": "...", "·": "*", "\N{MULTIPLICATION SIGN}": "x"})
 
 
 def fill_closed() -> None:

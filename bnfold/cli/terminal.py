@@ -19,8 +19,10 @@ from bnfold.errors import printable
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
+    from bnfold.pipeline.chain import StepRow
     from bnfold.pipeline.job import Outcome
     from bnfold.report.events import Report
+    from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
@@ -68,6 +70,8 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         return
     from bnfold.cli import before_after
 
+    if outcome.steps:
+        steps(report.before, outcome.steps)
     for line in before_after.lines(report, verbose=verbose):
         say(line)
     _verification(outcome.verdict, verbose=verbose)
@@ -78,6 +82,14 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
         say(f"wrote {outcome.output} ({before_after.size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+
+
+def steps(before: Totals, rows: Sequence[StepRow]) -> None:
+    """The table of the steps that were taken one after the other."""
+    from bnfold.cli import before_after
+
+    for line in before_after.steps(before, rows):
+        say(line)
 
 
 def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from bnfold import ir, log
-from bnfold.errors import BadInput, OutputError, SameFile, VerificationFailed
+from bnfold.errors import BadInput, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
-from bnfold.pipeline import formats, order, path_conflicts
-from bnfold.pipeline.formats import Progress, Source
+from bnfold.pipeline import chain, formats, order, path_conflicts
+from bnfold.pipeline.chain import StepRow
+from bnfold.pipeline.formats import Progress, Source, Staged
+from bnfold.pipeline.versions import versions
+from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, to_json
 
@@ -26,11 +29,6 @@ if TYPE_CHECKING:
     from bnfold.verification import Verdict
 
 MAX_REPLANS = 8
-ONNXRUNTIMES = (
-    "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-qnn",
-    "onnxruntime-training", "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-silicon", "ort-nightly",
-)  # fmt: skip
-"""The packages that install a module ``onnxruntime``; whichever is there serves."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -47,6 +45,7 @@ class Outcome:
         verdict: What verification found; None where none was asked for.
         seconds: Time by phase: load, rewrite, write, verify.
         original: What the report says of the original, gathered before the result was put in place.
+        steps: What became of each step, bnfold's own first; empty without `Options.simplify`.
     """
 
     model: ir.Model
@@ -58,6 +57,7 @@ class Outcome:
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     original: Mapping[str, Any] | None = None
+    steps: list[StepRow] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """What the command line says after a run."""
@@ -100,6 +100,7 @@ class Outcome:
         document.update(facts)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None
+        document["steps"] = [row.to_json() for row in self.steps]
         document["options"] = to_json(self.options)
         document["seed"] = self.checks.seed
         document["seconds"] = {phase: round(spent, 4) for phase, spent in self.seconds.items()}
@@ -113,7 +114,10 @@ class Outcome:
         before = formats.of(self.source).load(self.source)
         before.freeze_overridable = bool(self.report.frozen)
         facts = explain(before, self.model, self.report, self.options.policy)
-        return {**facts, "input": _file_facts(self.source)}
+        count_products(self, before)
+        both = {"before": self.report.before.products, "after": self.report.after.products}
+        counted = {when: products and products.to_json() for when, products in both.items()}
+        return {**facts, "multiply_adds": counted, "input": _file_facts(self.source)}
 
 
 def process(
@@ -143,7 +147,7 @@ def process(
     kind = formats.of(source)
     kind.check(options, delivery, frozenset())
     if delivery is not None:
-        _check_target(source, delivery)
+        path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
     for _ in range(MAX_REPLANS):
         seconds: dict[str, float] = {}
@@ -163,6 +167,16 @@ def process(
         else:
             return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
+    """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that."""
+    report = outcome.report
+    if report.before.products is None:
+        before = before or formats.of(outcome.source).load(outcome.source)
+        report.before = replace(report.before, products=totals.multiply_adds(before))
+    if report.after.products is None:
+        report.after = replace(report.after, products=totals.multiply_adds(outcome.model))
 
 
 def more_arithmetic(outcome: Outcome) -> int:
@@ -197,38 +211,10 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     seconds[phase] = time.perf_counter() - started
 
 
-def _overwrites(source: Source, delivery: Delivery) -> bool:
-    return isinstance(source, Path) and path_conflicts.same(source, delivery.path)
-
-
-def _check_target(source: Source, delivery: Delivery) -> None:
-    target = delivery.path
-    for path in (target, delivery.keep_failed):
-        if path is not None and formats.of(path) is not formats.of(source):
-            raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
-    if not delivery.in_place and _overwrites(source, delivery):
-        raise SameFile(
-            f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
-        )
-    for path in (target, delivery.keep_failed):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise OutputError(f"{path}: is a directory")
-        if not path.absolute().parent.is_dir():
-            raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
-
-
 def _deliver(
     outcome: Outcome, delivery: Delivery | None, progress: Progress, second_opinion: Callable[[Outcome], None]
 ) -> None:
     """Write and verify, or only verify what stays in memory."""
-    if delivery is None:
-        if outcome.checks.depth != "none":
-            check_range(outcome.model)
-        _verify(outcome, outcome.model, None, progress)
-        second_opinion(outcome)
-        return
     written = 0
 
     def wrote(count: int) -> None:
@@ -236,15 +222,38 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    with _timed(outcome.seconds, "write"):
-        written_beside = formats.of(outcome.source).stage(outcome.model, delivery, wrote)
-    with written_beside as staged:
-        _verify(outcome, staged.path, delivery, progress)
+    def stage() -> AbstractContextManager[Staged | None]:
+        if delivery is None:
+            return nullcontext()
+        with _timed(outcome.seconds, "write"):
+            return formats.of(outcome.source).stage(outcome.model, delivery, wrote)
+
+    def put_in_place(staged: Staged | None) -> None:
         second_opinion(outcome)
-        if delivery.explained or _overwrites(outcome.source, delivery):
-            outcome.original = outcome.read_original()
-        staged.commit()
-    outcome.output = delivery.path
+        if delivery is not None and staged is not None:
+            if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
+                outcome.original = outcome.read_original()
+            staged.commit()
+            outcome.output = delivery.path
+
+    if outcome.options.simplify:
+        with chain.working_folder(outcome.model, in_memory=delivery is None) as folder:
+            ir.save(outcome.model, own := folder / "own.onnx")
+            _verify(outcome, own, delivery, progress)
+            count_products(outcome)
+            steps = chain.Chain(own, ir.load(own), folder, outcome.options, outcome.checks, progress)
+            with _timed(outcome.seconds, "simplify"):
+                outcome.steps = steps.run(outcome.report, outcome.verdict, sum(outcome.seconds.values()))
+            outcome.model = steps.model
+            with stage() as staged:
+                put_in_place(staged)
+            outcome.model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
+        return
+    if delivery is None and outcome.checks.depth != "none":
+        check_range(outcome.model)
+    with stage() as staged:
+        _verify(outcome, outcome.model if staged is None else staged.path, delivery, progress)
+        put_in_place(staged)
 
 
 def _verify(outcome: Outcome, result: ir.Model | Path, delivery: Delivery | None, progress: Progress) -> None:
@@ -274,16 +283,3 @@ def _file_facts(path: Source | None) -> dict[str, Any] | None:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
-
-
-def versions() -> dict[str, str]:
-    """The versions that results depend on; an onnxruntime variant counts under its own name."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for package in ("bnfold", "onnx", "numpy", *ONNXRUNTIMES, "openvino"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

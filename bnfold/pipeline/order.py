@@ -86,7 +86,7 @@ def fold_affines(run: Run) -> None:
         growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,
         excluded=options.excluded,
-        all_affines=options.all_affines,
+        all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
         equalize=options.equalize,
         banned=options.banned,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bnfold import ir
-from bnfold.errors import SameFile
+from bnfold.errors import OutputError, SameFile
 from bnfold.pipeline import formats
 from bnfold.settings import Delivery
 
@@ -89,3 +89,32 @@ def _identities(path: Path) -> set[object]:
         status = path.stat()
         found.add((status.st_dev, status.st_ino))
     return found
+
+
+def overwrites(source: object, delivery: Delivery) -> bool:
+    """Whether the result takes the place of the model that it was made from."""
+    return isinstance(source, Path) and same(source, delivery.path)
+
+
+def check_target(source: object, delivery: Delivery) -> None:
+    """Make sure that the result of a rewrite can go where it is to go.
+
+    Raises:
+        OutputError: It cannot be written there.
+        SameFile: It would overwrite the input unasked.
+    """
+    target = delivery.path
+    for path in (target, delivery.keep_failed):
+        if path is not None and formats.of(path) is not formats.of(source):
+            raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
+    if not delivery.in_place and overwrites(source, delivery):
+        raise SameFile(
+            f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
+        )
+    for path in (target, delivery.keep_failed):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise OutputError(f"{path}: is a directory")
+        if not path.absolute().parent.is_dir():
+            raise OutputError(f"{path}: there is no directory {path.absolute().parent}")

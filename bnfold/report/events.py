@@ -46,6 +46,11 @@ class BatchNormEvent:
         """Which BatchNormalization: its graph and the value it makes, which no rewrite renames."""
         return self.graph, self.value
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it is still there."""
+        return self.verdict in ("kept", "upgraded")
+
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         reason = f"{self.reason.code}: {self.reason.value}" if self.reason is not None else ""
@@ -231,7 +236,7 @@ class Report:
     @property
     def left(self) -> int:
         """How many BatchNormalizations are still there."""
-        return self.count("kept") + self.count("upgraded")
+        return sum(event.is_left for event in self.batchnorms)
 
     @property
     def destinations(self) -> str:

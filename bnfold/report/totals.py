@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from bnfold import ir
+from bnfold.errors import BnfoldError
+
+MANY_NODES = 5_000
+"""Beyond this inferring the shapes that a count needs would take longer than the count is worth."""
+_WEIGHT = {
+    "Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1,
+    "Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0,
+    "RNN": 1, "GRU": 1, "LSTM": 1,
+}  # fmt: skip
+"""Operators whose multiply-adds are counted, and the input whose dims say how many there are an element."""
+_UNCOUNTED = frozenset({"Attention", "DeformConv", "Einsum", "STFT", "DFT", "LinearAttention"})
+"""Operators with multiply-adds that are not counted: a model with one of them has no known number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Multiply-adds: a number, times the open sizes that all of it grows with (``batch``, say)."""
+
+    count: int
+    sizes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As reports hold it."""
+        return {"count": self.count, "times": list(self.sizes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +44,26 @@ class Totals:
         weights: Bytes of all stored tensors, whether initializers or Constant nodes hold them.
         inputs: Inputs of the graph, listed initializers among them.
         outputs: Outputs of the graph.
+        opset: Version of the default domain.
+        products: Multiply-adds of one run; None where they were not counted, or cannot be told.
     """
 
     operators: Mapping[str, int] = field(default_factory=dict)
     weights: int = 0
     inputs: int = 0
     outputs: int = 0
+    opset: int = 0
+    products: Products | None = None
 
     @property
     def nodes(self) -> int:
         """Nodes of every graph."""
         return sum(self.operators.values())
+
+    @property
+    def batchnorms(self) -> int:
+        """Those of its nodes that are BatchNormalizations."""
+        return self.operators.get("BatchNormalization", 0)
 
 
 def count(model: ir.Model) -> Totals:
@@ -41,7 +76,7 @@ def count(model: ir.Model) -> Totals:
             tensor = ir.constant(node.output(0))
             weights += tensor.nbytes if tensor is not None else 0
     operators = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    return Totals(operators, weights, len(model.graph.inputs), len(model.graph.outputs))
+    return Totals(operators, weights, len(model.graph.inputs), len(model.graph.outputs), model.opset())
 
 
 def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:
@@ -50,3 +85,66 @@ def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:
     pairs = {name: (before.operators.get(name, 0), after.operators.get(name, 0)) for name in names}
     moved = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return dict(sorted(moved.items(), key=lambda item: -abs(item[1][0] - item[1][1])))
+
+
+def multiply_adds(model: ir.Model) -> Products | None:
+    """Multiply-adds of convolutions, matrix products and recurrent operators in one run of the model.
+
+    None where that cannot be told: a shape is not known, parts grow with different open sizes, a body runs who knows
+    how often, or an operator of another domain may hold any number.
+    """
+    if len(model.graph.nodes) > MANY_NODES or any(map(_is_dark, model.nodes())):
+        return None
+    counted = [node for node in model.nodes() if node.op_type in _WEIGHT]
+    if any(node.graph is not model.graph for node in counted):
+        return None
+    found = [_products(node) for node in counted]
+    if None in found:
+        model.infer_shapes()
+        found = [_products(node) for node in counted]
+    known = [products for products in found if products is not None and products.count]
+    sizes = {products.sizes for products in known}
+    if None in found or len(sizes) > 1:
+        return None
+    return Products(sum(products.count for products in known), *sizes)
+
+
+def _is_dark(node: ir.Node) -> bool:
+    return bool(node.domain) or node.op_type in _UNCOUNTED
+
+
+def _products(node: ir.Node) -> Products | None:
+    try:
+        dims = _dims(node)
+    except BnfoldError:  # an attribute whose value only a caller knows
+        return None
+    sizes = tuple(sorted(dim for dim in dims or () if isinstance(dim, str)))
+    if dims is None or None in dims or any(size.startswith("unk__") for size in sizes):
+        return None
+    return Products(math.prod(dim for dim in dims if isinstance(dim, int)), sizes)
+
+
+def _dims(node: ir.Node) -> tuple[int | str | None, ...] | None:
+    """The dims whose product is the number of multiply-adds; None where one of the shapes is not known."""
+    operands = [_shape(node.input(slot)) for slot in range(4)]
+    weight, made = operands[_WEIGHT[node.op_type]], _shape(node.output(0))
+    if node.op_type == "ConvTranspose":
+        made = operands[0]  # each element of the input is multiplied into a window
+    elif node.op_type in ("RNN", "GRU", "LSTM"):
+        made, recurrent = operands[0], operands[2]
+        if weight is None or recurrent is None or made is None or len(weight) != 3 or len(recurrent) != 3:
+            return None
+        if not isinstance(weight[2], int) or not isinstance(recurrent[2], int):
+            return None
+        return (*made[:2], *weight[:2], weight[2] + recurrent[2])
+    if not weight or made is None:
+        return None
+    if "Conv" in node.op_type:
+        return (*made, *weight[1:])
+    return (*made, weight[0] if node.op_type == "Gemm" and node.attr("transA", 0) else weight[-1])
+
+
+def _shape(value: ir.Value | None) -> tuple[int | str | None, ...] | None:
+    if value is not None and value.shape is None and (held := ir.constant(value)) is not None:
+        return tuple(held.dims)
+    return None if value is None else value.shape

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bnfold.cli import before_after
+from bnfold.pipeline.chain import StepRow
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.totals import Totals
+from bnfold.report.totals import Products, Totals
 
 
 def report(before: Totals, after: Totals) -> Report:
@@ -39,3 +40,24 @@ def test_a_model_that_grows_says_so_and_why() -> None:
         "the weights grew from 214.0 kB to 23.0 MB: what ConstantOfShape computed from constants is a weight now"
     )
     assert not before_after.grown(report(Totals({}, 214_000), Totals({}, 300_000)))
+
+
+def test_steps_stand_one_below_the_other() -> None:
+    before = Totals({"Conv": 2, "BatchNormalization": 1}, 1500, opset=9, products=Products(1_234_000, ("N",)))
+    rows = [
+        StepRow("bnfold", "verified", "", 1.25, Totals({"Conv": 2}, 1400, opset=15, products=Products(12))),
+        StepRow("onnxslim", "rolled back", "crashed", 0.5),
+    ]
+    assert list(before_after.steps(before, rows)) == [
+        "            nodes  BatchNormalization  weights  multiply-adds  opset    time",
+        "as it came      3                   1   1.5 kB     1.23 M × N      9",  # noqa: RUF001 - it is one
+        "bnfold          2                   0   1.4 kB             12     15  1.25 s  verified",
+        "onnxslim        -                   -        -              -      -  0.50 s  rolled back",
+    ]
+
+
+def test_multiply_adds_in_words() -> None:
+    counts = (None, Products(0), Products(999), Products(4_100_000_000), Products(5_000_000_000_000_000))
+    assert [before_after.products(count) for count in counts] == ["unknown", "0", "999", "4.1 G", "5e+03 T"]
+    made = report(Totals(products=Products(5)), Totals())
+    assert [line.split() for line in before_after.lines(made, verbose=False)][-1] == ["multiply-adds", "5", "unknown"]

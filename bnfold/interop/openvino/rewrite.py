@@ -49,6 +49,8 @@ def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]
     """Raise BadInput for an option that an IR knows nothing of."""
     if delivery is not None and _split(delivery) != _split(Delivery(delivery.path)):
         raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+    if options.simplify:
+        raise BadInput("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
     if options.target_opset not in (None, "keep"):
         raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
     if options.policy != Policy() or options.overridable != "auto":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
 from bnfold.pipeline import job
 from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Checks, Delivery, Options, simplified
 from bnfold.verification import Verdict
 from bnfold.verification.threads import one_thread
 
@@ -81,6 +82,7 @@ def optimize(
     example_inputs: Any = None,
     options: Options | None = None,
     checks: Checks | None = None,
+    simplify: bool | Sequence[str] = False,
 ) -> TorchOutcome:
     """Upgrade and fold what `torch.onnx.export` made, and compare it with the module.
 
@@ -102,6 +104,7 @@ def optimize(
         options: As for `bnfold.optimize`.
         checks: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
             comparison with the module as well, and with ``depth`` "none" there is none.
+        simplify: As for `bnfold.optimize`.
 
     Returns:
         Report and verdicts. `TorchOutcome.status` is ``unverified`` where one of the comparisons could not be made.
@@ -118,7 +121,7 @@ def optimize(
     if module is not None:
         raise_unless_module(module)
     samples = checks.samples if checks is not None else SAMPLES
-    asked, checks = options or Options(), checks or Checks()
+    asked, checks = simplified(options or Options(), simplify), checks or Checks()
     given = opened(program)
     computes = module if module is not None else given.module
     before = given.source if isinstance(given.source, ir.Model) else ir.load(given.source)

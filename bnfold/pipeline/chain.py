@@ -1,0 +1,191 @@
+"""Steps of other programs between bnfold's own, each kept only if it computes the same: what went in is the measure."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bnfold import ir, log
+from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.tensor import RangeViolation
+from bnfold.pipeline import foreign, formats, order
+from bnfold.pipeline.formats import Progress
+from bnfold.pipeline.run import key_of
+from bnfold.report import totals
+from bnfold.report.events import Report
+from bnfold.report.totals import Totals
+from bnfold.settings import Checks, Options
+
+if TYPE_CHECKING:
+    from bnfold.verification import Verdict
+
+Status = Literal["verified", "within tolerance", "not verified", "rolled back", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """What became of one step.
+
+    Attributes:
+        name: Who took it.
+        status: ``not verified`` where nothing was to be compared.
+        reason: Why it was rolled back or skipped.
+        seconds: Time, verification included.
+        totals: The model after the step; None where the step counts for nothing.
+        verdict: What verification found; None where it did not come to that.
+    """
+
+    name: str
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    totals: Totals | None = None
+    verdict: Verdict | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the report's ``steps``."""
+        after = self.totals
+        return {
+            "name": self.name,
+            "status": self.status,
+            "reason": self.reason,
+            "seconds": round(self.seconds, 4),
+            "nodes": after.nodes if after else None,
+            "batchnorms": after.batchnorms if after else None,
+            "weights": after.weights if after else None,
+            "multiply_adds": after.products.to_json() if after and after.products else None,
+            "opset": after.opset if after else None,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """A model file on its way from step to step; ``folder`` is where they work.
+
+    Attributes:
+        path: The last result that was kept.
+        model: The same, loaded.
+        accepts: Whether a result that differs will do all the same.
+        rows: What became of each step.
+        reports: Those on bnfold's own passes.
+    """
+
+    path: Path
+    model: ir.Model
+    folder: Path
+    options: Options
+    checks: Checks
+    progress: Progress
+    accepts: Callable[[Verdict, ir.Model], bool] = field(default=lambda *_: False)
+    rows: list[StepRow] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+
+    def run(self, report: Report, verdict: Verdict | None, seconds: float) -> list[StepRow]:
+        """Take the steps that were asked for; ``report`` and ``verdict`` are those of what came before them."""
+        first = self.model
+        status: Status = "verified" if verdict is not None and verdict.verified else "not verified"
+        own = StepRow("bnfold", status, "", seconds, report.after, verdict)
+        for name in self.options.simplify:
+            if self.take(foreign.simplifier(name)):
+                self.fold_again()
+        report.notes.extend(f"{row.name} {row.status}: {row.reason}" for row in self.rows if row.reason)
+        if self.model is not first:
+            follow(report, first, self.model, self.reports)
+        return [own, *self.rows]
+
+    def take(self, step: foreign.Step) -> bool:
+        """Another program's step; whether it was kept."""
+
+        def work(folder: Path) -> tuple[ir.Model, None]:
+            return step.run(self.model, folder, self.options.step_seconds), None
+
+        return self._take(step.name, work)
+
+    def fold_again(self) -> None:
+        """Take a step of the own passes, where what was done since then lets them do more."""
+        model = ir.load(self.path)
+        report = order.rewrite(model, replace(self.options, target_opset="keep", equalize=False))
+        if not report.cuts:
+            return
+
+        def work(folder: Path) -> tuple[ir.Model, Report]:
+            ir.save(model, folder / foreign.OUTPUT)
+            return ir.load(folder / foreign.OUTPUT), report
+
+        if self._take("bnfold", work):
+            self.reports.append(report)
+
+    def _take(self, name: str, work: Callable[[Path], tuple[ir.Model, Report | None]]) -> bool:
+        folder = self.folder / str(len(self.rows))
+        folder.mkdir()
+        status: Status = "rolled back"
+        started, reason, verdict, model = time.perf_counter(), "", None, None
+        try:
+            model, report = work(folder)
+            if self.checks.depth != "none":
+                verdict = formats.ONNX.verify(
+                    self.path, folder / foreign.OUTPUT, self.checks, self.progress, self.options, report
+                )
+            status = self._status(verdict, model)
+            reason = f"{verdict.status}: {verdict.reason}" if verdict is not None and status == "rolled back" else ""
+        except foreign.StepSkipped as problem:
+            status, reason = "skipped", str(problem)
+        except (foreign.StepFailed, BnfoldError) as problem:
+            reason = str(problem)
+        except RangeViolation:
+            reason = "a folded weight would overflow"
+        seconds = time.perf_counter() - started
+        if model is None or reason:
+            self.rows.append(StepRow(name, status, reason, seconds, verdict=verdict))
+            log.warning(__name__, "%s: %s: %s", name, status, reason)
+            return False
+        self.path, self.model = folder / foreign.OUTPUT, model
+        self.rows.append(StepRow(name, status, "", seconds, counted(model), verdict))
+        return True
+
+    def _status(self, verdict: Verdict | None, model: ir.Model) -> Status:
+        if verdict is None:
+            return "not verified"
+        if verdict.verified:
+            return "verified"
+        return "within tolerance" if verdict.status == "failed" and self.accepts(verdict, model) else "rolled back"
+
+
+@contextmanager
+def working_folder(model: ir.Model, *, in_memory: bool) -> Iterator[Path]:
+    """Where the steps work. Raises Unsupported for a model whose result memory could not hold as one message."""
+    if in_memory and model.parameter_bytes() > foreign.ONE_FILE:
+        raise Unsupported("weights beyond 2 GB can be simplified from file to file only: name an output")
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        yield Path(folder)
+
+
+def counted(model: ir.Model) -> Totals:
+    """Its totals, multiply-adds included."""
+    return replace(totals.count(model), products=totals.multiply_adds(model))
+
+
+def follow(report: Report, before: ir.Model, after: ir.Model, later: Sequence[Report]) -> None:
+    """Bring a report on ``before`` in line with ``after``; ``later`` are those on bnfold's own passes in between."""
+    report.after, report.opset_after = counted(after), after.opset()
+    report.ir_after = after.proto.ir_version
+    report.removed_names.extend(_names(before) - _names(after))
+    there = {key_of(node) for node in after.nodes() if node.is_op("BatchNormalization")}
+    left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
+    gone = [event for event in left if event.key not in there]
+    if len(left) - len(gone) != len(there):
+        report.notes.append("a step has renamed BatchNormalizations: which of them are left cannot be told by name")
+        return
+    told = {event.key: event for each in later for event in each.batchnorms if not event.is_left}
+    for event in gone:
+        last = told.get(event.key)
+        event.fold(*((last.direction, last.into, last.operators, ()) if last else ("", (), (), ())))
+
+
+def _names(model: ir.Model) -> set[str]:
+    return {name for graph in model.graphs() for name in graph.values}

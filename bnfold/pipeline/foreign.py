@@ -1,0 +1,128 @@
+"""One step that somebody else's program takes: a file in, a file out, and why it counts for nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bnfold import ir
+from bnfold.errors import BadCommand, BnfoldError
+from bnfold.pipeline import simplifiers
+from bnfold.pipeline.checker import checker_error
+
+TAKE_DATA_FILES = frozenset({"onnxscript", "onnxruntime"})
+"""Simplifiers that take weights from a data file; the others hold a model as one message, which ends at 2 GB."""
+
+ONE_FILE = 1_900_000_000
+"""Bytes of weights beyond which they lie in a data file."""
+_LONGEST = 300
+"""Characters of what a program says when it fails."""
+
+
+OUTPUT = "output.onnx"
+
+
+class StepFailed(Exception):
+    """The step made nothing that could be compared; the message says why in a few words."""
+
+
+class StepSkipped(StepFailed):
+    """The program was not even asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A program that reads a model file and writes another.
+
+    Attributes:
+        name: What people know it by.
+        arguments: Those of ``simplifiers.py``, with ``{input}`` and ``{output}`` for the files.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def run(self, model: ir.Model, folder: Path, limit_seconds: float) -> ir.Model:
+        """What the program makes of a copy of ``model`` in ``folder``: `OUTPUT` there, loaded. Raises StepFailed."""
+        before, after = folder / "input.onnx", folder / OUTPUT
+        is_big = model.parameter_bytes() > ONE_FILE
+        if is_big and self.arguments[0] in simplifiers.TOOLS.keys() - TAKE_DATA_FILES:
+            raise StepSkipped("it takes no weights beyond 2 GB")
+        ir.save(model, before, external_data="auto" if is_big else "none")
+        files = {"{input}": str(before), "{output}": str(after)}
+        words = [sys.executable, "-P", simplifiers.__file__, *self.arguments]
+        for mark, path in files.items():
+            words = [word.replace(mark, path) for word in words]
+        _run(words, limit_seconds, None if self.arguments[0] == "--" else folder)
+        return _result(model, after)
+
+
+def simplifier(name: str) -> Step:
+    """The step of a tool that bnfold knows."""
+    return Step(name, (name, "{input}", "{output}"))
+
+
+def command(words: Sequence[str]) -> Step:
+    """The step of a command. Raises BadCommand where it names no files, or there is no such program."""
+    if not all(any(mark in word for word in words[1:]) for mark in ("{input}", "{output}")):
+        raise BadCommand("COMMAND has to name both files, as in: -- python convert.py {input} {output}")
+    if shutil.which(words[0]) is None:
+        raise BadCommand(f"COMMAND: there is no program {words[0]}")
+    script = next((word for word in words if word.endswith(".py")), words[0])
+    return Step(Path(script).name, ("--", *words))
+
+
+def _run(words: Sequence[str], limit_seconds: float, folder: Path | None) -> None:
+    """Run a program and what it starts; what it prints is of interest only where it fails."""
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, cwd=folder, start_new_session=True
+        )
+        try:
+            code = process.wait(limit_seconds)
+        except subprocess.TimeoutExpired:
+            raise StepFailed(f"took longer than {limit_seconds:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                _end(process)
+        if code < 0:
+            raise StepFailed(f"crashed ({signal.strsignal(-code)})")
+        if code > 0:
+            raise StepFailed(": ".join([f"ended with exit code {code}", *_last_line(printed)]))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Also what the program has started and left behind."""
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+
+
+def _last_line(printed: IO[bytes]) -> list[str]:
+    printed.seek(max(0, printed.seek(0, os.SEEK_END) - (1 << 16)))
+    lines = [line for line in printed.read().decode(errors="replace").splitlines() if line.strip()]
+    return [" ".join(line.split())[:_LONGEST] for line in lines[-1:]]
+
+
+def _result(before: ir.Model, after: Path) -> ir.Model:
+    if not after.is_file():
+        raise StepFailed("wrote no output")
+    try:
+        model = ir.load(after)
+        error = checker_error(model)
+        if error and not checker_error(before):
+            raise StepFailed(f"its output is no valid model: {error}")
+    except BnfoldError as problem:
+        raise StepFailed(f"its output cannot be read: {problem}".replace(f"{after}: ", "")) from problem
+    return model
