@@ -56,7 +56,8 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     for what, one, other in rows:
         yield _cut(f"{shorten(printable(what), 28):<28}  {shorten(printable(one), 22):>22}  {printable(other)}")
     differences = document["differences"]
-    yield f"{document['same']} nodes are the same, {len(differences)} differences{':' if differences else ''}"
+    many, colon = "s" * (len(differences) != 1), ":" * bool(differences)
+    yield f"{document['same']} nodes are the same, {len(differences)} difference{many}{colon}"
     for each in differences if verbose else differences[:MOST]:
         line = printable(f"  {each['graph']}: {each['text']}" if each["graph"] else f"  {each['text']}")
         yield line if verbose else _cut(line)

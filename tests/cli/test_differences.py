@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from bnfold.cli.commands import main
 from tests.conftest import MODELS
 from tests.diffing.models import model, network, node, renamed
+from tests.interop.openvino.text import convolution_and_norm
 
 
 def run(*arguments: object) -> Result:
@@ -63,6 +64,15 @@ def test_reports(folded: Path, tmp_path: Path) -> None:
     assert all(each["drawing"] for each in json.loads((tmp_path / "diff.json").read_text())["differences"])
     assert json.loads((tmp_path / "v.json").read_text())["verify"]["status"] == "verified"
     assert "Does it compute the same?" in (tmp_path / "v.html").read_text(encoding="utf-8")
+
+
+def test_openvino_irs(tmp_path: Path) -> None:
+    path = convolution_and_norm().save(tmp_path / "m.xml")
+    run("optimize", path, tmp_path / "out.xml", "--no-verify")
+    result = run("diff", path, tmp_path / "out.xml")
+    assert result.exit_code == 1, result.stderr
+    assert "0 nodes are the same, 1 difference:\n  only in A: BatchNormalization bn" in result.stdout
+    assert run("diff", path, path).exit_code == 0
 
 
 def test_a_report_overwrites_no_model(tmp_path: Path) -> None:
