@@ -124,8 +124,8 @@ def files(folder: Path) -> dict[str, bytes]:
         # values
         ("model.onnx out.onnx --target-opset 99", 1, "opset 99 does not exist"),
         ("model.onnx out.onnx --input x:1,3", 2, "is not of the form NAME=2,3,224,224"),
-        ("model.onnx out.onnx --input nothere=1,3,8,8", 1, "the model has no inputs ['nothere']; it has ["),
-        ("model.onnx out.onnx --input x=1,3", 1, "has 4 dimensions, but (1, 3) has 2"),
+        ("model.onnx out.onnx --input nothere=1,3,8,8", 1, "the model has no input 'nothere'; its inputs are "),
+        ("model.onnx out.onnx --input x=1,3", 1, "has 4 dimensions, the shape given has 2: (1, 3)"),
         ("model.onnx out.onnx --data nowhere.npz", 2, "'nowhere.npz' does not exist"),
         ("model.onnx out.onnx --data notes.txt", 1, "not an .npz archive"),
         ("model.onnx out.onnx --report why.txt", 2, "ends neither in .json nor in .html"),

@@ -85,7 +85,8 @@ def _conform(path: Path, run: Recorded, model: ir.Model) -> Recorded:
     for value in required(model):
         if value.name not in feeds:
             missing = [other.name for other in required(model) if other.name not in run.feeds]
-            raise BadInput(f"{path}: has no array for the inputs {missing} (it has {sorted(run.feeds)})")
+            wanted, there = (", ".join(map(repr, names)) for names in (missing, sorted(run.feeds)))
+            raise BadInput(f"{path}: has no array for input {wanted}; its arrays are {there}")
         feeds[value.name] = _fitting(path, value, feeds[value.name])
     return Recorded(feeds, run.outputs)
 

@@ -77,13 +77,13 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     session = _RUNS * session_seconds(request.before)
     most = request.clock.budget * _SHARE
     if _is_asked(request) and session > most:
-        yield lambda: Guard(left_out=f"running whole models would take about {session:.0f} s")
+        yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
     if not sizes or _RUNS * estimate(sizes[-1].model).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
     elif not (affordable := [choice for choice in sizes if _seconds(choice) < most]):
-        yield lambda: Guard(left_out=f"running whole models would take about {_seconds(sizes[-1]):.0f} s")
+        yield lambda: Guard(left_out=f"running the models would take about {_seconds(sizes[-1]):.0f} s")
     else:
         moved = draws.gone.moved(_SMALL)
         with ThreadPoolExecutor(1) as pool:

@@ -58,11 +58,12 @@ def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[st
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
-        raise BadInput(f"the model has no inputs {unknown}; it has {[value.name for value in required(model)]}")
+        known = ", ".join(repr(value.name) for value in required(model))
+        raise BadInput(f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
     told = told_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
     shapes = {name: shape for name, shape in told.items() if shape is not None}
     for name in (name for name in told if name not in shapes):
-        raise CannotFeed(f"nothing tells the rank of input {name!r}; give its shape with --input {name}=N,…")
+        raise CannotFeed(f"the rank of input {name!r} is unknown; give its shape with --input {name}=N,…")
     return shapes
 
 
@@ -73,7 +74,9 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
     if given is None:
         return value.shape
     if value.shape is not None and len(value.shape) != len(given):
-        raise BadInput(f"input {value.name!r} has {len(value.shape)} dimensions, but {tuple(given)} has {len(given)}")
+        raise BadInput(
+            f"input {value.name!r} has {len(value.shape)} dimensions, the shape given has {len(given)}: {tuple(given)}"
+        )
     return tuple(given)
 
 
@@ -117,7 +120,7 @@ def random_value(
     try:
         target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
     except KeyError as error:
-        raise CannotFeed(f"input {value.name!r} is of an element type that nobody knows: {dtype}") from error
+        raise CannotFeed(f"input {value.name!r} has an unknown element type: {dtype}") from error
     if found is not None and dtype not in (_T.COMPLEX64, _T.COMPLEX128):
         return found.astype(target)
     if is_float(dtype):

@@ -37,7 +37,7 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     takes, took = (_declared(model) for model in (after, before))
     gone = _without(free, overridable(after))
     if gone:
-        return f"the inputs {gone} have a default that callers could override, and can no longer"
+        return f"callers can no longer feed what had a default: {', '.join(map(repr, gone))}"
     for old in (*required(before), *free):
         if not _admits(took[old.name], takes[old.name]):
             return (
@@ -112,9 +112,9 @@ def _without(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[str
 
 
 def _missing(kind: str, gone: Sequence[str], added: Sequence[str]) -> str:
-    parts = [f"{kind}s {gone} are gone"] if gone else []
-    parts += [f"{kind}s {added} are new"] if added else []
-    return f"the two models have different {kind}s: {', '.join(parts)}" if parts else ""
+    sides = {"first": gone, "second": added}
+    parts = [f"only the {which} has {', '.join(map(repr, names))}" for which, names in sides.items() if names]
+    return f"the two models have different {kind}s: {'; '.join(parts)}" if parts else ""
 
 
 def _order(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:

@@ -188,9 +188,11 @@ def _check_cost(request: Request, model: ir.Model, elements: int, samples: int) 
     cost = estimate(model)
     seconds = cost.seconds * _EVALUATIONS * samples
     if seconds > request.clock.left:
-        raise Impossible(f"whole models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left")
+        raise Impossible(
+            f"running the models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left"
+        )
     if cost.memory > memory_there_is():
-        raise Impossible(f"whole models would take about {cost.memory >> 30} GiB of memory")
+        raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
 
 
 def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:

@@ -120,7 +120,7 @@ def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.Monke
 def test_what_takes_too_long_is_left_out() -> None:
     verdict = verify(*pair(), budget_seconds=1e-6)
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
-    assert "not compared as a whole: running whole models would take about" in verdict.reason
+    assert "not compared as a whole: running the models would take about" in verdict.reason
 
 
 def test_other_depths_and_recorded_inputs_leave_it_alone(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ LISTED = "(float[N,3] x, float[1] k) => (float[N,3] y) { y = Mul (x, k) }"
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("float[N,3] y, ", "", "outputs ['y'] are gone"),
-        ("x)", "q)", "inputs ['x'] are gone, inputs ['q'] are new"),
+        ("float[N,3] y, ", "", "only the first has 'y'"),
+        ("x)", "q)", "different inputs: only the first has 'x'; only the second has 'q'"),
         ("float[N,3] y, float[N,3] z", "float[N,3] z, float[N,3] y", "another order"),
         ("float[N,3] x", "double[N,3] x", "type float and is of type double"),
         ("float[N,3] x", "seq(float[N,3]) x", "type float and is of type sequence of float"),
