@@ -37,7 +37,7 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     takes, took = (_declared(model) for model in (after, before))
     gone = _without(free, overridable(after))
     if gone:
-        return f"callers can no longer feed what had a default: {', '.join(map(repr, gone))}"
+        return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
     for old in (*required(before), *free):
         if not _admits(took[old.name], takes[old.name]):
             return (

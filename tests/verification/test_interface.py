@@ -73,12 +73,12 @@ def test_outputs_may_be_declared_more_exactly_but_not_wrongly() -> None:
 def test_a_default_that_can_no_longer_be_overridden() -> None:
     verdict = compared(LISTED, LISTED.replace(", float[1] k)", ")"), DEFAULT)
     assert (verdict.status, verdict.decided_by) == ("failed", "interface")
-    assert "['k'] have a default that callers could override" in verdict.reason
+    assert "callers can no longer feed 'k', which had a default" in verdict.reason
 
 
 def test_a_default_that_callers_must_feed_now() -> None:
     before, after = ir.load(model(LISTED, DEFAULT)), ir.load(model(LISTED, {}))
-    assert "['k'] have a default" in narrowed(before, after)
+    assert "can no longer feed 'k', which had a default" in narrowed(before, after)
     assert not narrowed(after, before)
 
 
