@@ -106,7 +106,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("verify model.onnx", 2, "Missing argument 'AFTER'"),
         ("inspect model.onnx out.onnx", 2, "unexpected extra argument (out.onnx)"),
         ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
-        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, diff) nor"),
+        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, "),
         ("convert", 2, "neither a command"),
         ("model.onnx out.onnx 3", 2, "use --samples N"),
         ("a.onnx b.onnx c.onnx out", 2, "a pattern in quotes"),
