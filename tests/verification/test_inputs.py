@@ -41,7 +41,7 @@ def test_scales_of_the_first_resize_are_positive() -> None:
 
 
 def test_a_shape_for_an_input_that_is_not_there() -> None:
-    with pytest.raises(BadInput, match="no inputs"):
+    with pytest.raises(BadInput, match="no input 'z'"):
         feeds(load(IMAGE, {"W": np.ones((6, 3, 3, 3))}), z=(1,))
 
 
