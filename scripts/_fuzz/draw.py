@@ -52,6 +52,8 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
         _sandwich(b)
     elif kind < 0.6:
         _layers(b)
+    elif kind > 0.94:
+        _stream(b)
     else:
         for _ in range(int(rng.integers(3, 11))):
             _grow(b, ANY)
@@ -91,13 +93,53 @@ def _layers(b: Builder) -> None:
         _grow(b, ANY)
 
 
+def _stream(b: Builder) -> None:
+    """Values that several read: a BatchNormalization, what adds to them, other layers, now and then a subgraph."""
+    _grow(b, (conv, conv, conv_transpose, gemm, matmul), branch=0.0)
+    for _ in range(int(b.rng.integers(1, 4))):
+        x = b.values[-1]
+        for options in ((batchnorm,), *[CARRIERS] * int(b.rng.integers(0, 2)), ABSORBERS):
+            _grow(b, options, branch=0.02)
+        arm = b.values[-1]
+        if b.chance(0.1):
+            _captured(b, x)
+        if x.rank > 2 and arm.rank == x.rank and arm.shape[2:] == x.shape[2:] and arm.dtype == x.dtype:
+            kernel = b.weight(b.numbers([x.shape[1], arm.shape[1], *[1] * (x.rank - 2)]))
+            arm = b.node("Conv", [arm.name, kernel])[0]
+        if arm.shape == x.shape and arm.dtype == x.dtype:
+            b.node(b.pick(["Add", "Add", "Sub", "Sum"]), b.pick([[x.name, arm.name], [arm.name, x.name]]))
+        else:
+            _put(b, b.pick(ABSORBERS), x)
+    for _ in range(int(b.rng.integers(0, 2))):
+        _grow(b, (batchnorm, *ABSORBERS))
+
+
+def _captured(b: Builder, x: Drawn) -> None:
+    """An If whose branches read ``x`` from around them."""
+    branches = {
+        key: helper.make_graph(
+            [helper.make_node(op_type, [x.name], [f"{x.name}_{op_type}"])],
+            op_type,
+            [],
+            [helper.make_tensor_value_info(f"{x.name}_{op_type}", x.dtype, x.shape)],
+        )
+        for key, op_type in (("then_branch", "Sin"), ("else_branch", "Identity"))
+    }
+    made = Drawn(b.fresh("v"), x.dtype, x.shape)
+    b.nodes.append(helper.make_node("If", [b.weight(np.array(b.chance(0.5)), "c")], [made.name], **branches))
+    b.values.append(made)
+
+
 def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:
     """Try to put one more node behind a value, mostly behind the newest: chains are what affines move along."""
     at = int(b.rng.integers(len(b.values))) if b.chance(branch) else -1
     value = b.values[at]
     if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or value.rank == 0:
         value = b.inputs[0]
-    entry = b.pick(options)
+    _put(b, b.pick(options), value)
+
+
+def _put(b: Builder, entry: Draw, value: Drawn) -> None:
     kept = len(b.nodes), len(b.weights), len(b.values)
     try:
         entry(b, value)
