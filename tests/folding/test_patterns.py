@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from _patterns import backward, branches, forward, listed, spelled_out, traps
+from _patterns import backward, branches, demands, forward, listed, spelled_out, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
@@ -14,8 +14,8 @@ from bnfold import ir
 from bnfold.pipeline import order
 from bnfold.settings import Options
 
-EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT, *branches.EXACT]
-TRAPS = [*traps.ROWS, *listed.TRAPS, *branches.TRAPS]
+EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT, *branches.EXACT, *demands.EXACT]
+TRAPS = [*traps.ROWS, *listed.TRAPS, *branches.TRAPS, *demands.TRAPS]
 
 
 WIDE = Options(target_opset="keep", all_affines=True, max_growth=1 << 30)

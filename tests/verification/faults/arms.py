@@ -181,6 +181,83 @@ def shared_weight() -> Rewrite:
     )
 
 
+def other_reader() -> Rewrite:
+    """Conv → BatchNormalization, and → Conv: the first takes the factors, the other reader their inverse."""
+    rng = numbers(31)
+    stats = statistics(rng, 3)
+    first, second = single(rng.normal(size=(3, 2, 1, 1))), single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,2,H,W] x) => (float[N,3,H,W] y, float[N,4,H,W] z)"
+    before = model(
+        f"{head} {{ c = Conv (x, V)  y = {BN} (c, scale, B, mean, var)  z = Conv (c, W) }}",
+        {"V": first, "W": second, **stats},
+    )
+
+    def after(factor: Array, shift: Array) -> onnx.ModelProto:
+        weights = {
+            "V": first * along(s, 0, 4),
+            "a": t,
+            "W": second * along(factor, 1, 4),
+            "b": second[:, :, 0, 0] @ shift,
+        }
+        return model(f"{head} {{ y = Conv (x, V, a)  z = Conv (y, W, b) }}", weights)
+
+    return Rewrite(
+        "Conv, BatchNormalization, and another Conv that undoes it",
+        before,
+        after(1 / s, -t / s),
+        {
+            "other reader left as it was": after(np.ones(3), np.zeros(3)),
+            "scale applied again instead of undone": after(s, -t / s),
+            "shift not undone": after(1 / s, np.zeros(3)),
+            "shift undone without the scale": after(1 / s, -t),
+        },
+        (("x",), ("y", "z")),
+    )
+
+
+def other_operand() -> Rewrite:
+    """BatchNormalization → Add with a Conv → Conv: the other operand takes the inverse of the scale."""
+    rng = numbers(32)
+    stats = statistics(rng, 3)
+    first, second = single(rng.normal(size=(3, 2, 1, 1))), single(rng.normal(size=(4, 3, 1, 1)))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x, float[N,2,H,W] u) => (float[N,4,H,W] y)"
+    before = model(
+        f"{head} {{ n = {BN} (x, scale, B, mean, var)  c = Conv (u, V)  a = Add (n, c)  y = Conv (a, W) }}",
+        {"V": first, "W": second, **stats},
+    )
+
+    def after(arm: Array, behind: Array = s) -> onnx.ModelProto:
+        weights = {
+            "V": first * along(arm, 0, 4),
+            "W": second * along(behind, 1, 4),
+            "b": second[:, :, 0, 0] @ t,
+        }
+        return model(f"{head} {{ c1 = Conv (u, V)  a1 = Add (x, c1)  y = Conv (a1, W, b) }}", weights)
+
+    return Rewrite(
+        "BatchNormalization, Add of a Conv that is rescaled, Conv",
+        before,
+        after(1 / s),
+        {
+            "other operand not rescaled": after(np.ones(3)),
+            "other operand scaled too": after(s),
+            "scale lost behind the sum": after(1 / s, np.ones(3)),
+        },
+        (("x", "u"), ("y",)),
+    )
+
+
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [concat(), partial_concat(), rejoined(), add_arms(), both_operands(), shared_weight()]
+    return [
+        concat(),
+        partial_concat(),
+        rejoined(),
+        add_arms(),
+        both_operands(),
+        shared_weight(),
+        other_reader(),
+        other_operand(),
+    ]
