@@ -202,3 +202,13 @@ def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> 
     verified = second.stdout.splitlines()[3].split("\t")
     assert verified[4] == "verified"
     assert verified[5:] == good[5:]
+
+
+def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> None:
+    (tmp_path / "dense.onnx").write_bytes((ROOT / "models" / "dense.onnx").read_bytes())
+    done = script("check_reasons", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "negative-scale: 1 hold, 0 do not, 0 with nothing to look up",
+        "shared-value: 1 hold, 0 do not, 0 with nothing to look up",
+    ]
