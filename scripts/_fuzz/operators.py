@@ -24,6 +24,7 @@ from _fuzz.carriers import (
     transpose,
     unsqueeze,
 )
+from _fuzz.sampling import choice, deform_conv, grid_sample, recurrent, reverse_sequence
 
 Draw = Callable[[Builder, Drawn], "list[Drawn] | None"]
 
@@ -406,4 +407,9 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (clip, 0.5),
     (branches, 0.4),
     (parallel, 0.8),
+    (grid_sample, 0.4),
+    (deform_conv, 0.4),
+    (recurrent, 0.5),
+    (reverse_sequence, 0.3),
+    (choice, 0.5),
 )

@@ -21,8 +21,10 @@ from bnfold.folding.ops import (  # noqa: F401 - each file registers its operato
     pick,
     pool,
     quantized,
+    recurrent,
     repeat,
     reshape,
+    sample,
     transpose,
 )
 from bnfold.folding.ops.registry import HANDLERS, Handler, record

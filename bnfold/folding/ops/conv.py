@@ -20,17 +20,17 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t))
 
 
-def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
+def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64, slot: int = 2) -> tuple[Edit, ...]:
     """The edit for ``b' = s·b + t``; none where there was no bias and none is needed."""
-    if node.input(2) is None and not np.count_nonzero(t):
+    if node.input(slot) is None and not np.count_nonzero(t):
         return ()
-    if node.input(2) is not None:
-        bias = facts.weight(node, 2).float64()
+    if node.input(slot) is not None:
+        bias = facts.weight(node, slot).float64()
         if bias.ndim and bias.shape != t.shape:
             what = f"{bias.size} elements for {t.size} channels"
             raise Declined(Reason.AXIS, f"the bias of {facts.where(node)} has {what}")
         t = s * bias + t
-    return (SetConstant(node, 2, Exact(kernel.dtype, t), hint="bias"),)
+    return (SetConstant(node, slot, Exact(kernel.dtype, t), hint="bias"),)
 
 
 def bias(node: ir.Node, channels: int) -> Float64:

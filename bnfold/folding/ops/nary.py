@@ -31,7 +31,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     receiver = _receiver(node, affine) if node.op_type in SUMS and not affine.is_scale_only else None
     edits: list[Edit] = []
     operands: list[tuple[int, Affine]] = []
-    for slot, value in enumerate(node.inputs):
+    for slot, value in _operands(node):
         if value is None:
             raise Declined(Reason.UNREADABLE, facts.where(node))
         wanted = affine if receiver is None and node.op_type not in SUMS else affine.scale_part()
@@ -44,6 +44,11 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
         else:
             operands.append((slot, _fitted(node, value, wanted)))
     return Step(tuple(edits), wanted=tuple(operands))
+
+
+def _operands(node: ir.Node) -> list[tuple[int, ir.Value | None]]:
+    """What is added, compared or chosen from; not what Where chooses by."""
+    return list(enumerate(node.inputs))[node.op_type == "Where" :]
 
 
 def _receiver(node: ir.Node, affine: Affine) -> int:
@@ -99,7 +104,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
-    if node.op_type in EXTREMA:
+    if node.op_type in EXTREMA or node.op_type == "Where":
         return _extremum_down(node, slot, standing)
     if not affine.is_scale_only:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
@@ -108,6 +113,16 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
             raise Declined(Reason.ZERO_SCALE, facts.where(node))
         standing = make(1.0 / standing.s, standing.t)
     return leaves(standing)
+
+
+def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+    """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
+    output = node.output(0)
+    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
+    one, *others = (make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for affine in standing.values())
+    if standing.keys() != {1, 2} or not all(other.same(one) for other in others):
+        raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
+    return leaves(one)
 
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
@@ -139,11 +154,11 @@ def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> t
 
 
 def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """``max(s·x + t, c) = s·max(x, (c − t)/s) + t`` for constant ``c`` and ``s > 0``."""
-    if (affine.s <= 0).any():
+    """``max(s·x + t, c) = s·max(x, (c − t)/s) + t`` for constant ``c`` and ``s > 0``; Where for any but 0."""
+    if (affine.s == 0).any() or (node.op_type in EXTREMA and (affine.s < 0).any()):
         raise Declined(Reason.NEGATIVE_SCALE if (affine.s < 0).any() else Reason.ZERO_SCALE, facts.where(node))
     edits = []
-    for other, value in enumerate(node.inputs):
+    for other, value in _operands(node):
         if other == slot:
             continue
         held = ir.constant(value)
@@ -191,4 +206,5 @@ register(
     Mean=Handler(up),
     Max=Handler(up, down, inputs=ALL),
     Min=Handler(up, down, inputs=ALL),
+    Where=Handler(up, down, where_joint, inputs=3),
 )

@@ -33,6 +33,23 @@ def dropout_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return down(node, slot, affine)
 
 
+def reverse_up(node: ir.Node, _: int, affine: Affine) -> Step:
+    """ReverseSequence: elements of one axis change places, as many as each of another says."""
+    _check_reversed(node, affine)
+    return wants(affine)
+
+
+def reverse_down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """As `reverse_up`."""
+    _check_reversed(node, affine)
+    return leaves(affine)
+
+
+def _check_reversed(node: ir.Node, affine: Affine) -> None:
+    if affine.shape[node.attr("time_axis", 0)] != 1:
+        raise Declined(Reason.AXIS, f"{facts.where(node)} reverses the affine's axis")
+
+
 def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it.
 
@@ -79,6 +96,7 @@ def _decline_training(node: ir.Node) -> None:
 
 register(
     Identity=Handler(up, down),
+    ReverseSequence=Handler(reverse_up, reverse_down),
     Dropout=Handler(dropout_up, dropout_down),
     Cast=Handler(cast_up, cast_down),
     CastLike=Handler(cast_up, cast_down),

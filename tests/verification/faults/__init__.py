@@ -15,6 +15,7 @@ from tests.verification.faults import (
     operators,
     precision,
     products,
+    sequences,
     unseen,
     upgrades,
 )
@@ -25,7 +26,9 @@ __all__ = ["Rewrite", "rewrites", "table"]
 
 def rewrites() -> list[Rewrite]:
     """All of them."""
-    modules = (arms, branches, carriers, convolution, normalisers, operators, precision, products, unseen, upgrades)
+    modules = (
+        arms, branches, carriers, convolution, normalisers, operators, precision, products, sequences, unseen, upgrades,
+    )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
 

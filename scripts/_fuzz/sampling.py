@@ -1,0 +1,66 @@
+"""Nodes that read sequences, and images at computed places; and choices by a mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from _fuzz.builder import Builder, Drawn
+
+
+def grid_sample(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Some of the places lie outside."""
+    if x.rank != 4 or not min(x.shape):
+        return None
+    places = b.weight(b.numbers([x.shape[0], *(int(b.rng.integers(1, 4)) for _ in range(2)), 2], -1.5, 1.5), "grid")
+    names = ["bilinear", "nearest", "bicubic"] if b.opset < 20 else ["linear", "nearest", "cubic"]
+    about = {"mode": b.pick(names), "padding_mode": b.pick(["zeros", "border", "reflection"])}
+    return b.node("GridSample", [x.name, places], align_corners=int(b.chance(0.5)), **about)
+
+
+def deform_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
+    if x.rank != 4 or min(x.shape[2:]) < 2 or not min(x.shape):
+        return None
+    group = b.pick([divisor for divisor in range(1, x.shape[1] + 1) if x.shape[1] % divisor == 0])
+    outputs, image = group * int(b.rng.integers(1, 3)), (x.shape[0], x.shape[2] - 1, x.shape[3] - 1)
+    kernel, offset = b.numbers([outputs, x.shape[1] // group, 2, 2]), b.numbers([image[0], 8, *image[1:]])
+    bias = b.weight(b.numbers([outputs])) if b.chance(0.5) else ""
+    mask = [b.weight(b.numbers([image[0], 4, *image[1:]], 0.0, 1.0))] if b.chance(0.4) else []
+    operands = [x.name, b.weight(kernel), b.weight(offset, "offset"), bias, *mask]
+    return b.node("DeformConv", operands, kernel_shape=[2, 2], group=group)
+
+
+def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Often behind a Transpose that makes the channels what is read at each step."""
+    if x.rank != 3 or not min(x.shape):
+        return None
+    if b.chance(0.7):
+        (x,) = b.node("Transpose", [x.name], perm=[2, 0, 1])
+    op, hidden = b.pick(["LSTM", "GRU", "RNN"]), int(b.rng.integers(1, 4))
+    both, gates = int(b.chance(0.3)), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    shapes = [[1 + both, gates * hidden, x.shape[2]], [1 + both, gates * hidden, hidden]]
+    bias = [b.weight(b.numbers([1 + both, 2 * gates * hidden]))] if b.chance(0.6) else []
+    about: dict[str, Any] = {"direction": "bidirectional" if both else b.pick(["forward", "reverse"])}
+    if op == "GRU" and b.chance(0.5):
+        about["linear_before_reset"] = 1
+    return b.node(op, [x.name, *(b.weight(b.numbers(shape)) for shape in shapes), *bias], hidden_size=hidden, **about)
+
+
+def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:
+    if x.rank < 2 or not min(x.shape):
+        return None
+    axis = int(b.rng.integers(2))
+    lengths = b.integers([int(b.rng.integers(1, x.shape[axis] + 1)) for _ in range(x.shape[1 - axis])])
+    return b.node("ReverseSequence", [x.name, lengths], time_axis=axis, batch_axis=1 - axis)
+
+
+def choice(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Between a value and another of its shape, or a constant, by a stored mask."""
+    if x.rank < 1:
+        return None
+    mask = b.weight(np.asarray(b.rng.random([size if b.chance(0.6) else 1 for size in x.shape]) < 0.5), "mask")
+    alike = [value.name for value in b.values if value.shape == x.shape and value.dtype == x.dtype]
+    constant = b.weight(b.numbers([size if b.chance(0.5) else 1 for size in x.shape]))
+    arms = [x.name, b.pick(alike) if b.chance(0.5) else constant]
+    return b.node("Where", [mask, *(arms if b.chance(0.5) else arms[::-1])])
