@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 def test_the_table() -> None:
     script = ROOT / "scripts" / "merge_table"
-    command = [sys.executable, script, "--rounds", "1", "--size", "32"]
+    command = [sys.executable, str(script), "--rounds", "1", "--size", "32"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "|" in line]
