@@ -136,7 +136,7 @@ def test_time_that_runs_out_leaves_the_parts() -> None:
 
 def test_unknown_inputs_and_absent_files_are_the_callers_mistake(tmp_path: Path) -> None:
     before, after, _ = pair()
-    with pytest.raises(BadInput, match="no inputs"):
+    with pytest.raises(BadInput, match="no input "):
         verify(before, after, inputs={"q": (1,)}, witness="none")
     with pytest.raises(BadInput):
         verify(tmp_path / "absent.onnx", after)
