@@ -12,9 +12,9 @@ square), and the largest of a million of them lies near five deviations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,24 +76,6 @@ class Difference:
     def relative(self) -> float:
         """The largest difference in units of the scale."""
         return _ratio(self.max_abs, self.scale)
-
-
-Draws = TypeVar("Draws")
-Found = TypeVar("Found")
-
-
-def explained(
-    rounds: Iterable[Draws], compare: Callable[[Sequence[Draws]], Found], is_in_doubt: Callable[[Found], bool]
-) -> Found:
-    """What ``compare`` makes of the first round of draws, and of more as long as those may explain a difference."""
-    drawn: list[Draws] = []
-    found = None
-    for draws in rounds:
-        drawn.append(draws)
-        found = compare(drawn)
-        if not is_in_doubt(found):
-            break
-    return compare(()) if found is None else found
 
 
 def compare_values(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bnfold.verification.engine import agreement
 from bnfold.verification.guard import start_guard
 from bnfold.verification.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
 from bnfold.verification.localise import localise
@@ -145,11 +146,8 @@ def _found(broken: LocalRow) -> Location:
 
 
 def _verified_reason(whole: Whole) -> str:
-    worst = max((row.relative for row in whole.rows), default=0.0)
     loose = f", on inputs as the operators take them ({whole.pair.misfit})" if whole.pair.misfit else ""
-    if worst == 0:
-        return f"both models give the same results in float64{loose}"
-    return f"both models agree in float64 to {worst:.2g} of the scale, which rounding the new weights explains{loose}"
+    return agreement([row.relative for row in whole.rows], "float64", loose)
 
 
 def _verdict(

@@ -21,15 +21,19 @@ from bnfold.verification.compare import Difference
 from bnfold.verification.dims import learn_shapes
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Outline, Region, built, outline
+from bnfold.verification.full import evaluator
 from bnfold.verification.inputs import CannotFeed, choosing, random_value
 from bnfold.verification.legal import ShapeOf
 from bnfold.verification.mutants import mutants, nudged, tables, taken_over
 from bnfold.verification.programme import MOST, Programme, programme, signature
 from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
-from bnfold.verification.regions import RegionContext, Regions, side_of
+from bnfold.verification.regions import Regions, program_of
 from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
+
+REGION_SECONDS = 5.0
+"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
 
 FEW = 128
 MOST_SAMPLES = 10
@@ -58,7 +62,8 @@ class RegionVerifier:
         self._seed, self._clock = seed, clock
         self.largest = 0
         self._programmes: dict[Hashable, Programme | None] = {}
-        self._means = RegionContext(draws, policy, clock)
+        self._draws = draws
+        self._evaluate = evaluator(policy, lambda: max(clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
         self._graphs = [_by_path(before), _by_path(after)]
         self._untold = {
@@ -121,10 +126,10 @@ class RegionVerifier:
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
         first, second = (
-            side_of(side, found.stored, found.stored) for side, found in zip((old, new), sides, strict=True)
+            program_of(side, found.stored, found.stored) for side, found in zip((old, new), sides, strict=True)
         )
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
-        regions = Regions(cut, first, second, graphs, evidence, self._means)
+        regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate)
         attempts = RegionTrials(unranked=lacks_rank(fed))
         equal: Difference | None = None
         acquitted = 0
@@ -194,7 +199,7 @@ class RegionVerifier:
                 name: random_value(value, shapes[name], self._seed, sample, _fed_or_declared(shapes))
                 for name, value in inputs.items()
             }
-            feeds = choosing(inputs.values(), feeds, self._means.draws.rows, sample)
+            feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
             before = regions.evidence.missing
             found.append(regions.attempt(feeds, guessed=guessed))
             regions.tried.append((feeds, guessed, found[-1]))

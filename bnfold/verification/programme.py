@@ -12,7 +12,7 @@ from bnfold.verification.extract import Outline, held
 from bnfold.verification.floats import is_float
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.mutants import follow_from_structure
-from bnfold.verification.regions import Regions, is_light, side_of
+from bnfold.verification.regions import Regions, is_light, program_of
 
 MOST = 256
 """Programmes that are kept for one model."""
@@ -75,7 +75,7 @@ class Programme:
     def repeat(self, sides: Outlines) -> Difference | None:
         """The largest difference of regions of one signature; None where they have to be compared by themselves."""
         old, new = (
-            side_of(like.region, side.stored, stored, like)
+            program_of(like.region, side.stored, stored, like)
             for side, stored, like in zip(sides, self.stored, (self.regions.old, self.regions.new), strict=True)
         )
         regions = replace(self.regions, old=old, new=new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,16 +13,14 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.reference.precision import widen
-from bnfold.verification.clock import Clock
-from bnfold.verification.compare import EXACT, FLOOR, Difference, compare_values, explained
-from bnfold.verification.evidence import Evidence, Mutant
+from bnfold.verification.compare import EXACT, FLOOR, Difference, compare_values
+from bnfold.verification.engine import Evaluate, Results, Side, Sides
+from bnfold.verification.evidence import Evidence
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.region_trials import Found, Skip
-from bnfold.verification.rounding import Array, PerturbedWeights, rounds_of
-
-Results = dict[str, Array]
+from bnfold.verification.rounding import Array, PerturbedWeights
 
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
@@ -30,21 +28,9 @@ GROUPS = 3
 LARGEST_HELD = 1 << 22
 """Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
 
-REGION_SECONDS = 5.0
-"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
-
 
 @dataclass(frozen=True, slots=True)
-class RegionContext:
-    """The settings and budgets that all region comparisons share."""
-
-    draws: PerturbedWeights
-    policy: reference.Policy
-    clock: Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
+class Program:
     """One of the two regions, its programme maybe another region's: what that stores as ``held`` here has ``names``."""
 
     region: Region
@@ -53,18 +39,15 @@ class Side:
     prepared: reference.Prepared = field(default_factory=reference.Prepared)
     alike: dict[int, bool] = field(default_factory=dict)
 
-    @property
-    def model(self) -> ir.Model:
-        """The programme."""
-        return self.region.model
 
-
-def side_of(region: Region, values: Sequence[ir.Value], others: Sequence[ir.Value], like: Side | None = None) -> Side:
+def program_of(
+    region: Region, values: Sequence[ir.Value], others: Sequence[ir.Value], like: Program | None = None
+) -> Program:
     """The region with what ``values`` store in the place of its ``others``: read and widened once."""
     pairs = [(value, other) for value, other in zip(values, others, strict=True) if is_light(value)]
     held = {other.name: widen(value.tensor.numpy()) for value, other in pairs if value.tensor is not None}
     names = {other.name: value.name for value, other in pairs if other.name != value.name}
-    return Side(region, held, names) if like is None else Side(region, held, names, like.prepared, like.alike)
+    return Program(region, held, names) if like is None else Program(region, held, names, like.prepared, like.alike)
 
 
 def is_light(value: ir.Value) -> bool:
@@ -77,37 +60,46 @@ class Regions:
     """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
 
     cut: ir.Cut
-    old: Side
-    new: Side
+    old: Program
+    new: Program
     graphs: Sequence[Mapping[str, ir.Value]]
     evidence: Evidence
-    means: RegionContext
+    draws: PerturbedWeights
+    evaluate: Evaluate
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
+        sides = self._fed(feeds)
         noise = reference.Noise()
-        expected = self._expected(feeds, noise, guessed=guessed)
+        expected = self._expected(sides, noise, guessed=guessed)
         if isinstance(expected, Skip):
             return expected
-        actual = self._actual(feeds, reference.Noise(noise.drawn), guessed=guessed)
+        actual = self._actual(sides, reference.Noise(noise.drawn), guessed=guessed)
         if isinstance(actual, (Skip, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
-        found = self._measured(feeds, expected, actual)
+        found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not self._reacts(feeds, expected):
             return Skip("nothing of its inputs shows at the sizes that were tried", only_after=True)
         if is_equal:
-            self.evidence.look(lambda mutant: self._mutated(mutant, feeds), (expected, actual))
-            self.evidence.read(lambda index: self._run(self.new, feeds, [index.name])[index.name])
+            sides.look(self.evidence, self._find, expected, actual)
+            sides.read(self.evidence)
         return found
 
-    def _mutated(self, mutant: Mutant, feeds: Feeds) -> Results:
-        side, other = (self.old, self.new)[:: -1 if mutant.side else 1]
-        model, altered = mutant.of(side.model, self._find, lambda name: self._run(other, feeds, [name])[name])
-        return self._run(side, feeds, altered=altered, model=model)
+    def _fed(self, feeds: Feeds) -> Sides:
+        old, new = (
+            Side(program.region.model, feeds, self.cut.outputs, partial(self._run, program))
+            for program in (self.old, self.new)
+        )
+        return Sides(
+            old,
+            new,
+            lambda number: self.draws.of_region(new.model, self.new.names, GROUPS, number),
+            lambda: self.draws.gone.of_region(old.model, self.old.names, GROUPS, 0),
+        )
 
     def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:
         """A value in the region; what was captured from around it is in its main graph."""
@@ -115,9 +107,9 @@ class Regions:
         graphs = {graph.path: graph for graph in region.graphs()}
         return graphs.get(path, region.graph).values[value.name]
 
-    def _expected(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
+    def _expected(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
         try:
-            expected = self._run(self.old, feeds, noise=noise)
+            expected = sides.old(noise=noise)
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
@@ -128,9 +120,9 @@ class Regions:
         declared = [values[name].shape for values in self.graphs]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
-    def _actual(self, feeds: Feeds, noise: reference.Noise, *, guessed: bool) -> Results | Found:
+    def _actual(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Found:
         try:
-            return self._run(self.new, feeds, noise=noise)
+            return sides.new(noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
                 return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
@@ -147,7 +139,7 @@ class Regions:
             return True
         others = {name: self._other(array) for name, array in feeds.items()}
         try:
-            results = self._run(self.old, others)
+            results = self._fed(others).old()
         except Unsupported:
             return True
         return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
@@ -178,26 +170,15 @@ class Regions:
         """Shuffle floats; leave other types as they are."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
-    def _measured(self, feeds: Feeds, expected: Results, actual: Results) -> Found:
+    def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
-        if any(map(np.size, feeds.values())) and not any(map(np.size, expected.values())):
+        if any(map(np.size, sides.old.feeds.values())) and not any(map(np.size, expected.values())):
             return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # less than any noise
             return found
-        rounds = self._rounds(feeds, expected, actual)
-        return explained(rounds, partial(self._worst, expected, actual), lambda worst: worst.is_in_doubt)
-
-    def _rounds(self, feeds: Feeds, expected: Results, actual: Results) -> Iterator[list[Results]]:
-        draws, old, new = self.means.draws, self.old, self.new
-        return rounds_of(
-            partial(self._run, old, feeds),
-            partial(self._run, new, feeds),
-            expected,
-            actual,
-            lambda number: draws.of_region(new.model, new.names, GROUPS, number),
-            lambda: draws.gone.of_region(old.model, old.names, GROUPS, 0),
-        )
+        worst = partial(self._worst, expected, actual)
+        return sides.explained(expected, actual, worst, lambda found: found.is_in_doubt)
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
         found = [
@@ -215,30 +196,21 @@ class Regions:
 
     def _run(
         self,
-        side: Side,
+        program: Program,
+        model: ir.Model,
         feeds: Feeds,
-        outputs: Sequence[str] | None = None,
+        outputs: Sequence[str],
         altered: reference.Alterations | None = None,
-        model: ir.Model | None = None,
         **options: Any,
     ) -> Results:
-        """``model`` is the side's, or a changed copy of it."""
-        program = side.model if model is None else model
-        held = dict(side.held)
+        """``model`` is the program's, or a changed copy of it."""
+        held = dict(program.held)
         for value, change in (altered or {}).items():
-            if value.name in held and value.graph is program.graph:
+            if value.name in held and value.graph is model.graph:
                 held[value.name] = change(held[value.name])
-        held.update((value.name, feeds[value.name]) for value in program.graph.inputs)
-        return reference.evaluate(
-            program,
-            held,
-            self.cut.outputs if outputs is None else outputs,
-            limit_seconds=max(self.means.clock.left, REGION_SECONDS),
-            policy=self.means.policy,
-            altered=altered,
-            prepared=side.prepared if program is side.model else None,
-            **{"noise": reference.Noise(), **options},
-        )
+        held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
+        prepared = program.prepared if model is program.region.model else None
+        return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
 
 
 def _differ_much(one: Array, other: Array) -> bool:

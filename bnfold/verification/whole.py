@@ -10,8 +10,9 @@ import numpy as np
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.verification.compare import compare_values
+from bnfold.verification.engine import Compared, inconclusive, output_rows
 from bnfold.verification.evidence import Evidence
-from bnfold.verification.full import Compared, Pair, evaluator, output_rows, too_large
+from bnfold.verification.full import Pair, evaluator
 from bnfold.verification.hazards import hazards
 from bnfold.verification.inputs import SAMPLE_KINDS, Feeds
 from bnfold.verification.interface import broken_promise
@@ -88,7 +89,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
             evidence = evaluate_runtimes(request, pair, heard, answers())
     fault = next((item for item in compared if item.difference.fault), None)
     faults = {
-        "float64": _sentence(fault) if fault is not None else "",
+        "float64": fault.sentence if fault is not None else "",
         "storage precision": evidence.fault,
         "interface": _promised(request, pair, seen),
     }
@@ -144,12 +145,6 @@ def _promised(request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
     return next((found for made in shapes if (found := broken_promise(request.before, request.after, made))), "")
 
 
-def _sentence(item: Compared) -> str:
-    found = item.difference
-    size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
-    return f"{'output' if item.is_output else 'value'} {item.name!r}: {found.fault}{size}"
-
-
 def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
     """Whether no output shows anything of the inputs.
 
@@ -171,18 +166,12 @@ def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
     return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
-def _inconclusive_reason(compared: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
-    """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
-    if not any(item.reacts for item in compared):
-        return "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
-    for item in compared:
+def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
+    def exceeds(item: Compared) -> bool:
         own = errors_before.get(item.name)
-        if too_large(item) and (own is None or own.largest < item.difference.relative / 8):
-            return (
-                f"value {item.name!r} differs by {item.difference.relative:.2g} of its scale; rounding the new weights "
-                "could cause that, but nothing shows that the original is so sensitive"
-            )
-    return ""
+        return item.exceeds() and (own is None or own.largest < item.difference.relative / 8)
+
+    return inconclusive(found, exceeds)
 
 
 def _notes(pair: Pair) -> list[str]:

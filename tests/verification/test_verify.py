@@ -312,7 +312,7 @@ def test_sizes_that_leave_nothing_of_the_input_acquit_nobody() -> None:
 
 
 def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.verification.regions.REGION_SECONDS", 0.2)
+    monkeypatch.setattr("bnfold.verification.local.REGION_SECONDS", 0.2)
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"
     before = ir.load(model(f"{head} {{ y = Loop <body = step {step}> (trips, on, x) }}", {}))

@@ -82,3 +82,19 @@ def _moved(array: Array, rng: np.random.Generator) -> Array:
         return array
     towards = np.where(rng.integers(0, 2, array.shape) == 1, np.inf, -np.inf).astype(array.dtype)
     return np.where(np.isfinite(array), np.nextafter(array, towards), array).astype(array.dtype)
+
+
+def longest_sum(model: ir.Model) -> int:
+    """How many products a convolution or a matrix product of the model adds up for one element, at most."""
+    longest = 0
+    for node in model.nodes():
+        for slot, value in enumerate(node.inputs[:2] if node.is_op("Conv", "ConvTranspose", "MatMul") else ()):
+            held = ir.constant(value)
+            if held is None or len(held.dims) < 2 or 0 in held.dims:
+                continue
+            if node.is_op("MatMul"):
+                length = held.dims[-2 if slot else -1]
+            else:
+                length = held.size // held.dims[0 if node.is_op("Conv") else 1]
+            longest = max(longest, length)
+    return longest

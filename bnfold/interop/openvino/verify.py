@@ -16,12 +16,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
-from bnfold.interop.openvino.disturb import by_body, disturbed, disturbed_feeds, new_weights, single_precision
+from bnfold.interop.openvino.disturb import (
+    by_body,
+    disturbed,
+    disturbed_feeds,
+    longest_sum,
+    new_weights,
+    single_precision,
+)
 from bnfold.interop.openvino.document import Document, read
-from bnfold.interop.openvino.judge import Array, Compared, Results, compared, decide, longest_sum
 from bnfold.interop.openvino.load import IrModel, load, tensor_names
 from bnfold.interop.openvino.naming import output_port
 from bnfold.interop.openvino.stage import stage
@@ -31,9 +38,18 @@ from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
 from bnfold.verification.data import load_data
-from bnfold.verification.floats import float_type
-from bnfold.verification.full import output_rows
-from bnfold.verification.inputs import CannotFeed, input_shapes, random_feeds
+from bnfold.verification.engine import (
+    LARGEST_DIFFERENCE,
+    Compared,
+    agreement,
+    compared,
+    explained,
+    inconclusive,
+    output_rows,
+)
+from bnfold.verification.floats import FLOAT_TYPES, float_type
+from bnfold.verification.inputs import CannotFeed, Feeds, input_shapes, random_feeds
+from bnfold.verification.rounding import Array
 from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.shapes import sizings
 from bnfold.verification.storage import agrees, errors
@@ -42,7 +58,15 @@ from bnfold.verification.verdict import Status
 RUNTIME = "openvino"
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
 
-Feeds = dict[str, Array]
+LANES = 16
+"""Terms of a sum that are added side by side: floats in a vector register, of those that OpenVINO uses."""
+
+COARSEST = 2.0**-5
+"""Of the scale: the largest difference that is ever put down to rounding."""
+
+Results = Sequence[Mapping[str, Array]]
+Round = tuple[RuntimeResult, RuntimeResult]
+"""What runs gave with the new constants moved, and those of the original with its own and the inputs moved."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -168,25 +192,20 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     tell("rewritten", 2, 3)
     old, new = read(bench.before), read(bench.after)
     made = new_weights(old, new)
-    names = _names(model, bench.expected.results[0])
     _check_interface(bench.expected.results, actual.results)
-    sums = longest_sum(model)
-    rounds: list[tuple[RuntimeResult, RuntimeResult]] = []
-    while True:
-        with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
-            rounding = pool.submit(_rounded, bench, new, made, len(rounds))
-            arithmetic = pool.submit(_rounded, bench, old, single_precision(old), len(rounds), move_inputs=True)
-            rounds.append((rounding.result(), arithmetic.result()))
-        found = [
-            compared(name, index, bench.expected.results, actual.results, rounds, has_new=bool(made), sums=sums)
+    growth = float(np.sqrt(1 + longest_sum(model) / LANES))
+    names = _names(model, bench.expected.results[0])
+    found = explained(
+        (_round(bench, old, new, made, number) for number in range(ROUNDS)),
+        lambda rounds: [
+            _judged(name, index, bench.expected.results, actual.results, rounds, growth)
             for index in range(len(bench.feeds))
             for name in names
-        ]
-        if len(rounds) == ROUNDS or not any(item.difference.is_in_doubt for item in found):
-            break
+        ],
+        lambda found: any(item.difference.is_in_doubt for item in found),
+    )
     tell("disturbed", 3, 3)
-    coarsest = max((float_type(tensor.dtype).roundoff for tensor in made), default=0.0)
-    status, reason = decide(found, coarsest, has_new=bool(made))
+    status, reason = _decided(found, made)
     if status == "verified":
         _check_bodies(bench, new, made, actual)
     elif status == "failed":
@@ -194,6 +213,56 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     row = WitnessRow(actual.runtime, None, ran_before=True, ran_after=True)
     decided = "nothing" if status == "unverified" else "storage precision"
     return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(bench.feeds), seed=bench.seed)
+
+
+def _round(bench: _Bench, old: Document, new: Document, made: Sequence[ir.Stored], number: int) -> Round:
+    with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
+        rounding = pool.submit(_rounded, bench, new, made, number)
+        arithmetic = pool.submit(_rounded, bench, old, single_precision(old), number, move_inputs=True)
+        return rounding.result(), arithmetic.result()
+
+
+def _judged(name: str, index: int, before: Results, after: Results, rounds: Sequence[Round], growth: float) -> Compared:
+    """Output ``name`` on sample ``index``.
+
+    A unit on every product shows what rounding the products does, not what rounding their sums does: that is more by
+    ``growth``, the root of their length, over the eight or sixteen terms that a processor adds at once.
+    Raises _Undecided where no number differs, but which of them were picked.
+    """
+    expected, actual = before[index][name], after[index][name]
+    draws = [
+        [
+            *([{name: new.results[index][name]}] if new.ran else []),
+            {name: _shifted(actual, expected, old.results[index][name], growth)},
+        ]
+        for new, old in rounds
+    ]
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(expected.dtype)
+    item = compared(name, index, expected, actual, draws, dtype, new=int(rounds[0][0].ran))
+    wavers = any(not np.array_equal(draw[name], actual) for group in draws for draw in group)
+    if item.difference.fault and dtype not in FLOAT_TYPES and wavers:
+        raise _Undecided(f"output {name!r} jumps: rounding alone changes which elements it picks")
+    return item
+
+
+def _shifted(actual: Array, expected: Array, draw: Array, growth: float) -> Array:
+    """The result moved as the original's is, ``growth`` times as far."""
+    if actual.dtype.kind != "f" or not actual.shape == expected.shape == draw.shape:
+        return actual if np.array_equal(draw, expected) else draw
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(actual.astype(np.float64) + growth * (draw.astype(np.float64) - expected))
+
+
+def _decided(found: Sequence[Compared], made: Sequence[ir.Stored]) -> tuple[Status, str]:
+    """However coarse the type is that weights are stored in, no difference beyond `COARSEST` is rounding."""
+    fault = next((item for item in found if item.difference.fault), None)
+    if fault is not None:
+        return "failed", fault.sentence
+    unit = max(float_type(dtype).roundoff for dtype in (None, *(tensor.dtype for tensor in made)))
+    limit = min(LARGEST_DIFFERENCE * unit / float_type(None).roundoff, COARSEST)
+    if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
+        return "unverified", doubt
+    return "verified", agreement((item.difference.relative for item in found), "OpenVINO")
 
 
 def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: RuntimeResult) -> None:

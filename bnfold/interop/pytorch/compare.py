@@ -23,8 +23,9 @@ from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import compare_values
+from bnfold.verification.engine import LARGEST_DIFFERENCE, Compared
 from bnfold.verification.floats import float_type
-from bnfold.verification.full import LARGEST_DIFFERENCE, Compared, Pair, evaluator
+from bnfold.verification.full import Pair, evaluator
 from bnfold.verification.rounding import PerturbedWeights
 
 WIDEST = 2.0**-5

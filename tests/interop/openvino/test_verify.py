@@ -11,8 +11,8 @@ pytest.importorskip("openvino")
 
 from bnfold import Checks, Options, optimize, verify
 from bnfold.errors import BadInput, VerificationFailed
+from bnfold.interop.openvino.disturb import longest_sum
 from bnfold.interop.openvino.document import read
-from bnfold.interop.openvino.judge import longest_sum
 from bnfold.interop.openvino.load import load
 from bnfold.verification import Verdict, runtime
 from bnfold.verification.runtime import RuntimeProcess
