@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from bnfold.verification.engine import agreement
 from bnfold.verification.guard import start_guard
 from bnfold.verification.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
+from bnfold.verification.local import RegionVerifier
 from bnfold.verification.localise import localise
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
@@ -16,6 +18,9 @@ from bnfold.verification.runtime_check import refused
 from bnfold.verification.samples import Impossible
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole import Broken, Whole, examine_whole
+
+Bench = Callable[[], RegionVerifier]
+"""What compares parts: made once, for whoever compares some first."""
 
 
 def judge(request: Request) -> Verdict:
@@ -28,25 +33,28 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
-    layered = _in_layers(request, draws)
+    bench = cache(
+        lambda: RegionVerifier(request.before, request.after, draws, request.policy, request.seed, request.clock)
+    )
+    layered = _in_layers(request, draws, bench)
     if isinstance(layered, Verdict):
         return layered
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _verdict(request, "failed", str(finding), "float64")
-    verdict = _decide(request, whole, obstacle, _parts(request, draws, whole))
+    verdict = _decide(request, whole, obstacle, _parts(request, bench, whole))
     if layered and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
     return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict, heard=whole is not None)
 
 
-def _in_layers(request: Request, draws: PerturbedWeights) -> Verdict | str:
+def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench) -> Verdict | str:
     """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
     with start_guard(request, draws) as wait:
         if wait is None:
             return ""
-        parts = _parts(request, draws, None)
+        parts = _parts(request, bench, None)
         with request.clock.phase("witness"):
             found = wait()
     spans_all = 2 * parts.largest > len(request.before.graph.nodes)
@@ -85,12 +93,12 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
         return None, str(reason)
 
 
-def _parts(request: Request, draws: PerturbedWeights, whole: Whole | None) -> Parts:
+def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
     """Whoever wants whole models compared is content with parts for what these do not show, and no more."""
     if request.depth == "full" and (whole is None or whole.doubt):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(request, draws, whole)
+        return check_parts(request, bench(), whole)
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:

@@ -61,6 +61,7 @@ class RegionVerifier:
             learn_shapes(model)
         self._seed, self._clock = seed, clock
         self.largest = 0
+        self._rows: dict[ir.Cut, LocalRow] = {}
         self._programmes: dict[Hashable, Programme | None] = {}
         self._draws = draws
         self._evaluate = evaluator(policy, lambda: max(clock.left, REGION_SECONDS))
@@ -77,6 +78,13 @@ class RegionVerifier:
 
         ``hidden`` are values that differ inside it, which have to show in it as everything else that differs.
         """
+        if hidden:
+            return self._checked(cut, hidden)
+        if cut not in self._rows:
+            self._rows[cut] = self._checked(cut, hidden)
+        return self._rows[cut]
+
+    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> LocalRow:
         try:
             found = self._compare(cut, hidden)
         except (Unsupported, CannotFeed) as error:

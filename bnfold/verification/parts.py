@@ -10,7 +10,6 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.changes import beyond, uncovered, widened
 from bnfold.verification.local import RegionVerifier, check_cuts
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 from bnfold.verification.whole import Whole
 
@@ -32,9 +31,8 @@ class Parts:
         return self.announced + self.others
 
 
-def check_parts(request: Request, draws: PerturbedWeights, whole: Whole | None) -> Parts:
+def check_parts(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
     """Compare each part; what the whole models were shown to differ in need not be looked for."""
-    bench = RegionVerifier(request.before, request.after, draws, request.policy, request.seed, request.clock)
     with ir.evaluated_once(request.before), ir.evaluated_once(request.after):
         return _compared(request, bench, whole)
 
