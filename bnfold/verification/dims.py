@@ -15,7 +15,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes import filled, is_damaged
-from bnfold.ir.traits import REARRANGING
+from bnfold.ir.traits import READS_VALUES, REARRANGING
 from bnfold.verification.terms import Dim, Term, terms
 
 Known = Sequence[int | str | None]
@@ -41,6 +41,7 @@ class Dims:
         self._shapes: dict[tuple[str, str], list[Dim]] = {}
         self._same: dict[str, Dim] = {}
         self._facts = 0
+        self._mute: set[tuple[object, ...]] = set()
 
     def of(self, value: ir.Value | None) -> list[Dim] | None:
         """The shape; None for an unknown rank."""
@@ -86,7 +87,7 @@ class Dims:
             told = self._facts
             for node in nodes if turn % 2 == 0 else reversed(nodes):
                 with suppress(*_ILL_FORMED):
-                    self._learn(node)
+                    self._learn_anew(node)
 
     def _put(self, value: ir.Value, shape: Known) -> None:
         """Note a shape, with a new name for each dim that has none; 0 is what exporters write for an unknown size."""
@@ -106,6 +107,20 @@ class Dims:
                 self.tell(unknown[0], [None] * rank)
                 return True
         return False
+
+    def _learn_anew(self, node: ir.Node) -> None:
+        """Learn from a node, unless one of the same form among the same shapes told nothing."""
+        if node.op_type in READS_VALUES or node.subgraphs:
+            self._learn(node)
+            return
+        told = [attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute]
+        shapes = [tuple(self.of(value) or ("none",)) for value in (*node.inputs, None, *node.outputs)]
+        form = (node.graph.path, node.domain, node.op_type, *told, *shapes)
+        before = self._facts
+        if form not in self._mute:
+            self._learn(node)
+            if self._facts == before:
+                self._mute.add(form)
 
     def _learn(self, node: ir.Node) -> None:
         self._match(terms(node, self.of))
@@ -163,8 +178,6 @@ class Dims:
 def learn_shapes(model: ir.Model) -> None:
     """Fill in the types of values with what inference and the operators tell; the file's annotations stay."""
     model.infer_shapes()
-    if not any(_has_gaps(value) for graph in model.graphs() for value in graph.values.values()):
-        return
     dims = Dims()
     dims.follow([*model.nodes()])
     for graph in model.graphs():
@@ -173,11 +186,3 @@ def learn_shapes(model: ir.Model) -> None:
             if told is not None and told != list(value.shape or ()):
                 sizes = [dim if isinstance(dim, int) and dim < 1 << 63 else None for dim in told]
                 graph.types[value.name] = filled(value.type, onnx.helper.make_tensor_type_proto(0, sizes))
-
-
-def _has_gaps(value: ir.Value) -> bool:
-    """Whether the rank or a dim is not told, not even by a name that a file gave."""
-    if value.tensor_proto is not None:
-        return False
-    shape = value.shape
-    return shape is None or any(not dim or (isinstance(dim, str) and dim.startswith(_NOBODYS)) for dim in shape)

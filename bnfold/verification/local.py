@@ -119,7 +119,9 @@ class RegionVerifier:
         if isinstance(sides, Skip):
             return sides
         self.largest = max(self.largest, len(sides[0].nodes))
-        key = None if hidden else signature(cut.graph, sides)
+        untold = self._untold.get(cut.graph, {})
+        is_told = not any(value.name in untold for side in sides for value in side.fed)
+        key = signature(cut.graph, sides) if is_told and not hidden else None
         if key is None:
             return self._compare_alone(cut, sides, hidden)
         known = self._programmes.get(key)
