@@ -17,15 +17,13 @@ from bnfold import ir
 from bnfold.ir.elements import RAW_TYPES, dims_text, type_name
 from bnfold.ir.graph import makers_first
 from bnfold.ir.node import attribute_value
+from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition
 from bnfold.reference.legal import MEANINGLESS
 
 _A = onnx.AttributeProto
 _BODIES = (_A.GRAPH, _A.GRAPHS)
 _MESSAGES = (_A.TENSORS, _A.SPARSE_TENSOR, _A.SPARSE_TENSORS, _A.TYPE_PROTO, _A.TYPE_PROTOS)
-_RANDOM = frozenset({
-    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-})  # fmt: skip
 _NEWEST = onnx.defs.onnx_opset_version()
 _IMPLIED = {"strides": "1", "dilations": "1", "pads": "0"}
 """What these attributes hold in every place where they change nothing."""
@@ -154,7 +152,7 @@ class Identities:
         self.shaped[node] = self._number("shaped", *own, *dims)
         contents = [number if tensor is not None else None for number, tensor in zip(inputs, held, strict=True)]
         self.local[node] = self._number("local", *own, *contents)
-        drawn = next(self._drawn) if node.op_type in _RANDOM else None
+        drawn = next(self._drawn) if node.has_trait(DRAWING) else None
         self.node[node] = self._number("node", *own, *inputs, drawn, *bodies)
         for slot, value in enumerate(node.outputs):
             if value is not None:

@@ -23,11 +23,10 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.folding.tied import Tied
 from bnfold.ir.tensor import TP, Float64, Scaled
+from bnfold.ir.traits import WEIGHTED
 from bnfold.report.events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason
 
-LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators with a weight at input 1, or, where that is the constant one, 0."""
 LEAST = 0.05
 """Factors whose logarithms differ by less gain nothing."""
 
@@ -81,7 +80,12 @@ def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Ite
     seen: set[ir.Value] = set()
     for node in model.nodes():
         root = node.output(0)
-        if not node.is_op(*LAYERS) or root is None or root in seen or all(ir.constant(x) is None for x in node.inputs):
+        if (
+            not node.has_trait(WEIGHTED)
+            or root is None
+            or root in seen
+            or all(ir.constant(x) is None for x in node.inputs)
+        ):
             continue
         group = Group(node, root, Tied(limits), Channels(np.zeros(0), np.zeros(0)))
         try:
@@ -109,7 +113,7 @@ def _follow(group: Group) -> None:
         if not isinstance(edit, SetConstant) or old is None:
             continue
         sign, which = _told(edit.tensor, old, count)
-        if edit.node.is_op(*LAYERS) and edit.slot < 2:
+        if edit.node.has_trait(WEIGHTED) and edit.slot < 2:
             known.half |= old.dtype == TP.FLOAT16
             known.sides[sign < 0].append(Part(known, sign, which, (edit.node, edit.slot), old))
         elif sign > 0:
@@ -157,8 +161,8 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget)
             edit.tensor.maker = key
     cost = budget.check(tied.edits)
     event.channels = factors.size
-    event.layers = tuple(node.label for node in tied.nodes if node.is_op(*LAYERS))
-    event.passed = tuple(node.label for node in tied.nodes if not node.is_op(*LAYERS))
+    event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))
+    event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
     return Scaling(event, tuple(tied.edits), tuple(tied.values), tuple(tied.nodes), cost)
 
 

@@ -11,12 +11,12 @@ from bnfold.folding.ask import ask
 from bnfold.folding.ops import record
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Draft
+from bnfold.ir.traits import COMBINING
 from bnfold.report.reasons import Declined
 from bnfold.semantics import batchnorm
 
 FARTHEST = 16.0
 """How many deviations from zero the mean of a value may be that has to be shifted back: so many digits it costs."""
-MIXING = ("Add", "Sub", "Sum", "Mean", "Max", "Min")
 
 
 def inverse(value: ir.Value, affine: Affine, chain: Chain | None, draft: Draft) -> Affine:
@@ -29,7 +29,7 @@ def inverse(value: ir.Value, affine: Affine, chain: Chain | None, draft: Draft) 
 
 def _is_alike(value: ir.Value, chain: Chain, draft: Draft) -> bool:
     """Whether a value lies where the one does that the chain normalises: a summand need not."""
-    return value is chain.source or not any(node.is_op(*MIXING) for node in draft.nodes)
+    return value is chain.source or not any(node.has_trait(COMBINING) for node in draft.nodes)
 
 
 def _is_near_zero(chain: Chain) -> bool:

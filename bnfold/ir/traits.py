@@ -37,6 +37,20 @@ ALIKE_EVERYWHERE = _named("Add BatchNormalization Clip LeakyRelu Mul Relu Sigmoi
 """The same at every place of a channel, where constant operands are."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
+COMBINING = _named("Add Max Mean Min Sub Sum")
+"""Of operands that are broadcast to one shape, all on one scale."""
+WEIGHTED = _named("Conv ConvTranspose Gemm MatMul")
+"""Sums of products with a weight, its input 1 (or, where that is the constant one, 0)."""
+FACTOR = {
+    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "RNN", "GRU", "LSTM"), 1),
+    **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"), 0),
+    "QLinearConv": 3,
+}
+"""Sums of products, and the input whose dims say how many there are for an element of the other."""
+OTHER_PRODUCTS = _named("Attention DFT DeformConv Einsum LinearAttention STFT")
+"""Sums of products whose number no one input says."""
+DRAWING = _named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
+"""Random numbers."""
 NORMALISING = _named(
     "GroupNormalization InstanceNormalization LayerNormalization LpNormalization MeanVarianceNormalization",
     "RMSNormalization",

@@ -10,17 +10,10 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.traits import FACTOR, OTHER_PRODUCTS
 
 MANY_NODES = 5_000
 """Beyond this inferring the shapes that a count needs would take longer than the count is worth."""
-_WEIGHT = {
-    "Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1,
-    "Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0,
-    "RNN": 1, "GRU": 1, "LSTM": 1,
-}  # fmt: skip
-"""Operators whose multiply-adds are counted, and the input whose dims say how many there are an element."""
-_UNCOUNTED = frozenset({"Attention", "DeformConv", "Einsum", "STFT", "DFT", "LinearAttention"})
-"""Operators with multiply-adds that are not counted: a model with one of them has no known number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +88,7 @@ def multiply_adds(model: ir.Model) -> Products | None:
     """
     if len(model.graph.nodes) > MANY_NODES or any(map(_is_dark, model.nodes())):
         return None
-    counted = [node for node in model.nodes() if node.op_type in _WEIGHT]
+    counted = [node for node in model.nodes() if node.op_type in FACTOR]
     if any(node.graph is not model.graph for node in counted):
         return None
     found = [_products(node) for node in counted]
@@ -110,7 +103,7 @@ def multiply_adds(model: ir.Model) -> Products | None:
 
 
 def _is_dark(node: ir.Node) -> bool:
-    return bool(node.domain) or node.op_type in _UNCOUNTED
+    return bool(node.domain) or node.op_type in OTHER_PRODUCTS
 
 
 def _products(node: ir.Node) -> Products | None:
@@ -127,7 +120,7 @@ def _products(node: ir.Node) -> Products | None:
 def _dims(node: ir.Node) -> tuple[int | str | None, ...] | None:
     """The dims whose product is the number of multiply-adds; None where one of the shapes is not known."""
     operands = [_shape(node.input(slot)) for slot in range(4)]
-    weight, made = operands[_WEIGHT[node.op_type]], _shape(node.output(0))
+    weight, made = operands[FACTOR[node.op_type]], _shape(node.output(0))
     if node.op_type == "ConvTranspose":
         made = operands[0]  # each element of the input is multiplied into a window
     elif node.op_type in ("RNN", "GRU", "LSTM"):

@@ -9,8 +9,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.equalize import LAYERS
 from bnfold.ir.tensor import FLOATS, Float64
+from bnfold.ir.traits import WEIGHTED
 
 DEAD = 1e-6
 """A channel that is so small beside the largest is none: pruned ones are 1e-38, or zero."""
@@ -39,7 +39,7 @@ def _layers(model: ir.Model) -> Mapping[tuple[str, str], tuple[ir.Node, dict[str
         for node in model.nodes():
             slot = 0 if node.is_op("MatMul") and ir.constant(node.input(1)) is None else 1
             value, held = node.input(slot), ir.constant(node.input(slot))
-            if not node.is_op(*LAYERS) or value is None or held is None or facts.is_quantized(value):
+            if not node.has_trait(WEIGHTED) or value is None or held is None or facts.is_quantized(value):
                 continue
             if held.dtype in FLOATS and len(held.dims) > 1 and (sizes := _sizes(held.float64(), _axis(node, slot))):
                 found[node.graph.path, value.name] = node, sizes
