@@ -66,7 +66,7 @@ EXACT = [
     _exact("the same with groups", lambda b: _sum(b, *_block(b, _image(b), 2))),
     _exact("the same by Sum", lambda b: node(b, "Sum", *_block(b, _image(b)))),
     _exact("the same in float16", lambda b: _sum(b, *_block(b, _image(b))), dtype=TensorProto.FLOAT16),
-    _exact("MobileOne: depthwise, of six branches", _mobile),
+    _exact("MobileOne: depthwise, of four branches", _mobile),
     _exact("BN(Conv 3x3) + x", lambda b: _sum(b, norm(b, conv(b, x := _image(b), 4, kernel=3, **SAME)), x)),
     _exact("BN(Conv 3x3) - BN(Conv 1x1)", _difference),
     _exact("BN(Conv 3x3 + x)", lambda b: norm(b, _sum(b, conv(b, x := _image(b), 4, kernel=3, **SAME), x))),
