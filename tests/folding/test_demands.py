@@ -125,7 +125,7 @@ def test_vision_transformers_of_the_verification_competition(depth: int) -> None
     [
         ([(1, 1, 1, 1)] * 4, 0),
         ([(1, -1, 1, 1)] * 4, 0),
-        ([(1, -1, 1, 1), (1, -1, -1, 1), (1, 1, 1, 1), (-1, -1, -1, -1)], 3),
+        ([(1, -1, 1, 1), (1, -1, -1, 1), (1, 1, -1, 1), (-1, -1, -1, -1)], 3),
     ],
     ids=["positive", "alike", "different"],
 )
