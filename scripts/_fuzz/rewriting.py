@@ -11,7 +11,7 @@ import onnx
 
 from _fuzz import draw as chains
 from _fuzz import judge as comparison
-from _fuzz import legacy, norms, phases, runtime
+from _fuzz import legacy, norms, phases, runtime, stacks
 from _fuzz.case import Case, Outcome
 from bnfold.settings import Options
 
@@ -30,10 +30,9 @@ DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": legacy.draw, "d
 
 def draw(mode: str, seed: int) -> Case:
     """The model of a seed, its inputs, and the options that its mode draws."""
-    model, feeds, *drawn = DRAWS.get(mode, chains.draw)(seed)
-    settings = DEFAULTS[mode] | (drawn[0] if drawn else {})
-    if mode in EQUALIZED:
-        settings["equalize"] = seed % 3 > 0
+    equalize = mode in EQUALIZED and seed % 3 > 0
+    model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else DRAWS.get(mode, chains.draw))(seed)
+    settings = DEFAULTS[mode] | (drawn[0] if drawn else {}) | {"equalize": equalize}
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
