@@ -30,14 +30,14 @@ class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not 
         return next(self._items, None)
 
 
-def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool) -> onnx.ModelProto:
-    """The model in QDQ form: weights int8, activations uint8, calibrated on ``data``."""
+def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more: Any) -> onnx.ModelProto:
+    """The model in QDQ form: weights int8, activations uint8, calibrated on ``data``; ``more`` goes to onnxruntime."""
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
         quantize_static(
             source, target, Reader(data), quant_format=QuantFormat.QDQ, per_channel=per_channel,
-            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, **more,
         )  # fmt: skip
         return onnx.load(target)
 
