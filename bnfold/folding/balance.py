@@ -16,6 +16,8 @@ ROUNDS, SETTLED = 100, 1e-3
 """Rounds over all values, and the largest change of a factor's logarithm at which they end."""
 WIDE, WIDE_HALF = float(np.log(2.0**16)), float(np.log(2.0**6))
 """Logarithm of the largest factor over the smallest; in float16 activations lose digits where they get small."""
+DEAD = 1e-5
+"""A channel so small beside the largest is as good as none: pruned ones are 1e-38. No output would show its factor."""
 LOUD = 8.0
 """A channel counts by its bias where that, beside the largest of all, is so many times what its weights are: evened out
 by weights that are nearly zero, it would become the largest activation of all."""
@@ -37,11 +39,11 @@ class Channels:
 
     def balance(self) -> float:
         """Give both sides the same ranges. Returns the largest change of a logarithm."""
-        above = np.max(
-            [_of_largest(self.bias * np.exp(self.log)) / LOUD, *(part.ranges() for part in self.sides[0])], 0
-        )
-        below = np.max([part.ranges() for part in self.sides[1]], 0)
-        live = (above > 0) & (below > 0)
+        made, read = ([part.ranges() for part in side] for side in self.sides)
+        above = np.max([_of_largest(self.bias * np.exp(self.log)) / LOUD, *made], 0)
+        below = np.max(read, 0)
+        faint = np.any([(sizes > 0) & (sizes < DEAD) for sizes in (*made, *read)], 0)
+        live = (above > 0) & (below > 0) & ~faint
         if not live.any():
             return 0.0
         wanted = self.log[live] + np.log(below[live] / above[live]) / 2

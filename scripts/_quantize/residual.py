@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
@@ -19,12 +22,12 @@ class Layers:
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, Array] = {}
 
-    def op(self, op_type: str, *inputs: str, **attributes: object) -> str:
+    def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         name = f"{op_type.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, list(inputs), [f"{name}_y"], name=name, **attributes))
         return f"{name}_y"
 
-    def constant(self, name: str, array: Array) -> str:
+    def constant(self, name: str, array: npt.NDArray[Any]) -> str:
         self.weights[name] = array.astype(np.float32)
         return name
 

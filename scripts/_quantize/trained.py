@@ -49,7 +49,8 @@ def _decibels(
 def _noisy(model: onnx.ModelProto, seed: int, *, per_channel: bool) -> onnx.ModelProto:
     """With noise of one step's width on every weight that is not zero, as rounding to int8 leaves."""
     rng = np.random.default_rng(seed)
-    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
     held = {tensor.name: tensor for tensor in copy.graph.initializer}
     layers = {node.input[1]: node for node in copy.graph.node if node.op_type in CHANNELS and node.input[1] in held}
     for name, node in layers.items():

@@ -9,11 +9,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
+from bnfold.folding.balance import DEAD
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import WEIGHTED
 
-DEAD = 1e-6
-"""A channel that is so small beside the largest is none: pruned ones are 1e-38, or zero."""
 FORMS = ("before", "folded", "equalized")
 
 
