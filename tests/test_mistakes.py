@@ -198,7 +198,7 @@ def test_no_counterpart_hides_an_option_of_our_own(option: str) -> None:
     assert COUNTERPARTS[option] in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "verify", "diff"])
+@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "run", "verify", "diff"])
 def test_help_ends_with_examples_that_fit_a_line(command: str) -> None:
     shown = run(f"{command} --help").stdout
     _, _, examples = shown.partition("Examples:\n")
@@ -210,6 +210,8 @@ def test_help_ends_with_examples_that_fit_a_line(command: str) -> None:
 def test_examples_of_the_help_work(line: str) -> None:
     for name in ("in.onnx", "a.onnx", "before.onnx"):
         shutil.copy("model.onnx", name)
+    for name in ("pass.py", "half.py"):
+        Path(name).write_text("import shutil, sys; shutil.copy(*sys.argv[1:])", encoding="utf-8")
     assert run("model.onnx after.onnx").exit_code == 0
     shutil.copytree("many", "models")
     for name in ("pass.py", "to_fp16.py"):

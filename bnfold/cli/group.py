@@ -71,6 +71,7 @@ EXAMPLES = {
         ("bnfold optimize model.onnx out.onnx", "upgrade to opset 15, fold"),
         ("bnfold optimize model.onnx out.onnx --target-opset 18", "a newer opset"),
         ("bnfold optimize model.onnx out.onnx --report why.html", "with an HTML report"),
+        ("bnfold optimize model.onnx out.onnx --simplify", "onnxscript's optimizer, too"),
         ("bnfold optimize models/ out/ --jobs 4", "a folder, four at a time"),
         ("bnfold optimize a.onnx b.onnx --assert-none BatchNormalization", "exit code 4 if any is left"),
     ),
@@ -88,8 +89,8 @@ EXAMPLES = {
         ("bnfold inspect models/ --as-is --assert-none BatchNormalization", "exit code 4 if a file has one"),
     ),
     "run": (
-        ("bnfold run in.onnx out.onnx -- python pass.py {input} {output}", "any script that reads and writes a model"),
-        ("bnfold run in.onnx out.onnx --tolerance float16 -- python to_fp16.py {input} {output}", "one that rounds"),
+        ("bnfold run a.onnx b.onnx -- python pass.py {input} {output}", "your script"),
+        ("bnfold run a.onnx b.onnx --tolerance float16 -- python half.py {input} {output}", "one that rounds"),
     ),
     "verify": (
         ("bnfold verify before.onnx after.onnx", "on random inputs"),
