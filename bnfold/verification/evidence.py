@@ -24,7 +24,7 @@ STEP = 2.0**-10
 share of its tolerance: then a number that is wrong altogether moves it beyond."""
 
 SECONDS = 5.0
-"""For all mutants of one comparison."""
+"""Of processor time, for all mutants of one comparison."""
 
 Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
@@ -103,7 +103,7 @@ class Evidence:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing left to look for, or no time."""
-        return not self.missing or time.monotonic() > self._until > 0
+        return not self.missing or time.process_time() > self._until > 0
 
     def settle(self, *, all_sizes: bool) -> None:
         """Say that enough was compared, maybe all sizes that there can be."""
@@ -111,7 +111,7 @@ class Evidence:
 
     def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
         """Compare mutants with the results of the models themselves."""
-        self._until = self._until or time.monotonic() + self.seconds
+        self._until = self._until or time.process_time() + self.seconds
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:

@@ -10,15 +10,11 @@ import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 
-import onnx
-
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.ir.shapes import filled
 from bnfold.verification.changes import changed_defaults, may_be_fed
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
-from bnfold.verification.dims import learn_shapes
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Outline, Region, built, outline
 from bnfold.verification.full import evaluator
@@ -30,6 +26,7 @@ from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
 from bnfold.verification.regions import Regions, program_of
 from bnfold.verification.rounding import PerturbedWeights
+from bnfold.verification.told import Told
 from bnfold.verification.verdict import LocalRow
 
 REGION_SECONDS = 5.0
@@ -57,8 +54,8 @@ class RegionVerifier:
         seed: int,
         clock: Clock,
     ) -> None:
-        for model in (before, after):
-            learn_shapes(model)
+        self._told = Told(before, after)
+        self._graphs = self._told.graphs
         self._seed, self._clock = seed, clock
         self.largest = 0
         self._rows: dict[ir.Cut, LocalRow] = {}
@@ -66,12 +63,6 @@ class RegionVerifier:
         self._draws = draws
         self._evaluate = evaluator(policy, lambda: max(clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
-        self._graphs = [_by_path(before), _by_path(after)]
-        self._untold = {
-            path: _tell_open_dims(graph, self._graphs[1][path])
-            for path, graph in self._graphs[0].items()
-            if path in self._graphs[1]
-        }
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
         """Compare the two regions of a cut.
@@ -119,7 +110,7 @@ class RegionVerifier:
         if isinstance(sides, Skip):
             return sides
         self.largest = max(self.largest, len(sides[0].nodes))
-        untold = self._untold.get(cut.graph, {})
+        untold = self._told.untold(cut.graph)
         is_told = not any(value.name in untold for side in sides for value in side.fed)
         key = signature(cut.graph, sides) if is_told and not hidden else None
         if key is None:
@@ -156,29 +147,23 @@ class RegionVerifier:
             acquitted += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and evidence.is_over:
                 break
-        own = not any(name in self._untold[cut.graph] for name in fed)
+        own = not any(name in self._told.untold(cut.graph) for name in fed)
         evidence.settle(all_sizes=own and acquitted >= (1 if _is_static(fed) else 2))
         outcome = equal or attempts.outcome()
-        doubt = (
-            None if own or isinstance(outcome, Skip) or _fails(outcome) else self._at_untold_sizes(regions, fed, old)
-        )
-        if doubt is not None:
+        passes = isinstance(outcome, Difference) and not _fails(outcome)
+        if passes and not own and (doubt := self._at_untold_sizes(regions, fed, old)):
             return doubt
         if key is not None and equal is not None and len(self._programmes) < MOST:
             self._programmes.setdefault(key, programme(regions, sides))
-        if evidence.missing and isinstance(outcome, Difference) and not _fails(outcome):
+        if evidence.missing and passes:
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
 
     def _at_untold_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
         """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
-        path = regions.cut.graph
-        types = self._graphs[0][path].types
-        told = {name: types[name] for name in self._untold[path]}
-        types.update(self._untold[path])
         trials = (self._sampled(regions, fed, trial.shapes, guessed=True) for trial in region_shapes(fed, old.nodes))
-        found = next((it for it in islice(trials, _UNTOLD) if isinstance(it, Difference) or it.only_after), None)
-        types.update(told)
+        with self._told.without_untold(regions.cut.graph):
+            found = next((it for it in islice(trials, _UNTOLD) if isinstance(it, Difference) or it.only_after), None)
         if isinstance(found, Skip):
             return found
         return Skip("it computes the same only at sizes that the rewritten model tells") if _fails(found) else None
@@ -292,23 +277,6 @@ def check_cuts(bench: RegionVerifier, cuts: Sequence[ir.Cut], *, hidden: Collect
             yield bench.check(cut, hidden=hidden)
         except BnfoldError as error:
             yield LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=str(error))
-
-
-def _by_path(model: ir.Model) -> dict[str, ir.Graph]:
-    return {graph.path: graph for graph in model.graphs()}
-
-
-def _tell_open_dims(old: ir.Graph, new: ir.Graph) -> dict[str, onnx.TypeProto]:
-    """What inference leaves open in the original it may tell in the rewritten model: old broadcasting says less.
-
-    Returns what was known of these values before; a fault in the rewritten model may have told their sizes.
-    """
-    untold = {}
-    for name, kind in list(old.types.items()):
-        told = filled(kind, new.types.get(name, kind), names=False)
-        if told != kind:
-            old.types[name], untold[name] = told, kind
-    return untold
 
 
 def _visible(graph: ir.Graph, name: str) -> ir.Value | None:
