@@ -18,7 +18,8 @@ from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
-from bnfold.folding.search import Search, absorb, finish
+from bnfold.folding.relabel import Search, absorb
+from bnfold.folding.search import finish
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason

@@ -5,52 +5,25 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, padding, sharing
+from bnfold.folding import facts, guard, padding
 from bnfold.folding.affine import Affine
-from bnfold.folding.ask import ask, ask_joint
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.ops import record
 from bnfold.folding.plan import Plan, count_residuals
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Bypass, Draft, SetConstant, Step
-from bnfold.ir.tensor import FLOATS, Exact, Scaled
+from bnfold.folding.relabel import Search, absorb, mapped, pass_down
+from bnfold.folding.step import SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
-MAX_DEPTH = 64
-"""Nodes on one path; real paths are shorter than ten."""
-MAX_NODES = 256
-"""Nodes in one plan, over all its arms."""
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
 """Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 _SHOWN = 8
 """Channels that a refusal lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """State of one search: what it is for, limits, remaining budget, the draft plan, and every node visited."""
-
-    chain: Chain | None
-    limits: Limits
-    budget: Budget
-    seen: set[ir.Node] = field(default_factory=set)
-    draft: Draft = field(default_factory=Draft)
-    padding_form: str = ""
-    """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
-
-    @property
-    def moving(self) -> tuple[ir.Node, ...]:
-        """What the plan takes out, which nobody can ask for anything."""
-        return tuple(link.node for link in self.chain.links) if self.chain is not None else ()
 
 
 def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
@@ -118,22 +91,9 @@ def _identity(chain: Chain) -> Plan:
 
 def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     """The affine of a constant is a constant, under the name that its readers know."""
-    edit = SetConstant(chain.links[-1].node, 0, _mapped(constant, chain.affine))
+    edit = SetConstant(chain.links[-1].node, 0, mapped(constant, chain.affine))
     guard.check([edit])
     return Plan(chain, "stay", (edit,))
-
-
-def _mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> ir.Tensor:
-    """Raises Declined for a damaged model, whose constant does not fit what reads it."""
-    if constant.dtype not in FLOATS:
-        raise Declined(Reason.TYPE, "a constant that is no float", depth)
-    try:
-        axis = int(np.argmax(affine.s.shape))
-        if affine.is_scale_only and affine.s.size == affine.s.shape[axis] and affine.rank == len(constant.dims):
-            return Scaled(constant, [(axis, affine.s.reshape(-1))])  # judged slice by slice
-        return Exact(constant.dtype, affine.s * constant.float64() + affine.t)
-    except ValueError as error:
-        raise Declined(Reason.UNREADABLE, f"a constant of dims {list(constant.dims)}", depth) from error
 
 
 def upward(chain: Chain, search: Search) -> Plan:
@@ -143,181 +103,10 @@ def upward(chain: Chain, search: Search) -> Plan:
     return finish(chain, "up", search)
 
 
-def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int] | None]]) -> None:
-    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined.
-
-    Its other readers get the inverse; without a reader, all of them do.
-    """
-    for value, affine, edge in wishes:
-        _up(search, value, affine, edge, 0)
-    _complete(search)
-
-
 def downward(chain: Chain, search: Search) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
-    _down(search, chain.target, chain.affine, 0)
-    _complete(search)
+    pass_down(search, chain.target, chain.affine)
     return finish(chain, "down", search)
-
-
-def _complete(search: Search) -> None:
-    """Deal with what had to wait until all else was asked. Raises Declined."""
-    draft = search.draft
-    try:
-        while draft.picked or draft.shared or draft.joined:
-            _deal_with_one(search)
-    except Declined as refusal:
-        if not draft.undone:
-            raise
-        value, depth = next(iter(draft.undone.items()))
-        detail = f"{sharing.readers(value)}; undoing it for the others ends at {refusal.detail}: {refusal.reason.code}"
-        raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at) from refusal
-
-
-def _deal_with_one(search: Search) -> None:
-    draft = search.draft
-    if draft.picked:
-        value = next(iter(draft.picked))
-        _up_together(search, value, draft.picked.pop(value))
-    elif draft.shared:
-        _undo(search, *draft.shared.popitem())
-    else:
-        reader = next(iter(draft.joined))
-        standing, depth = draft.joined.pop(reader)
-        _pass_on(search, reader, standing, depth)
-
-
-def _undo(search: Search, value: ir.Value, depth: int) -> None:
-    """Plan that readers which did not ask for what ``value`` becomes get the inverse, if they could tell."""
-    draft = search.draft
-    affine = draft.relabelled[value]
-    assert affine is not None, "it was asked for"
-    if all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
-        return
-    if search.limits.simple:
-        raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
-    draft.undone[value] = depth
-    _down(search, value, sharing.inverse(value, affine, search.chain, draft), depth)
-
-
-def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int] | None, depth: int) -> None:
-    """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
-    draft = search.draft
-    if affine.is_identity:
-        return  # this reader wants the value as it is: another one that does not is not in agreement
-    if edge is not None:
-        draft.edges[edge] = None
-    if value in draft.relabelled:
-        known = draft.relabelled[value]
-        if known is None or not known.same(affine):
-            raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
-        return
-    tensor = None if facts.is_quantized(value) else ir.constant(value)
-    if tensor is not None and edge is not None:
-        draft.edits.append(SetConstant(*edge, _mapped(tensor, affine, depth)))
-        draft.absorbers[edge[0]] = None
-        return
-    if edge is not None and value.graph is not edge[0].graph:
-        raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-    if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    if edge is None or value.only_use is None:
-        draft.shared[value] = depth
-    node = value.producer
-    if node is None:
-        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
-    step = _ask(search, node, value.slot, affine, "up", depth)
-    draft.relabelled[value] = affine
-    _take(search, node, step, depth)
-
-
-def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, int], tuple[Affine, int]]) -> None:
-    """Plan for all readers of parts: each takes only such elements as the others leave alone, or all wish the same."""
-    (whole, _), *rest = wishes.values()
-    for wanted, _ in rest:
-        whole = whole if wanted.same(whole) else wanted.after(whole)
-    for edge, (wanted, depth) in wishes.items():
-        if not wanted.same(whole) and not sharing.reads_same_elements(edge, wanted, whole):
-            raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
-        _up(search, value, whole, edge, depth)
-
-
-def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
-    """Plan that readers of ``value``, but those that asked for it so, get what ``affine`` turns into what they read."""
-    draft = search.draft
-    if value.is_output:
-        raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
-    if not value.uses:
-        raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth - 1)
-    for reader, slot in value.uses:
-        if (reader, slot) in draft.edges:
-            continue  # it asked for what this undoes
-        if reader.graph is not value.graph:
-            raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-        if record(reader).joint:  # the affine may yet stand on its other operands
-            draft.joined.setdefault(reader, ({}, depth))[0][slot] = affine
-        else:
-            _pass_on(search, reader, {slot: affine}, depth)
-
-
-def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth: int) -> None:
-    """Plan that a node reads its operands without what stands on them."""
-    slot, affine = next(iter(standing.items()))
-    step = _ask(search, reader, slot, affine, "down", depth, standing)
-    if search.limits.simple and step.wanted and record(reader).joint:
-        raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(reader)} are not scaled", depth)
-    _take(search, reader, step, depth)
-
-
-def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
-    """Plan a node's part, and what it demands of the values around it. Raises Declined where there is no such value."""
-    draft = search.draft
-    draft.nodes[node] = None
-    draft.edits.extend(step.edits)
-    if not step.wanted and not step.standing:
-        draft.absorbers[node] = None
-    for slot, affine in step.wanted:
-        operand = node.input(slot)
-        if operand is None:
-            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
-        if record(node).picks:  # other parts of the operand may yet be asked for
-            sharing.note(draft, operand, affine, (node, slot), depth + 1)
-        else:
-            _up(search, operand, affine, (node, slot), depth + 1)
-    for slot, affine in step.standing:
-        target = node.output(slot)
-        if target is None:
-            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no output {slot}", depth)
-        if target.is_output and any(isinstance(edit, Bypass) for edit in step.edits):
-            raise Declined(Reason.GRAPH_OUTPUT, f"value {target.name!r}", depth)
-        if not affine.is_identity:
-            draft.relabelled[target] = None
-            _down(search, target, affine, depth + 1)
-
-
-def _ask(
-    search: Search,
-    node: ir.Node,
-    slot: int,
-    affine: Affine,
-    direction: Literal["up", "down"],
-    depth: int,
-    standing: Mapping[int, Affine] = MappingProxyType({}),
-) -> Step:
-    search.seen.add(node)
-    if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
-        raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
-    picks = record(node).picks
-    if not picks and (node in search.draft.nodes or node in search.moving):
-        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} is asked twice", depth, node.label)
-    if not picks and not all(one.is_finite for one in standing.values()):
-        raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
-    try:
-        if len(standing) < 2:
-            return ask(node, direction, slot, affine, search.limits, search.padding_form)
-        return ask_joint(node, standing, search.limits)
-    except Declined as refusal:
-        raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
 
 
 def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
