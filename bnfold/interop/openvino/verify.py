@@ -9,7 +9,7 @@ arithmetic as for ONNX (`bnfold.verification.compare`). Nothing here knows how m
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -29,15 +29,15 @@ from bnfold.interop.openvino.disturb import (
     single_precision,
 )
 from bnfold.interop.openvino.document import Document, read
-from bnfold.interop.openvino.load import IrModel, load, tensor_names
-from bnfold.interop.openvino.naming import output_port
+from bnfold.interop.openvino.feeds import candidates
+from bnfold.interop.openvino.load import IrModel, load
+from bnfold.interop.openvino.results import named_results, output_names
 from bnfold.interop.openvino.stage import stage
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
-from bnfold.verification.data import load_data
 from bnfold.verification.engine import (
     LARGEST_DIFFERENCE,
     Compared,
@@ -48,10 +48,9 @@ from bnfold.verification.engine import (
     output_rows,
 )
 from bnfold.verification.floats import FLOAT_TYPES, float_type
-from bnfold.verification.inputs import CannotFeed, Feeds, input_shapes, random_feeds
+from bnfold.verification.inputs import CannotFeed, Feeds
 from bnfold.verification.rounding import Array
 from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.shapes import sizings
 from bnfold.verification.storage import agrees, errors
 from bnfold.verification.verdict import Status
 
@@ -121,7 +120,7 @@ def verify(
     status: Status
     try:
         return _verify(before, after, checks, clock, progress or (lambda *_: None))
-    except _Undecided as reason:
+    except (_Undecided, CannotFeed) as reason:
         status, text, test = "unverified", str(reason), "nothing"
     except _Fault as finding:
         status, text, test = "failed", str(finding), "interface"
@@ -148,41 +147,13 @@ def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progr
 def _run_original(bench: _Bench, model: IrModel, checks: Checks) -> None:
     """Settle on the first inputs that the original takes."""
     error = ""
-    for feeds in _candidates(model, checks):
+    for feeds in candidates(model, checks):
         bench.feeds = feeds
         bench.expected = bench.run(bench.before)
         if bench.expected.ran:
             return
         error = bench.expected.error
     raise _Undecided(f"OpenVINO does not run the original: {error}")
-
-
-def _candidates(model: IrModel, checks: Checks) -> Iterator[list[Feeds]]:
-    if checks.data is not None:
-        yield [run.feeds for run in load_data(checks.data, model)]
-        return
-    tried: list[dict[str, tuple[int, ...]]] = []
-    for sizing in sizings():
-        try:
-            shapes = input_shapes(model, sizing, checks.inputs)
-        except CannotFeed as error:
-            raise _Undecided(str(error)) from error
-        if shapes not in tried:
-            tried.append(shapes)
-            drawn = [random_feeds(model, shapes, checks.seed, index) for index in range(checks.samples)]
-            yield drawn + _other_branches(drawn)
-
-
-def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
-    """The same inputs with every boolean turned round, where there are any: what an If does not enter, it does then."""
-    return [
-        {name: ~array if array.dtype == bool else array for name, array in feeds.items()}
-        for feeds in drawn
-        if any(array.dtype == bool for array in feeds.values())
-    ]
-
-
-# -- what they gave
 
 
 def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
@@ -194,7 +165,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     made = new_weights(old, new)
     _check_interface(bench.expected.results, actual.results)
     growth = float(np.sqrt(1 + longest_sum(model) / LANES))
-    names = _names(model, bench.expected.results[0])
+    names = output_names(model, bench.expected.results[0])
     found = explained(
         (_round(bench, old, new, made, number) for number in range(ROUNDS)),
         lambda rounds: [
@@ -284,7 +255,7 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
     what a runtime gets wrong in two ways is no evidence. Where the referee lacks an operator, there is no such doubt.
     """
     dtypes = {item.name: item.dtype for item in found}
-    values = dict(_named_results(model, bench.expected.results[0]))
+    values = dict(named_results(model, bench.expected.results[0]))
     for feeds, given in zip(bench.feeds, bench.expected.results, strict=True):
         try:
             truth = reference.evaluate(model, feeds, list(values.values()), limit_seconds=bench.clock.left)
@@ -312,29 +283,6 @@ def _rounded(
     if not testimony.ran:
         raise _Undecided(f"OpenVINO does not run the model once more: {testimony.error}")
     return testimony
-
-
-def _names(model: IrModel, results: Mapping[str, Array]) -> list[str]:
-    """One name for each output: of several that a tensor has, the first."""
-    named = [name for name, _ in _named_results(model, results)]
-    aliases = {name for names in _result_names(model) for name in names}
-    return list(dict.fromkeys([*named, *(name for name in results if name not in aliases)]))
-
-
-def _named_results(model: IrModel, results: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
-    """For each Result that has a tensor name: the name, and that of the value in the graph."""
-    for names, (_, value) in zip(_result_names(model), model.scopes[0].results, strict=True):
-        given = [name for name in names if name in results]
-        if given:
-            yield given[0], value.name
-
-
-def _result_names(model: IrModel) -> Iterator[list[str]]:
-    """The tensor names of what each Result reads."""
-    scope = model.scopes[0]
-    for _, value in scope.results:
-        port = scope.made.get(value)
-        yield tensor_names(output_port(scope, port)[1]) if port is not None else []
 
 
 def _check_interface(before: Results, after: Results) -> None:
