@@ -20,8 +20,9 @@ from bnfold.semantics import batchnorm as semantics
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
     """In inference mode the statistics become those of what is read now: ``mean' = (mean − t)/s``, ``var' = var/s²``.
 
-    So they go on telling where the value lies. A channel whose own cannot be stored puts the affine into its scale and
-    B: ``scale' = scale·s``, ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``.
+    So they go on telling where the value lies. A channel whose variance cannot be stored puts the factor into its
+    scale, ``scale' = scale·s``; only where the mean cannot be stored either, which costs digits, the shift goes into B:
+    ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``.
     """
     try:  # where an old version leaves the mode open, a caller may read it as training
         norm, strict = semantics.read(node, Policy()), semantics.read(node, Policy(legacy_mode="training"))
@@ -36,10 +37,12 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     with np.errstate(all="ignore"):
         moved, spread = (mean - t) / s, (var + epsilon) / s**2 - epsilon
         shifted = bias + scale / np.sqrt(var + epsilon) * (t + mean * (s - 1))
-        fits = (np.abs(moved) < _LARGE) & (spread > 1 / _LARGE) & (spread < _LARGE)
+        near = np.abs(moved) < _LARGE
+        fits = near & (spread > 1 / _LARGE) & (spread < _LARGE)
     if not {tensor.dtype for tensor in tensors} <= {TP.FLOAT, TP.DOUBLE}:
-        fits[:] = False
-    kept, instead = (np.sign(s) * scale, bias, moved, spread), (s * scale, shifted, mean, var)
+        near[:] = fits[:] = False
+    kept = (np.sign(s) * scale, bias, moved, spread)
+    instead = (s * scale, np.where(near, bias, shifted), np.where(near, moved, mean), var)
     return Step(
         tuple(
             SetConstant(node, slot, Exact(tensors[slot - 1].dtype, fresh))

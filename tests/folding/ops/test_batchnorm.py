@@ -77,3 +77,15 @@ def test_a_constant_affine_on_its_parameters_is_none_on_its_input() -> None:
         "BatchNormalization", net.input(2, 3, 5), scale, net.const(3), net.const(3), net.const(value=np.ones(3))
     )
     assert declined(net, net.batchnorm(y, 3))[0] == "dynamic-parameters"
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 1e-6, 1e-8])
+def test_a_large_inverse_keeps_the_digits_of_the_mean(gamma: float) -> None:
+    """The variance that one beside a very small scale would have cannot be stored; its mean can."""
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 4, 4), net.const(2, 3, 1, 1))
+    zeros, ones = net.const(value=np.zeros(2)), net.const(value=np.ones(2))
+    first = net.node("BatchNormalization", y, net.const(value=np.full(2, gamma)), zeros, zeros, ones)
+    mean = net.const(value=np.array([2.7, -0.75]))
+    second = net.node("BatchNormalization", y, ones, zeros, mean, ones)
+    assert folded(net, first, second).ops == ["Conv", "BatchNormalization"]
