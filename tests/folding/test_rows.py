@@ -36,8 +36,8 @@ def test_convolutions_of_different_widths_groups_and_kernels(biases: bool, dtype
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
 def test_where_two_rows_meet_both_are_folded(op_type: str) -> None:
     net = Net()
-    x = net.input(1, 3, 5, 6)
-    arms = [net.batchnorm(net.node("Conv", x, net.const(4, 3, 1, 1)), 4) for _ in range(2)]
+    images = [net.input(1, 3, 5, 6) for _ in range(2)]  # of one, Add and Sub would become one Conv
+    arms = [net.batchnorm(net.node("Conv", x, net.const(4, 3, 1, 1)), 4) for x in images]
     assert folded(net, net.node("Relu", net.node(op_type, *arms))).ops == ["Conv", "Conv", op_type, "Relu"]
 
 
