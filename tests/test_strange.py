@@ -126,7 +126,7 @@ def test_inspect_and_verify_take_it(name: str, tmp_path: Path) -> None:
 
 
 LEFT = {
-    "everything_unused": {"shared-value"},
+    "everything_unused": {"graph-output"},
     "an_output_in_the_middle": {"graph-output"},
     "sparse_weight": {"rank-unknown"},
     "training_info": {"dynamic-weight"},

@@ -74,7 +74,7 @@ def test_what_stays_is_drawn_once_with_where_the_search_stopped() -> None:
     picture = by_name(report("dense.onnx"))["node2"]["drawing"]
     assert picture["after"] is None
     roles = {node["name"]: node["role"] for node in picture["before"]["nodes"]}
-    assert (roles["node2"], roles["node3"], roles["node1"]) == ("batchnorm", "stopped", "context")
+    assert (roles["node2"], roles["node3"], roles["node1"]) == ("batchnorm", "stopped", "passed")
 
 
 def test_a_value_with_very_many_readers_is_a_small_drawing() -> None:
