@@ -23,6 +23,10 @@ Bench = Callable[[], RegionVerifier]
 """What compares parts: made once, for whoever compares some first."""
 
 
+_NAMED = 8
+"""Constants that a note lists."""
+
+
 def judge(request: Request) -> Verdict:
     """Run the tests that the request's depth asks for and decide on what they found."""
     fault = interface_fault(request.before, request.after)
@@ -167,8 +171,9 @@ def _verdict(
     local: Sequence[LocalRow] = (),
     localised: Location | None = None,
 ) -> Verdict:
-    gone = ", ".join(unlisted(request.before, request.after))
-    notes = [f"constants that are no longer listed as inputs: {gone}"] if gone else []
+    gone = unlisted(request.before, request.after)
+    named = ", ".join(gone[:_NAMED]) + (f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else "")
+    notes = [f"constants that are no longer listed as inputs: {named}"] if gone else []
     return Verdict(
         status=status,
         reason=reason,

@@ -37,14 +37,17 @@ def disturb(values: Array, dtype: int, seed: int, old: ir.Tensor | None = None) 
     """Numbers of the onnx type ``dtype``, each moved to the next one, away from zero or towards it by a seeded coin.
 
     Zeros stay, and so do what would leave the finite numbers and what ``old``, the original's weight of the same name,
-    has in the same place: none was rounded. Subnormal numbers stay, because rounding to them loses more than the type's
-    precision, and that is a fault to be seen, not noise. Neighbouring floats have neighbouring bit patterns, whatever
-    their width.
+    has in the same place: none was rounded. Where all are one number, all move alike, as they were rounded. Subnormal
+    numbers stay, because rounding to them loses more than the type's precision, and that is a fault to be seen, not
+    noise. Neighbouring floats have neighbouring bit patterns, whatever their width.
     """
     flat = np.ascontiguousarray(values, numpy_type(dtype)).reshape(-1)
     bits = flat.view(f"i{flat.dtype.itemsize}")
     noise = np.frombuffer(np.random.default_rng(seed).bytes((flat.size + 7) // 8), np.uint8)
-    moved = (bits + (np.unpackbits(noise, count=flat.size).astype(bits.dtype) * 2 - 1)).view(flat.dtype)
+    coins = np.unpackbits(noise, count=flat.size).astype(bits.dtype) * 2 - 1
+    if flat.size > 1 and bits[0] == bits[-1] and (bits == bits[0]).all():
+        coins[:] = coins[0]  # equal numbers were rounded alike
+    moved = (bits + coins).view(flat.dtype)
     normal = np.abs(flat.astype(np.float64)) >= 2.0 ** float_type(dtype).min_exponent
     usable = normal & np.isfinite(flat) & np.isfinite(moved)
     if old is not None and (old.dtype, old.dims) == (dtype, values.shape):

@@ -36,6 +36,14 @@ def test_the_same_seed_moves_the_same_way() -> None:
     assert not np.array_equal(moved(base, 1), moved(base, 2))
 
 
+def test_equal_numbers_move_alike() -> None:
+    """As a product of one number and one factor is rounded everywhere; a hundred such layers in a row add up."""
+    base = np.full((4, 9), 0.3, np.float32)
+    made = [moved(base, seed) for seed in range(20)]
+    assert all(len(np.unique(array)) == 1 for array in made)
+    assert len({array.flat[0] for array in made}) == 2
+
+
 def test_zeros_subnormals_and_the_edge_of_the_range_stay() -> None:
     values = np.array([0.0, -0.0, np.inf, -np.inf, 1e-40, 2**-126], np.float32)
     made = moved(np.concatenate([values] * 20), 5).reshape(20, -1)
