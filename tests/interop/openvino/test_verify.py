@@ -86,7 +86,7 @@ def test_open_sizes_are_chosen_or_given(tmp_path: Path) -> None:
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified", outcome.verdict.reason
     assert outcome.verdict.outputs[0].shape[0] == 2
-    with pytest.raises(BadInput, match="no inputs"):
+    with pytest.raises(BadInput, match="no input 'z'"):
         verify(before, tmp_path / "out.xml", checks=Checks(inputs={"z": (2, 4, 11, 6)}))
 
 
