@@ -48,10 +48,10 @@ class Search:
         return tuple(link.node for link in self.chain.links) if self.chain is not None else ()
 
 
-def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int] | None]]) -> None:
+def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
     """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined.
 
-    Its other readers get the inverse; without a reader, all of them do.
+    Its other readers get the inverse.
     """
     for value, affine, edge in wishes:
         _up(search, value, affine, edge, 0)
@@ -104,28 +104,27 @@ def _undo(search: Search, value: ir.Value, depth: int) -> None:
     _down(search, value, sharing.inverse(value, affine, search.chain, draft), depth)
 
 
-def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int] | None, depth: int) -> None:
+def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
     draft = search.draft
     if affine.is_identity:
         return  # this reader wants the value as it is: another one that does not is not in agreement
-    if edge is not None:
-        draft.edges[edge] = None
+    draft.edges[edge] = None
     if value in draft.relabelled:
         known = draft.relabelled[value]
         if known is None or not known.same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
     tensor = None if facts.is_quantized(value) else ir.constant(value)
-    if tensor is not None and edge is not None:
+    if tensor is not None:
         draft.edits.append(SetConstant(*edge, mapped(tensor, affine, depth)))
         draft.absorbers[edge[0]] = None
         return
-    if edge is not None and value.graph is not edge[0].graph:
+    if value.graph is not edge[0].graph:
         raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth)
-    if edge is None or value.only_use is None:
+    if value.only_use is None:
         draft.shared[value] = depth
     node = value.producer
     if node is None:
