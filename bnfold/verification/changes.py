@@ -14,7 +14,7 @@ import onnx
 from bnfold import ir
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.extract import held, maker_of_elements, walk
+from bnfold.verification.extract import captured, held, maker_of_elements, walk
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import same
 
@@ -49,15 +49,20 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
 def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
     """Whether a node is not in the original as it is that no comparison runs: a dead one, or one of constants."""
     twins = {graph.path: graph for graph in before.graphs()}
-    for graph in after.graphs():
-        read = set(walk(graph.outputs, ())[0])
-        for node in (node for node in graph.nodes if not node.is_op("Constant")):
-            if node in read and held(node.output(0)) is None:
-                continue
-            made = next((value.name for value in node.outputs if value is not None), "")
-            old = twins[graph.path].values.get(made) if graph.path in twins else None
-            if old is None or old.producer is None or not unchanged(old.producer, node):
-                return True
+    with ir.evaluated_once(before), ir.evaluated_once(after):
+        return any(_changed_unseen(graph, twins.get(graph.path)) for graph in after.graphs())
+
+
+def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
+    made_here = [value for value in graph.outputs if value.graph is graph]
+    read = set(walk(made_here, set(captured(graph)))[0])
+    for node in (node for node in graph.nodes if not node.is_op("Constant")):
+        if node in read and held(node.output(0)) is None:
+            continue
+        made = next((value.name for value in node.outputs if value is not None), "")
+        old = twin.values.get(made) if twin is not None else None
+        if old is None or old.producer is None or not unchanged(old.producer, node):
+            return True
     return False
 
 

@@ -123,10 +123,11 @@ def reads(node: ir.Node) -> Iterator[ir.Value]:
     yield from (value for value in node.inputs if value is not None)
     for bodies in node.subgraphs.values():
         for body in bodies:
-            yield from _captured(body)
+            yield from captured(body)
 
 
-def _captured(body: ir.Graph) -> Iterator[ir.Value]:
+def captured(body: ir.Graph) -> Iterator[ir.Value]:
+    """What a subgraph, and those inside it, read of the graphs around it."""
     inner = set(body.subgraphs())
     for graph in inner:
         for node in graph.nodes:

@@ -37,8 +37,10 @@ class Told:
         types = self.graphs[0][path].types
         told = {name: types[name] for name in self._untold[path]}
         types.update(self._untold[path])
-        yield
-        types.update(told)
+        try:
+            yield
+        finally:
+            types.update(told)
 
 
 def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
