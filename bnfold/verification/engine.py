@@ -37,6 +37,11 @@ believed unless the original itself errs as much in its own type. Other types: i
 UNSEEN = "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
 
 
+def largest_difference(dtype: int | None) -> float:
+    """`LARGEST_DIFFERENCE` for values or weights of an element type; None for an unknown one, which is as float32."""
+    return LARGEST_DIFFERENCE * float_type(dtype).roundoff / float_type(None).roundoff
+
+
 class Evaluate(Protocol):
     """Named values of a model; ``options`` are those of `reference.evaluate`."""
 
@@ -126,9 +131,9 @@ class Compared:
         """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
         return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
 
-    def exceeds(self, limit: float = LARGEST_DIFFERENCE) -> bool:
-        """Whether the difference is beyond what rounding ever causes, in float32 ``limit``."""
-        return self.difference.relative > limit * float_type(self.dtype).roundoff / float_type(None).roundoff
+    def exceeds(self) -> bool:
+        """Whether the difference is beyond what rounding ever causes."""
+        return self.difference.relative > largest_difference(self.dtype)
 
     @property
     def sentence(self) -> str:

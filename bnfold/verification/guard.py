@@ -40,7 +40,7 @@ _USUAL = 224
 _SIDES = (160, 192)
 """Of images that are larger than usual, where the operators take them so."""
 
-_SHARE = 1 / 12
+SHARE = 1 / 12
 """Of the budget that the guard may take."""
 
 _FASTER = 10
@@ -75,7 +75,7 @@ class Guard:
 def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
     """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
     session = _RUNS * session_seconds(request.before)
-    most = request.clock.budget * _SHARE
+    most = request.clock.budget * SHARE
     if _is_asked(request) and session > most:
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return

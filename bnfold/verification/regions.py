@@ -14,7 +14,7 @@ from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.reference.precision import widen
 from bnfold.verification.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values
-from bnfold.verification.engine import LARGEST_DIFFERENCE, Evaluate, Results, Side, Sides
+from bnfold.verification.engine import Evaluate, Results, Side, Sides, largest_difference
 from bnfold.verification.evidence import Evidence
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type
@@ -190,7 +190,7 @@ class Regions:
         """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""
         dtype = self.graphs[0][name].dtype
         found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
-        if found.relative <= LARGEST_DIFFERENCE * float_type(dtype).roundoff / float_type(None).roundoff:
+        if found.relative <= largest_difference(dtype):
             return False
         own = [sides.old([name], jitter=seed)[name] for seed in range(ROUNDS)]
         return compare_values(actual[name], expected[name], [own], dtype, by_channel=True).excess > 1

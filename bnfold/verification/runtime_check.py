@@ -18,6 +18,7 @@ from bnfold.verification.changes import changed_unseen
 from bnfold.verification.choices import choices
 from bnfold.verification.cost import session_seconds
 from bnfold.verification.full import Pair
+from bnfold.verification.guard import SHARE
 from bnfold.verification.inputs import Feeds, known_shapes, random_feeds
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import Array
@@ -99,7 +100,7 @@ def refused(request: Request) -> str:
 
     It opens them; it runs them where something has changed that only a runtime computes.
     """
-    if request.witness == "none" or _session_too_long(request, request.clock.budget / 12):
+    if request.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
         return ""
     runtime = RuntimeProcess(request.witness)
     for samples in _samples(request) if changed_unseen(request.before, request.after) else [()]:

@@ -39,15 +39,15 @@ from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import ROUNDS
 from bnfold.verification.engine import (
-    LARGEST_DIFFERENCE,
     Compared,
     agreement,
     compared,
     explained,
     inconclusive,
+    largest_difference,
     output_rows,
 )
-from bnfold.verification.floats import FLOAT_TYPES, float_type
+from bnfold.verification.floats import FLOAT_TYPES
 from bnfold.verification.inputs import CannotFeed, Feeds
 from bnfold.verification.rounding import Array
 from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
@@ -141,9 +141,6 @@ def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progr
         return _compared(bench, model, tell)
 
 
-# -- what to run them on
-
-
 def _run_original(bench: _Bench, model: IrModel, checks: Checks) -> None:
     """Settle on the first inputs that the original takes."""
     error = ""
@@ -229,8 +226,8 @@ def _decided(found: Sequence[Compared], made: Sequence[ir.Stored]) -> tuple[Stat
     fault = next((item for item in found if item.difference.fault), None)
     if fault is not None:
         return "failed", fault.sentence
-    unit = max(float_type(dtype).roundoff for dtype in (None, *(tensor.dtype for tensor in made)))
-    limit = min(LARGEST_DIFFERENCE * unit / float_type(None).roundoff, COARSEST)
+    largest = max(largest_difference(dtype) for dtype in (None, *(tensor.dtype for tensor in made)))
+    limit = min(largest, COARSEST)
     if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
         return "unverified", doubt
     return "verified", agreement((item.difference.relative for item in found), "OpenVINO")

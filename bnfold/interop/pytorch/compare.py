@@ -23,8 +23,7 @@ from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import compare_values
-from bnfold.verification.engine import LARGEST_DIFFERENCE, Compared
-from bnfold.verification.floats import float_type
+from bnfold.verification.engine import Compared, largest_difference
 from bnfold.verification.full import Pair, evaluator
 from bnfold.verification.rounding import PerturbedWeights
 
@@ -176,7 +175,7 @@ def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tup
     if fault and (was := compare_values(truth, exported, (), item.dtype, by_channel=False)).fault:
         measurable = was.same_pattern and found.same_pattern and truth.dtype.kind == "f"
         own = was.relative if measurable else float("inf")
-        limit = min(WIDEST, LARGEST_DIFFERENCE * float_type(item.dtype).roundoff / float_type(None).roundoff)
+        limit = min(WIDEST, largest_difference(item.dtype))
         if max(own, found.relative) <= limit and found.relative <= 2 * own + allowed:
             allowed, fault = limit, ""
         else:
