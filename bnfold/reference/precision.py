@@ -2,7 +2,8 @@
 
 Float64 precision means that *rounding* is taken out of the model: a Cast between float types is the identity there, but
 for what follows from constants, and a Cast of a float to float16 does not overflow. What is discontinuous by design
-stays so: casts to integers, to booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value.
+stays so: casts to integers, to booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value;
+but the integers of a constant are what a runtime makes of it, which rounds the quotient to its type.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if makers := _makers(node):
         edits += _rescaled(makers[-1], stored, ir.constant(makers[-1].input(2)), factor)
         scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
-        edits.append(SetConstant(makers[-1], 0, _requantized(node, makers, affine.s, scale, mirrored)))
+        edits.append(SetConstant(makers[-1], 0, _requantized(makers, affine.s, scale, mirrored)))
     elif mirrored is not stored:
         edits.append(SetConstant(node, 0, mirrored))
     return Step(tuple(edits))
@@ -139,38 +139,26 @@ def _grid(node: ir.Node) -> object:
     return *((tensor.dims, tensor.numpy().tobytes()) if tensor is not None else None for tensor in held), layout(node)
 
 
-def _requantized(node: ir.Node, makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, wanted: ir.Tensor) -> InMemory:
-    """Floats times ``s`` that are rounded to ``wanted`` on the new grid, in float32 and in float64 as they were before.
+def _requantized(makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, wanted: ir.Tensor) -> InMemory:
+    """Floats times ``s`` that are rounded to ``wanted`` on the new grid: where the product is not, the grid's own.
 
-    Rounding may take one across the middle between two integers: its neighbours are tried, then the place of its
-    integer itself. Raises Declined where an integer would still be another one.
+    Between two integers, rounding of the product and of the scale decides.
     """
     *clips, quantizer = makers
-    floats, old = ir.constant(quantizer.input(0)), ir.constant(quantizer.input(1))
-    zero, kind = ir.constant(quantizer.input(2)), wanted.numpy().dtype
+    floats, old, zero = (ir.constant(quantizer.input(slot)) for slot in range(3))
     assert floats is not None, "the integers were evaluated"
     assert old is not None, "likewise"
-    axis, block = layout(quantizer)
-    centre = spread(zero.float64(), floats.dims, axis, block) if zero is not None else np.zeros(())
-    before = rounded(floats.float64(), spread(old.float64(), floats.dims, axis, block), centre, kind)
-    in_float64 = _mirrored(node, _clipped(clips, InMemory(wanted.dtype, before)), zero, np.sign(s)).numpy()
     if not np.array_equal(_clipped(clips, wanted).numpy(), wanted.numpy()):
         raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(clips[0])} cuts integers that become negative")
-    axis = axis if old.size == scale.size else int(np.argmax(s.shape))
-    fine = spread(scale.numpy(), floats.dims, axis, block)
+    axis, block = layout(quantizer)
+    centre = spread(zero.float64(), floats.dims, axis, block) if zero is not None else np.zeros(())
+    step = spread(scale.numpy(), floats.dims, axis if old.size == scale.size else int(np.argmax(s.shape)), block)
 
     def misses(values: Array) -> Bools:
-        near = rounded(values, fine, centre, kind)
-        far = rounded(values.astype(np.float64), fine.astype(np.float64), centre, kind)
-        return np.not_equal(near, wanted.numpy()) | np.not_equal(far, in_float64)
+        return np.not_equal(rounded(values, step, centre, wanted.numpy().dtype), wanted.numpy())
 
     fresh = (floats.float64() * s).astype(np.float32)
-    grid = ((wanted.float64() - centre) * fine).astype(np.float32)
-    for other in (np.nextafter(fresh, -np.float32(np.inf)), np.nextafter(fresh, np.float32(np.inf)), grid):
-        missed = misses(fresh)
-        if not missed.any():
-            break
-        fresh = np.where(missed & ~misses(other), other, fresh)
+    fresh = np.where(misses(fresh), ((wanted.float64() - centre) * step).astype(np.float32), fresh)
     if misses(fresh).any():
         raise Declined(Reason.QUANTIZED_WEIGHT, f"an integer of {facts.where(quantizer)} would change")
     return InMemory(floats.dtype, fresh)

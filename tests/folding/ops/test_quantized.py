@@ -8,9 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import bnfold
 from bnfold import ir
 from bnfold.folding.affine import Affine
 from bnfold.folding.ask import ask
@@ -310,19 +312,25 @@ def trained(
     return net.node("DequantizeLinear", q, *grid, **attributes)
 
 
+def as_runtime_makes(proto: onnx.ModelProto) -> np.ndarray:
+    """The integers of a fake-quantized weight less their zero points, in onnxruntime."""
+    model, held = onnx.ModelProto(), {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+    model.CopyFrom(proto)
+    steps = [node for node in model.graph.node if node.op_type in ("QuantizeLinear", "Clip", "DequantizeLinear")]
+    del model.graph.node[:], model.graph.input[:], model.graph.output[:]
+    ones = np.ones_like(held[steps[-1].input[1]])
+    model.graph.initializer.append(numpy_helper.from_array(ones, "ones"))
+    steps[-1].input[1] = "ones"
+    model.graph.node.extend(steps)
+    model.graph.output.append(helper.make_tensor_value_info(steps[-1].output[0], TensorProto.FLOAT, None))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {})[0])
+
+
 def same_integers(net: Net, y: str, folded_to: Folded, signs: np.ndarray) -> None:
-    """In float64, and as onnxruntime divides, in float32."""
-
-    def quantized(proto: Any) -> list[np.ndarray]:
-        by_name = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
-        node = next(node for node in proto.graph.node if node.op_type == "QuantizeLinear")
-        w, scale = (by_name[name] for name in node.input[:2])
-        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-        scale = scale.reshape(-1, *(1,) * (w.ndim - axis - 1)) if scale.ndim else scale
-        return [np.rint(w.astype(kind) / scale.astype(kind)) for kind in (np.float32, np.float64)]
-
-    for old, new in zip(quantized(net.model(y)), quantized(folded_to.proto), strict=True):
-        np.testing.assert_array_equal(new, signs.reshape(-1, *(1,) * (old.ndim - 1)) * old)
+    """As onnxruntime makes them, which divides in float32."""
+    old, new = (as_runtime_makes(proto) for proto in (net.model(y), folded_to.proto))
+    np.testing.assert_array_equal(new, signs.reshape(-1, *(1,) * (old.ndim - 1)) * old)
 
 
 @pytest.mark.parametrize("form", [
@@ -340,23 +348,46 @@ def test_floats_that_are_quantized_keep_their_integers(form: dict[str, Any]) -> 
     same_integers(net, y, result, signs)
 
 
-def halves(net: Net, step: float) -> str:
-    """A convolution and BatchNormalization whose weights all lie in the middle between two integers."""
-    values = (net.rng.integers(-120, 120, (4, 50, 3, 3)) + 0.5) * step
-    values[:, 0, 0, 0] = 120 * step
-    return net.batchnorm(net.node("Conv", net.input(1, 50, 4, 5), trained(net, values, axis=0)), 4)
+TIES: dict[str, tuple[Any, int, bool]] = {
+    "int8": (np.int8, 0, True),
+    "int8 about 3": (np.int8, 3, False),
+    "uint8": (np.uint8, 128, True),
+    "int16": (np.int16, 0, True),
+    "uint16": (np.uint16, 32768, True),
+    "int4": (ml_dtypes.int4, 0, True),
+    "uint4": (ml_dtypes.uint4, 8, True),
+}
 
 
-def test_ties_fall_as_they_did() -> None:
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("case", TIES)
+def test_ties_fall_as_they_did(case: str, axis: int | None) -> None:
+    """All weights lie between two integers, up to rounding; products that do not are written on the grid."""
+    dtype, zero, mirrored = TIES[case]
+    net = Net(opset=21, dtype=np.float32, ir_version=10)
+    half = 2 ** (ml_dtypes.iinfo(dtype).bits - 1)
+    scale = np.float32(0.01) if axis is None else net.rng.uniform(0.01, 0.02, 4).astype(np.float32)
+    w = (net.rng.integers(3 - half, half - 5, (4, 50, 3, 3)) + 0.5).T * scale
+    grid = net.const(value=scale), net.tensor(np.full(scale.shape, zero).astype(dtype))
+    q = net.node("QuantizeLinear", net.const(value=w.T), *grid, axis=0)
+    weight = net.node("DequantizeLinear", q, *grid, axis=0)
+    y = net.batchnorm(net.node("Conv", net.input(1, 50, 4, 5), weight), 4, positive=not mirrored)
+    result = folded(net, y, tolerance=1e-6)
+    same_integers(net, y, result, np.array([1.0, -1.0, 1.0, -1.0]) if mirrored else np.ones(4))
+
+
+def test_all_weights_on_ties_are_verified() -> None:
+    """As right after the scale was taken from the largest weight: 127.5 steps, which is the largest integer."""
     net = Net(dtype=np.float32)
-    y = halves(net, 2.0**-7)
-    same_integers(net, y, folded(net, y, tolerance=1e-6), np.array([1.0, -1.0, 1.0, -1.0]))
-
-
-def test_a_tie_in_float32_that_is_none_in_float64() -> None:
-    """Which integer it becomes depends on who divides: no float is sure to have both again."""
-    net = Net(dtype=np.float32)
-    assert declined(net, halves(net, 0.01)) == ["quantized-weight"]
+    w = net.rng.standard_normal((4, 3, 2, 2)).astype(np.float32)
+    w[:, 0, 0, 0] = 5
+    grid = net.const(value=np.float32(5) / np.float32(127.5)), net.tensor(np.array(0, np.int8))
+    weight = net.node("DequantizeLinear", net.node("QuantizeLinear", net.const(value=w), *grid), *grid)
+    y = net.batchnorm(net.node("Conv", net.input(1, 3, 4, 5), weight), 4)
+    outcome = bnfold.fold(net.model(y))
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert outcome.report.count("folded") == 1
 
 
 def test_a_clip_in_front_is_evaluated() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import reference
+from bnfold import ir, reference
 from tests.reference.models import compute, compute_all, floats
 
 SCALE = np.array([0.5, 0.25, 2], np.float32)
@@ -50,6 +51,20 @@ def test_dynamic_quantisation_of_a_range_without_negatives_keeps_zero() -> None:
     assert zero == 0
     assert scale == pytest.approx(float(x[2]) / 255)
     assert y.tolist() == [50, 150, 255]
+
+
+def test_a_constant_is_divided_in_its_own_type() -> None:
+    """To 8.5 in float32, to more in float64; what is computed is not rounded before it is quantised."""
+    scale = np.array(0.01, np.float32)
+    x = np.array([8.5], np.float32) * scale
+    node = helper.make_node("QuantizeLinear", ["x", "scale"], ["y"])
+    made = helper.make_tensor_value_info("y", TensorProto.UINT8, [1])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    scales, numbers = numpy_helper.from_array(scale, "scale"), numpy_helper.from_array(x, "x")
+    constant = helper.make_model(helper.make_graph([node], "g", [], [made], [scales, numbers]))
+    computed = helper.make_model(helper.make_graph([node], "g", [given], [made], [scales]))
+    assert reference.evaluate(ir.load(constant), {})["y"] == 8
+    assert reference.evaluate(ir.load(computed), {"x": x})["y"] == 9
 
 
 def test_a_zero_point_is_of_the_type_of_what_is_quantised() -> None:
