@@ -93,9 +93,9 @@ def _unequal_channels(b: Builder) -> Drawn:
     return _sum(b, conv(b, x, 4, kernel=3, **SAME), norm(b, x))
 
 
-def _swapped_groups(b: Builder) -> Drawn:
+def _swapped_groups(b: Builder, group: int = 2) -> Drawn:
     x = _image(b)
-    return _sum(b, norm(b, conv(b, x, 4, kernel=1, group=2)), norm(b, conv(b, x, 4, kernel=1)))
+    return _sum(b, norm(b, conv(b, x, 4, kernel=1, group=group)), norm(b, conv(b, x, 4, kernel=1)))
 
 
 def _twice(b: Builder) -> Drawn:
@@ -131,6 +131,7 @@ TRAPS = [
     Pattern("Conv with stride 2 + BN(x), broadcast", _strided_value),
     Pattern("Conv of one channel to four + BN(x), broadcast", _unequal_channels),
     Pattern("BN(Conv with group) + BN(Conv without)", _swapped_groups),
+    Pattern("BN(depthwise Conv) + BN(Conv)", lambda b: _swapped_groups(b, 4)),
     Pattern("BN(Conv) twice into one Add", _twice),
     Pattern("BN(Conv) + BN(Conv), one broadcast", _one_broadcast),
     Pattern("two BN(Conv), other dilations", _pair(WIDE, {"kernel": 3, **SAME})),

@@ -62,14 +62,16 @@ def _twice(b: Builder, op_type: str) -> list[Drawn]:
     return _ends(b, norm(b, y), conv(b, node(b, op_type, y, y), 5))
 
 
-def _scaled(smallest: float) -> Pattern:
+def _scaled(smallest: float, dtype: int = TensorProto.FLOAT) -> Pattern:
+    stored = helper.tensor_dtype_to_np_dtype(dtype)
+
     def build(b: Builder) -> list[Drawn]:
         y = _source(b)
         arrays = [np.array([1.0, smallest, -2.0, 0.5]), np.zeros(4), np.zeros(4), np.ones(4)]
-        operands = [b.weight(array.astype(np.float32)) for array in arrays]
+        operands = [b.weight(array.astype(stored)) for array in arrays]
         return _ends(b, node(b, "BatchNormalization", y, *operands), conv(b, y, 5))
 
-    return Pattern(f"Conv → BN with a scale of {smallest:g}, and → Conv", build)
+    return Pattern(f"Conv → BN with a scale of {smallest:g} in {stored}, and → Conv", build, dtype=dtype)
 
 
 def _two_scopes(model: onnx.ModelProto) -> None:
@@ -106,6 +108,7 @@ EXACT = [
 TRAPS = [
     _scaled(0.0),
     _scaled(1e-12),
+    _scaled(1e-3, TensorProto.FLOAT16),
     Pattern("Conv → BN, and twice into a Mul → Conv", lambda b: _twice(b, "Mul")),
     Pattern("Conv → BN, and → Conv, and into both branches of an If", _other_conv, change=_two_scopes),
     Pattern("Conv → BN, and → Conv, and an output itself", _as_output),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 from _fuzz.builder import Builder, Drawn
 from onnx import TensorProto
+
+from _patterns.verdict import Measure, affines
 
 Build = Callable[[Builder], "Drawn | list[Drawn]"]
 Part = Callable[[Builder, Drawn], Drawn]
@@ -26,6 +28,9 @@ class Pattern:
     change: Callable[[onnx.ModelProto], None] = lambda _: None
     whole: bool = False
     """Whether it is folded only where no affine node is left."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What bnfold is asked for beside folding."""
+    measure: Measure = affines
 
     def model(self) -> onnx.ModelProto:
         """The model, the same every time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,20 @@ TOLERANCE: dict[int, float] = {
 """Error relative to an output's largest value that rounding may explain, by the type of the first input."""
 
 
-def judge(source: Path, out: Path, note: str, *, whole: bool = False) -> str:
+Measure = Callable[[onnx.ModelProto], tuple[float, ...]]
+"""What is to become less; of its numbers the second one must not become more for that."""
+
+
+def affines(model: onnx.ModelProto) -> tuple[float, ...]:
+    """BatchNormalizations, all affine nodes, the former's channels, among what depends on the inputs."""
+    fed = {info.name for info in model.graph.input}
+    sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
+    costs = [_cost_of(model.graph.node, fed, sizes)]
+    costs += [_cost_of(function.node, set(function.input), {}) for function in model.functions]
+    return tuple(sum(numbers) for numbers in zip(*costs, strict=True))
+
+
+def judge(source: Path, out: Path, note: str, *, whole: bool = False, measure: Measure = affines) -> str:
     """``folded``, ``left``, ``wrong`` or ``crash``; with ``whole`` what is folded in part counts as left."""
     before = onnx.load(source)
     if note or not out.is_file():
@@ -39,7 +52,7 @@ def judge(source: Path, out: Path, note: str, *, whole: bool = False) -> str:
     tolerance = TOLERANCE[before.graph.input[0].type.tensor_type.elem_type]
     if any(not _close(expected[name], found[name], tolerance) for name in expected):
         return "wrong"
-    old, new = _cost(before), _cost(after)
+    old, new = measure(before), measure(after)
     return "folded" if new < old and new[1] <= (0 if whole else old[1]) else "left"
 
 
@@ -75,16 +88,6 @@ def _run(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
 def _close(expected: npt.NDArray[Any], found: npt.NDArray[Any], tolerance: float) -> bool:
     size = float(np.abs(expected).max())
     return expected.shape == found.shape and float(np.abs(found - expected).max()) <= tolerance * size
-
-
-def _cost(model: onnx.ModelProto) -> tuple[int, int, int]:
-    """BatchNormalizations, all affine nodes, the former's channels, among what depends on the inputs."""
-    fed = {info.name for info in model.graph.input}
-    sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
-    costs = [_cost_of(model.graph.node, fed, sizes)]
-    costs += [_cost_of(function.node, set(function.input), {}) for function in model.functions]
-    norms, affines, channels = (sum(numbers) for numbers in zip(*costs, strict=True))
-    return norms, affines, channels
 
 
 def _cost_of(nodes: Sequence[onnx.NodeProto], moving: set[str], sizes: dict[str, int]) -> tuple[int, int, int]:

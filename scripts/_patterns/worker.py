@@ -5,6 +5,7 @@ A note beside each model says how far it got, so that a tool that takes its proc
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 
 
 def bnfold(source: str, out: str) -> None:
-    """Folding alone, constant arithmetic included."""
+    """Folding alone, constant arithmetic included, and what is asked for beside the model."""
     from bnfold import ir
     from bnfold.pipeline import order
     from bnfold.settings import Options
 
-    model = ir.load(source)
-    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30))
+    model, asked = ir.load(source), json.loads(Path(source).with_suffix(".json").read_text(encoding="utf-8"))
+    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30, **asked))
     ir.save(model, out)
 
 

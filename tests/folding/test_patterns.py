@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
-from _patterns import backward, branches, demands, forward, listed, spelled_out, traps
+from _patterns import asked, backward, branches, demands, forward, listed, sampled, spelled_out, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
@@ -14,8 +15,11 @@ from bnfold import ir
 from bnfold.pipeline import order
 from bnfold.settings import Options
 
-EXACT = [*backward.ROWS, *forward.ROWS, *spelled_out.ROWS, *listed.EXACT, *branches.EXACT, *demands.EXACT]
-TRAPS = [*traps.ROWS, *listed.TRAPS, *branches.TRAPS, *demands.TRAPS]
+EXACT = [
+    *backward.ROWS, *forward.ROWS, *spelled_out.ROWS,
+    *(row for module in (listed, branches, demands, sampled, asked) for row in module.EXACT),
+]  # fmt: skip
+TRAPS = [*traps.ROWS, *(row for module in (listed, branches, demands, sampled, asked) for row in module.TRAPS)]
 
 
 WIDE = Options(target_opset="keep", all_affines=True, max_growth=1 << 30)
@@ -25,9 +29,9 @@ def verdict(pattern: Pattern, folder: Path, options: Options = WIDE) -> str:
     source, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(pattern.model(), source)
     model = ir.load(source)
-    order.rewrite(model, options)
+    order.rewrite(model, replace(options, **pattern.options))
     ir.save(model, out)
-    return judge(source, out, "", whole=pattern.whole)
+    return judge(source, out, "", whole=pattern.whole, measure=pattern.measure)
 
 
 @pytest.mark.parametrize("pattern", EXACT, ids=lambda pattern: pattern.name)
