@@ -16,20 +16,20 @@ SAME: dict[str, Any] = {"kernel": 3, "pads": [1, 1, 1, 1]}
 
 
 def _products(model: onnx.ModelProto) -> tuple[float, float]:
-    """How many, runtimes' own among them; and how many nodes there are."""
+    """How many, runtimes' own among them."""
     kinds = ("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul")
-    return sum(made.op_type in kinds for made in model.graph.node), len(model.graph.node)
+    return sum(made.op_type in kinds for made in model.graph.node), 0
 
 
 def _spread(model: onnx.ModelProto) -> tuple[float, float]:
-    """The largest range of a channel over the smallest, in the weight where that is most; and how many nodes."""
+    """The largest range of a channel over the smallest, in the weight where that is most."""
     ratios = [1.0]
     for tensor in model.graph.initializer:
         sizes = np.abs(numpy_helper.to_array(tensor))
         for axis in range(min(sizes.ndim, 2)) if sizes.ndim > 1 else ():
             ranges = sizes.max(tuple(other for other in range(sizes.ndim) if other != axis))
             ratios.append(float(ranges.max() / max(float(ranges.min()), 1e-30)))
-    return max(ratios), len(model.graph.node)
+    return max(ratios), 0
 
 
 def _row(first: dict[str, Any], second: dict[str, Any], between: int = 9, channels: int = 3) -> Build:

@@ -34,6 +34,11 @@ def _post_norm(b: Builder) -> list[Drawn]:
     return _ends(b, _linear(b, x, 4))
 
 
+def _norms(model: onnx.ModelProto) -> tuple[float, float]:
+    """BatchNormalizations alone: the biases behind each MatMul, which Gemm would take, are another matter."""
+    return sum(made.op_type == "BatchNormalization" for made in model.graph.node), 0
+
+
 def _linear(b: Builder, x: Drawn, width: int) -> Drawn:
     return node(b, "Add", matmul(b, x, width), weight(b, width))
 
@@ -99,7 +104,7 @@ EXACT = [
     Pattern("Conv → BN, and → Conv", _other_conv),
     Pattern("Conv → BN, and → Conv that pads with zeros", lambda b: _other_conv(b, **SAME)),
     Pattern("Conv → BN, and → Conv with group", lambda b: _other_conv(b, group=1, bias=False)),
-    Pattern("BN behind each part of a Transformer", _post_norm),
+    Pattern("BN behind each part of a Transformer", _post_norm, measure=_norms),
     Pattern("pre-activation, two blocks, positive scales", lambda b: _stream(b, positive=True)),
     Pattern("pre-activation, two blocks, scales of the same signs", lambda b: _stream(b, positive=False)),
     *(Pattern(f"BN → {op} with a Conv → Conv", lambda b, op=op: _arm(b, op)) for op in ("Add", "Sub", "Sum")),  # type: ignore[misc]
