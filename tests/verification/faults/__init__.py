@@ -10,6 +10,7 @@ from tests.verification.faults import (
     arms,
     branches,
     carriers,
+    composed,
     convolution,
     normalisers,
     operators,
@@ -27,7 +28,8 @@ __all__ = ["Rewrite", "rewrites", "table"]
 def rewrites() -> list[Rewrite]:
     """All of them."""
     modules = (
-        arms, branches, carriers, convolution, normalisers, operators, precision, products, sequences, unseen, upgrades,
+        arms, branches, carriers, composed, convolution, normalisers, operators, precision, products, sequences,
+        unseen, upgrades,
     )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
