@@ -28,8 +28,8 @@ def convs(*, pointwise_first: bool) -> Rewrite:
 
     def product(one: Array, two: Array) -> Array:
         if pointwise_first:
-            return np.einsum("omhw,mc->ochw", two, one[:, :, 0, 0])
-        return np.einsum("om,mchw->ochw", two[:, :, 0, 0], one)
+            return np.asarray(np.einsum("omhw,mc->ochw", two, one[:, :, 0, 0]))
+        return np.asarray(np.einsum("om,mchw->ochw", two[:, :, 0, 0], one))
 
     def after(kernel: Array, shift: Array, attributes: str = about.format(pads)) -> onnx.ModelProto:
         return model(f"{head} {{ y = Conv {attributes} (x, V, b) }}", {"V": kernel, "b": shift})

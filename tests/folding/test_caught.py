@@ -1,0 +1,143 @@
+"""Seeded faults of rules: a guard or a factor left out, and a small network where that matters.
+
+`bnfold fold` compares what it made, the whole as well as its parts; each fault has to be found by both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bnfold
+from bnfold import ir
+from bnfold.folding import compose, merge, sharing
+from bnfold.folding.affine import Affine
+from bnfold.folding.ops import HANDLERS, Handler, conv, nary, passing, recurrent, sample
+from bnfold.folding.step import leaves
+from tests.folding.nets import Net
+
+Build = Callable[[Net], list[str]]
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def replaced(module: Any, name: str, faulty: Callable[..., Any]) -> Break:
+    return lambda patch: patch.setattr(module, name, faulty)
+
+
+def nothing(*_: Any) -> None:
+    """In the place of a check."""
+
+
+def product(net: Net, x: str, outputs: int, inputs: int, size: int = 1, **attributes: Any) -> str:
+    return net.node("Conv", x, net.const(outputs, inputs, size, size), net.const(outputs), **attributes)
+
+
+def image(net: Net) -> str:
+    return net.input(2, 3, 6, 7)
+
+
+def branches(net: Net, op: str = "Add") -> list[str]:
+    x = image(net)
+    dense, point = product(net, x, 3, 3, 3, pads=[1, 1, 1, 1]), product(net, x, 3, 3)
+    total = net.node(op, net.batchnorm(dense, 3), net.batchnorm(point, 3))
+    return [net.node("Relu", net.node("Add", total, net.batchnorm(x, 3)))]
+
+
+def row(first: dict[str, Any], second: dict[str, Any]) -> Build:
+    return lambda net: [net.node("Relu", product(net, product(net, image(net), 9, 3, **first), 4, 9, **second))]
+
+
+def gemms(net: Net) -> list[str]:
+    x = net.node("Gemm", net.input(3, 4), net.const(4, 6), net.const(6))
+    return [net.node("Relu", net.node("Gemm", x, net.const(6, 5), net.const(5)))]
+
+
+def other_reader(net: Net) -> list[str]:
+    x = product(net, image(net), 4, 3)
+    return [net.node("Sin", net.batchnorm(x, 4)), net.node("Sin", product(net, x, 5, 4))]
+
+
+def other_arm(net: Net) -> list[str]:
+    total = net.node("Add", net.batchnorm(net.input(2, 4, 6, 7), 4), product(net, image(net), 4, 3))
+    return [net.node("Sin", product(net, total, 5, 4))]
+
+
+def sampled(net: Net) -> list[str]:
+    places = net.const(value=net.rng.uniform(-1.5, 1.5, (2, 3, 4, 2)))
+    return [net.batchnorm(net.node("GridSample", product(net, image(net), 4, 3), places), 4)]
+
+
+def deformed(net: Net) -> list[str]:
+    offset = net.const(value=net.rng.uniform(-3, 3, (2, 8, 5, 6)))
+    return [net.node("DeformConv", net.batchnorm(image(net), 3), net.const(4, 3, 2, 2), offset, kernel_shape=[2, 2])]
+
+
+def turned(net: Net) -> list[str]:
+    x = product(net, image(net), 4, 3)
+    return [net.batchnorm(net.node("ReverseSequence", x, net.ints(2, 4), time_axis=1, batch_axis=0), 4)]
+
+
+def chosen(net: Net) -> list[str]:
+    arms = [net.batchnorm(image(net), 3) for _ in range(2)]
+    mask = net.tensor(net.rng.random((6, 7)) < 0.5)
+    return [product(net, net.node("Where", mask, *arms), 4, 3)]
+
+
+def recurring(net: Net) -> list[str]:
+    x = net.node("Transpose", net.batchnorm(net.input(2, 4, 5), 4), perm=[2, 0, 1])
+    return [net.node("GRU", x, net.const(1, 9, 4), net.const(1, 9, 3), net.const(1, 18), hidden_size=3)]
+
+
+def applied_again(_value: ir.Value, affine: Affine, *_: Any) -> Affine:
+    return affine
+
+
+def unshifted(node: ir.Node, slot: int, affine: Affine) -> Any:
+    return sample.deform_down(node, slot, affine.scale_part())
+
+
+def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
+    return leaves(affine)
+
+
+BRANCH = merge._branch
+FAULTS: dict[str, tuple[Build, Break]] = {
+    "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
+    "branches: what is subtracted is added": (
+        lambda net: branches(net, "Sub"),
+        lambda patch: patch.setattr(merge, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
+    ),
+    "branches: factors lost": (branches, replaced(merge, "_factors", lambda *about: (np.ones(about[3]), np.zeros(3)))),
+    "row: a bias before padding": (row({}, {"size": 3, "pads": [1, 1, 1, 1]}), replaced(conv, "pads", lambda _: False)),
+    "row: a 1x1 Conv with strides": (
+        row({"strides": [2, 2]}, {"size": 2}),
+        replaced(compose, "_is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
+    ),
+    "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
+    "demands: applied again instead of undone": (other_reader, replaced(sharing, "inverse", applied_again)),
+    "demands: the other arm of a sum": (other_arm, replaced(nary, "_rescaled", lambda *_: ())),
+    "GridSample: zeros beside the image": (sampled, replaced(sample, "_check_grid", nothing)),
+    "DeformConv: the shift": (deformed, lambda patch: patch.setitem(HANDLERS, "DeformConv", Handler(down=unshifted))),
+    "ReverseSequence: the axis": (turned, replaced(passing, "_check_reversed", nothing)),
+    "Where: different arms": (
+        chosen, lambda patch: patch.setitem(HANDLERS, "Where", Handler(nary.up, one_arm, inputs=3)),
+    ),
+    "GRU: the order of channels": (
+        recurring, replaced(recurrent, "vector", lambda block, *_: block.reshape(-1)[::-1]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_caught_whole_and_locally(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(opset=20, dtype=np.float32)
+    build, break_it = FAULTS[fault]
+    proto = net.model(*build(net))
+    bnfold.fold(proto, merge_branches=True)
+    break_it(monkeypatch)
+    for depth in ("full", "local"):
+        with pytest.raises(bnfold.errors.VerificationFailed):
+            bnfold.fold(proto, merge_branches=True, checks=bnfold.Checks(depth=depth))
