@@ -115,8 +115,8 @@ def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
     """The next larger cuts around unannounced changes whose values differ.
 
     Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
-    that is made of it is the same. So the first such values are hidden, and what is behind them is compared instead.
-    Outputs of graphs are not hidden, callers read them by their names.
+    that is made of it is the same. So such values are hidden, and what is behind each is compared instead; what is
+    compared is not hidden itself. Outputs of graphs are not hidden, callers read them by their names.
     """
     before = {graph.path: graph for graph in request.before.graphs()}
     cuts: list[ir.Cut] = []
@@ -125,8 +125,10 @@ def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
         twin = before.get(graph.path)
         if not inputs or twin is None:
             continue
-        first = [name for name, read in inputs.items() if not read & set(inputs)]
-        hidden = {name for name in first if not (graph.values[name].is_output or twin.values[name].is_output)}
+        hidden: set[str] = set()
+        for name, read in inputs.items():  # in the order of the nodes: behind a hidden one comes one that is compared
+            if not (read & hidden or graph.values[name].is_output or twin.values[name].is_output):
+                hidden.add(name)
         common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
         stops = _stops(graph, twin, common)
         shown = dict.fromkeys(name for name in inputs if name not in hidden)

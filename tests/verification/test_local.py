@@ -180,6 +180,28 @@ def test_another_tool_may_give_an_inner_name_another_meaning() -> None:
     assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
 
 
+def test_another_tool_may_give_the_inner_names_of_layer_after_layer_another_meaning() -> None:
+    """Folded one behind the other: each Conv keeps the name of its output, each Relu its meaning."""
+    rng = numbers(9)
+    head, tail = "(float[N,4,H,W] x) => (float[N,4,H,W] y)", "y = com.example.Secret (r2)"
+    plain, folded, weights, changed = "", "", {}, {}
+    for layer, source in enumerate(("x", "r0", "r1")):
+        stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 4, 1, 1)))
+        s, t = affine(stats)
+        plain += f"c{layer} = Conv ({source}, W{layer})  z{layer} = {BN} (c{layer}, "
+        plain += (
+            ", ".join(f"{name}{layer}" for name in ("scale", "B", "mean", "var")) + f")  r{layer} = Relu (z{layer})  "
+        )
+        folded += f"c{layer} = Conv ({source}, W{layer}, b{layer})  r{layer} = Relu (c{layer})  "
+        weights |= {f"W{layer}": weight} | {f"{name}{layer}": value for name, value in stats.items()}
+        changed |= {f"W{layer}": weight * along(s, 0, 4), f"b{layer}": t}
+    before = ir.load(_with_domain(model(f"{head} {{ {plain} {tail} }}", weights)))
+    for fault, status in ((0, "verified"), (1e-3, "failed")):
+        after = _with_domain(model(f"{head} {{ {folded} {tail} }}", changed | {"b1": changed["b1"] + fault}))
+        verdict = verify(before, ir.load(after), witness="none")
+        assert verdict.status == status, verdict.reason
+
+
 @pytest.mark.parametrize("depth", ["auto", "full", "local"])
 def test_a_value_inside_that_differs_accuses_nobody_where_nothing_made_of_it_does(depth: Any) -> None:
     """As onnxoptimizer folds: ``c`` means what ``z`` did, and that the epsilon is another one would show nowhere."""
