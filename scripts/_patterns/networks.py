@@ -74,10 +74,12 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
     try:
         if {value.name for value in required(ir.load(out))} - {value.name for value in required(ir.load(source))}:
             return " **new inputs**"
-        status = verify(source, out, depth="auto", witness="none", budget_seconds=budget).status
+        verdict = verify(source, out, depth="auto", witness="none", budget_seconds=budget)
     except BnfoldError:
         return " **invalid**"
-    return {"verified": "", "failed": " **wrong**", "unverified": " ?"}[status]
+    if verdict.status == "failed" and verdict.decided_by == "interface":
+        return " **wrong shape**"
+    return {"verified": "", "failed": " **wrong**", "unverified": " ?"}[verdict.status]
 
 
 def _same_in_onnxruntime(source: Path, out: Path) -> bool:
