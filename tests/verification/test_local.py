@@ -184,7 +184,9 @@ def test_another_tool_may_give_the_inner_names_of_layer_after_layer_another_mean
     """Folded one behind the other: each Conv keeps the name of its output, each Relu its meaning."""
     rng = numbers(9)
     head, tail = "(float[N,4,H,W] x) => (float[N,4,H,W] y)", "y = com.example.Secret (r2)"
-    plain, folded, weights, changed = "", "", {}, {}
+    plain, folded = "", ""
+    weights: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for layer, source in enumerate(("x", "r0", "r1")):
         stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 4, 1, 1)))
         s, t = affine(stats)
