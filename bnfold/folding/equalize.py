@@ -22,7 +22,7 @@ from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.folding.tied import Tied
-from bnfold.ir.tensor import TP, Float64, Scaled
+from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.ir.traits import WEIGHTED
 from bnfold.report.events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason
@@ -51,8 +51,7 @@ class Scaling:
 
     event: EqualizeEvent
     edits: tuple[Edit, ...]
-    values: tuple[ir.Value, ...]
-    nodes: tuple[ir.Node, ...]
+    values: dict[ir.Value, ir.Tensor]
     cost: int
 
 
@@ -101,6 +100,8 @@ def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Ite
 
 def _follow(group: Group) -> None:
     """Follow factors that all differ, to see which constants take which channel's. Raises Declined."""
+    if group.maker.graph.opset() < 7:
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(group.maker))
     rank = facts.rank(group.root)
     count = facts.size(group.root, rank - 1 if group.maker.is_op("MatMul") else 1) if rank > 1 else None
     if not isinstance(count, int):
@@ -148,7 +149,7 @@ def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[
 
 def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget) -> Scaling:
     """Raises Declined where the factors lose digits."""
-    factors = np.exp(group.channels.log)
+    factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
     key = group.maker.graph.path, f"equalize {group.root.name}"
     if key in limits.banned:
@@ -163,14 +164,19 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget)
     event.channels = factors.size
     event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))
     event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
-    return Scaling(event, tuple(tied.edits), tuple(tied.values), tuple(tied.nodes), cost)
+    kind = group.channels.sides[0][0].tensor.dtype
+    return Scaling(event, tuple(tied.edits), {v: Exact(kind, by.s) for v, by in tied.values.items()}, cost)
 
 
-def apply(scaling: Scaling, budget: Budget) -> list[str]:
-    """Edit the graph; the names of values that no longer mean what they did."""
-    gone = [value.name for value in scaling.values]
+def _short(factors: Float64) -> Float64:
+    """Rounded to numbers that all types have."""
+    mantissas, exponents = np.frexp(factors)
+    return np.asarray(np.ldexp(np.rint(mantissas * 256), exponents - 8))
+
+
+def apply(scaling: Scaling, budget: Budget) -> None:
+    """Edit the graph; values that no longer mean what they did get new names."""
     budget.charge(scaling.cost)
     edit_all(scaling.edits, budget)
     for value in scaling.values:
         value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_equalized"))
-    return gone

@@ -240,9 +240,12 @@ def _drop_dead_shifts(fold: Fold) -> None:
 def _equalize(fold: Fold) -> None:
     """After folding, which makes channels uneven."""
     for found in equalize.find(fold.model, fold.limits, fold.budget, fold.report.equalized):
-        cut = cut_around(found.nodes, f"equalize {found.event.name}", fold.original)
         before = {value: value.name for value in found.values}
-        _note_names(fold, before, equalize.apply(found, fold.budget), cut)
+        equalize.apply(found, fold.budget)
+        fold.report.renamed.update((name, value.name) for value, name in before.items())
+        fold.report.scaled.update(
+            ((value.graph.path, value.name), (before[value], factors)) for value, factors in found.values.items()
+        )
     fold.report.notes.extend(map(str, fold.report.equalized))
 
 

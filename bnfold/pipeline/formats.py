@@ -134,6 +134,7 @@ class Onnx:
             after,
             checks=checks,
             cuts=report.cuts if report is not None else (),
+            scaled=report.scaled if report is not None else None,
             frozen=report is not None and bool(report.frozen),
             policy=options.policy,
             progress=progress,

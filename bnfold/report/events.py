@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
+from bnfold.ir.tensor import Tensor
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
@@ -178,6 +179,7 @@ class Report:
         frozen: Initializers that callers could override, and no longer can.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
+        scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
     """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
@@ -194,6 +196,7 @@ class Report:
     frozen: list[str] = field(default_factory=list)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
 

@@ -17,6 +17,7 @@ from bnfold.verification.clock import Clock
 from bnfold.verification.judge import judge
 from bnfold.verification.request import Request
 from bnfold.verification.threads import one_thread
+from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
 __all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
@@ -30,6 +31,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     *,
     checks: Checks | None = None,
     cuts: Sequence[ir.Cut] = (),
+    scaled: Scaled | None = None,
     frozen: bool = False,
     budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
@@ -43,6 +45,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after: The rewritten model, likewise.
         checks: On what; ``depth="none"`` is read as ``auto``.
         cuts: Where rewrites happened; each is checked on its own.
+        scaled: Values that are other ones by factors; where these are wrong, that is found.
         frozen: Whether the rewrite was asked to take inputs that have a default for constants.
         budget_seconds: For comparing whole models; None for ``checks.verify_seconds``.
         policy: What the original's nodes mean where their text leaves a choice.
@@ -62,6 +65,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         before_file=_file(before),
         after_file=_file(after),
         cuts=tuple(cuts),
+        scaled=scaled or {},
         depth="auto" if checks.depth == "none" else checks.depth,
         inputs=checks.inputs,
         data=checks.data,

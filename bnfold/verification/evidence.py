@@ -129,8 +129,11 @@ class Evidence:
 
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
-    """The value of the same name in the same graph of a copy."""
-    return next(graph for graph in model.graphs() if graph.path == value.graph.path).values[value.name]
+    """The value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
+    values = next(graph for graph in model.graphs() if graph.path == value.graph.path).values
+    if value.name not in values:
+        raise Unsupported(f"value {value.name!r} is not there as it was")
+    return values[value.name]
 
 
 def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:

@@ -16,6 +16,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.runtime_check import refused
 from bnfold.verification.samples import Impossible
+from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole import Broken, Whole, examine_whole
 
@@ -38,7 +39,14 @@ def judge(request: Request) -> Verdict:
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
     bench = cache(
-        lambda: RegionVerifier(request.before, request.after, draws, request.policy, request.seed, request.clock)
+        lambda: RegionVerifier(
+            request.before,
+            unscaled(request.after, request.scaled),
+            draws,
+            request.policy,
+            request.seed,
+            request.clock,
+        )
     )
     layered = _in_layers(request, draws, bench)
     if isinstance(layered, Verdict):
@@ -102,7 +110,7 @@ def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
     if request.depth == "full" and (whole is None or whole.doubt):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(request, bench(), whole)
+        return check_parts(replace(request, after=bench().after), bench(), whole)
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:

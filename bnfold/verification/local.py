@@ -54,6 +54,7 @@ class RegionVerifier:
         seed: int,
         clock: Clock,
     ) -> None:
+        self.after = after
         self._told = Told(before, after)
         self._graphs = self._told.graphs
         self._seed, self._clock = seed, clock

@@ -9,6 +9,7 @@ from typing import Literal
 
 from bnfold import ir, reference
 from bnfold.verification.clock import Clock
+from bnfold.verification.unscaled import Scaled
 
 Depth = Literal["auto", "full", "local"]
 Runtime = Literal["onnxruntime", "openvino", "none"]
@@ -32,4 +33,5 @@ class Request:
     witness: Runtime
     policy: reference.Policy
     clock: Clock
+    scaled: Scaled = field(default_factory=dict)
     progress: Progress = field(default=lambda _phase, _done, _total: None)

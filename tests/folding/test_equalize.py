@@ -17,6 +17,9 @@ from bnfold.folding.affine import Affine
 from bnfold.folding.apply import edit_all
 from bnfold.folding.ops import HANDLERS, Handler
 from bnfold.folding.step import leaves, wants
+from bnfold.ir.tensor import InMemory
+from bnfold.pipeline import order
+from bnfold.verification import verify
 from tests.folding.nets import Folded, Net, folded
 
 Array = np.ndarray[Any, Any]
@@ -246,6 +249,34 @@ def test_the_default_verification_says_so() -> None:
     assert outcome.verdict.verified
     assert outcome.report.count("folded") == 1
     assert any(note.startswith("channels equalized: Conv_") for note in outcome.report.notes)
+
+
+def test_layers_are_compared_one_by_one() -> None:
+    """Many layers with pruned channels: what comes out of the last would not show a fault in the first."""
+    net = Net(dtype=np.float32)
+    x = net.input(2, 8, 5, 6)
+    for _ in range(12):
+        kernel = net.rng.standard_normal((8, 8, 1, 1)) * 10 ** net.rng.uniform(-1, 0, (8, 1, 1, 1))
+        kernel[:3], kernel[:, :3] = 0, 1e-38
+        x = net.node("Relu", net.node("Conv", x, net.const(value=kernel), net.const(8)))
+    outcome = bnfold.fold(
+        net.model(net.node("Conv", x, net.const(4, 8, 1, 1))), equalize=True, checks=bnfold.Checks(depth="local")
+    )
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert len(outcome.verdict.local) == 25
+
+
+def test_wrong_factors_prove_nothing() -> None:
+    net = Net(dtype=np.float32)
+    proto = net.model(pair(net, lambda x: net.node("Relu", x)))
+    before, after = ir.load(proto), ir.load(proto)
+    report = order.rewrite(after, bnfold.Options(equalize=True))
+    for depth in ("full", "local"):
+        assert verify(before, after, depth=depth, cuts=report.cuts, scaled=report.scaled).verified
+    key, (old, factors) = next(iter(report.scaled.items()))
+    wrong = {**report.scaled, key: (old, InMemory(factors.dtype, factors.numpy() * np.float32(1.01)))}
+    assert not verify(before, after, depth="local", cuts=report.cuts, scaled=wrong).verified
 
 
 def two_readers(net: Net) -> str:

@@ -1,0 +1,31 @@
+"""Values that a rewrite has scaled, under their old names again: each node between them can be compared alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bnfold import ir
+
+Scaled = Mapping[tuple[str, str], tuple[str, ir.Tensor]]
+"""By the path of a graph and the name of a value there: the name of what it was, and by which factors it is larger."""
+
+
+def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
+    """The model with each of these values divided by its factors, under its old name, and multiplied again behind that.
+
+    The function is the same, whatever the factors are: where they are wrong, the value is not what it was.
+    """
+    if not scaled:
+        return model
+    copy = model.clone()
+    graphs = {graph.path: graph for graph in copy.graphs()}
+    for (path, name), (old, factors) in scaled.items():
+        value = graphs[path].values.get(name) if path in graphs else None
+        if value is None or value.producer is None or old in value.graph.values or not factors.numpy().all():
+            continue
+        constant, again = value.graph.add_constant("factors", factors), value.graph.fresh(name)
+        value.replace_uses(again)
+        division = value.graph.insert("Div", (value, constant), (value.graph.define(old),), after=value.producer)
+        value.graph.insert("Mul", (division.output(0), constant), (again,), after=division)
+    copy.sync()
+    return copy
