@@ -119,7 +119,7 @@ class Comparison:
         known = self._known
         if known.node[old] == known.node[new]:
             return None
-        mine, theirs = known.attributes(old), known.attributes(new)
+        mine, theirs = known.attributes[old], known.attributes[new]
         attributes = {
             name: (mine.get(name, ""), theirs.get(name, ""))
             for name in {**mine, **theirs}

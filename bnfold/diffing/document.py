@@ -86,13 +86,13 @@ def diff(
     if values or (values is None and few):
         checks = checks or Checks()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
-        document["values"] = compare_values(before, after, match, checks, seconds=seconds)
-    return {name: _plain(item) for name, item in document.items()}
+        document["values"] = _plain(compare_values(before, after, match, checks, seconds=seconds))
+    return document
 
 
 def _plain(value: Any) -> Any:
     """With texts for the numbers that JSON has no word for."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -207,7 +207,7 @@ def _change(change: Change) -> dict[str, Any]:
         "attributes": [_row(name, pair) for name, pair in change.attributes.items()],
         "inputs": [_row(slot, pair) for slot, pair in change.inputs.items()],
         "outputs": change.outputs and list(change.outputs),
-        "constants": [dict(constant) for constant in change.constants],
+        "constants": [_plain(constant) for constant in change.constants],
     }
 
 

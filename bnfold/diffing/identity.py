@@ -38,6 +38,7 @@ class Identities:
         similar: That, and the dims of the weights that it reads.
         shaped: That, its attributes, and the types and dims of the constants it reads.
         local: That, and the contents of those constants.
+        attributes: Those of a node as text, without bodies, and without what the newest version does without them.
         node: All that makes the node's outputs, from the inputs of the graph and contents of constants on.
         below: All that is made of the node's outputs, and what each of those nodes is locally.
         value: A constant's content, or all that makes the value.
@@ -45,7 +46,7 @@ class Identities:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._attributes: dict[Hashable, Mapping[str, str]] = {}
+        self._attributes: dict[Hashable, Mapping[str, str]] = {}  # few nodes have any that no other has
         self._held: dict[ir.Value | None, ir.Tensor | None] = {}
         self._drawn = count()
         self.nodes: dict[ir.Graph, list[ir.Node]] = {}
@@ -53,6 +54,7 @@ class Identities:
         self.similar: dict[ir.Node, int] = {}
         self.shaped: dict[ir.Node, int] = {}
         self.local: dict[ir.Node, int] = {}
+        self.attributes: dict[ir.Node, Mapping[str, str]] = {}
         self.node: dict[ir.Node, int] = {}
         self.below: dict[ir.Node, int] = {}
         self.value: dict[ir.Value, int] = {}
@@ -68,19 +70,17 @@ class Identities:
 
     def constant(self, value: ir.Value | None) -> ir.Tensor | None:
         """As `ir.constant`, asked once."""
-        if value not in self._held:
-            self._held[value] = ir.constant(value)
-        return self._held[value]
+        try:
+            return self._held[value]
+        except KeyError:
+            return self._held.setdefault(value, ir.constant(value))
 
-    def attributes(self, node: ir.Node) -> Mapping[str, str]:
-        """The attributes as text, without bodies, and without those that say what the newest version does without them.
-
-        So it makes no difference which version a node is of, or whether it spells a default out.
-        """
+    def _attributes_of(self, node: ir.Node) -> Mapping[str, str]:
+        """So that it makes no difference which version a node is of, or whether it spells a default out."""
         opset = node.graph.opset(node.domain)
         own = [each for each in node.proto.attribute if each.type not in _BODIES and each.name not in MEANINGLESS]
         key = (node.graph.model, node.domain, node.op_type, opset, *(each.SerializeToString() for each in own))
-        if key not in self._attributes:  # few nodes have any that no other has
+        if key not in self._attributes:
             usual, newest = (_defaults(node.domain, node.op_type, version) for version in (opset, _NEWEST))
             given = {each.name: self._text(node, each) for each in own}
             self._attributes[key] = {
@@ -145,15 +145,16 @@ class Identities:
         held = [self.constant(value) for value in read]
         self.operator[node] = self._number("operator", node.domain, node.op_type, getattr(node.proto, "overload", ""))
         named = tuple(value is not None for value in node.outputs)
-        own = (self.operator[node], named, *sorted(self.attributes(node).items()))
+        self.attributes[node] = attributes = self._attributes_of(node)
+        own = self._number("own", self.operator[node], named, *sorted(attributes.items()))
         weights = [tensor.dims for tensor in held if is_weight(tensor) and len(tensor.dims) > 1]
         self.similar[node] = self._number("similar", self.operator[node], *weights)
         dims = [(tensor.dtype, tensor.dims) if tensor is not None else None for tensor in held]
-        self.shaped[node] = self._number("shaped", *own, *dims)
+        self.shaped[node] = self._number("shaped", own, *dims)
         contents = [number if tensor is not None else None for number, tensor in zip(inputs, held, strict=True)]
-        self.local[node] = self._number("local", *own, *contents)
+        self.local[node] = self._number("local", own, *contents)
         drawn = next(self._drawn) if node.has_trait(DRAWING) else None
-        self.node[node] = self._number("node", *own, *inputs, drawn, *bodies)
+        self.node[node] = self._number("node", own, *inputs, drawn, *bodies)
         for slot, value in enumerate(node.outputs):
             if value is not None:
                 tensor = self.constant(value)

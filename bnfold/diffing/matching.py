@@ -65,8 +65,7 @@ class Matching:
         known = self._known
         inputs = {key: value for value, key in ends(new.inputs, common)}
         self.inputs.update((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
-        for queue in self._queues:
-            queue.append((old, new))
+        self._queues[0].append((old, new))
 
         def pair_up(key: Key, **how: bool) -> None:
             self._pair_up(self._free(old, self.pairs), self._free(new, self.partners), key, **how)
@@ -109,8 +108,7 @@ class Matching:
                 if not agree or self._agree(one, other):
                     found = True
                     self.pairs[one], self.partners[other] = other, one
-                    for queue in self._queues:
-                        queue.append((one, other))
+                    self._queues[0].append((one, other))
         return found
 
     def _agree(self, old: ir.Node, new: ir.Node) -> bool:
@@ -134,13 +132,17 @@ class Matching:
         while any(queues):
             level = next(level for level, queue in enumerate(queues) if queue)
             old, new = queues[level].popleft()
+            makers, readers = (_makers(old), _makers(new)), (_readers(old), _readers(new))
+            if not any(self._open(one, old) and self._open(other, new) for one, other in (makers, readers)):
+                continue
             if level == len(ways):
                 if self._step_over(old, new):
                     queues[level].append((old, new))
                 continue
-            for one, other in zip(_makers(old), _makers(new), strict=False):
+            for one, other in zip(*makers, strict=False):
                 self._pair_up(self._open([one], old), self._open([other], new), ways[level])
-            self._pair_up(self._open(_readers(old), old), self._open(_readers(new), new), ways[level])
+            self._pair_up(self._open(readers[0], old), self._open(readers[1], new), ways[level])
+            self._queues[level + 1].append((old, new))
 
     def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
         """The nodes beside another that may still be matched."""
@@ -149,10 +151,10 @@ class Matching:
             node
             for node in dict.fromkeys(nodes)
             if node is not None
-            and node.graph is graph
-            and node in self._known.node
             and node not in self.pairs
             and node not in self.partners
+            and node.graph is graph
+            and node in self._known.node
         ]
 
     def _step_over(self, old: ir.Node | ir.Graph, new: ir.Node | ir.Graph) -> bool:

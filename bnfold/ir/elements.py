@@ -88,11 +88,12 @@ def to_raw(values: Array, dtype: int) -> bytes | memoryview:
     return values.reshape(-1).view(np.uint8).data if values.size else b""
 
 
+_NAMES = {dtype: name.lower() for name, dtype in TP.DataType.items()}
+
+
 def type_name(dtype: int | None) -> str:
     """``float16``, ``int64`` …, as onnx spells it in lower case; ``unknown`` without a type, a number nobody knows."""
-    if not dtype:
-        return "unknown"
-    return TP.DataType.Name(dtype).lower() if dtype in TP.DataType.values() else f"type {dtype}"
+    return _NAMES.get(dtype, f"type {dtype}") if dtype else "unknown"
 
 
 def round_once(values: Float64, dtype: int) -> Array:
