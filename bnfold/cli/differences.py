@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bnfold.cli import publish
 from bnfold.cli.before_after import size
 from bnfold.errors import BadInput, printable
+from bnfold.report.html.differences import told
 from bnfold.report.html.layout import shorten
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     for what, one, other in rows:
         yield _cut(f"{shorten(printable(what), 28):<28}  {shorten(printable(one), 22):>22}  {printable(other)}")
     differences = document["differences"]
-    many, colon = "s" * (len(differences) != 1), ":" * bool(differences)
-    yield f"{document['same']} nodes are the same, {len(differences)} difference{many}{colon}"
+    yield f"{told(document)}{':' * bool(differences)}"
     for each in differences if verbose else differences[:MOST]:
         line = printable(f"  {each['graph']}: {each['text']}" if each["graph"] else f"  {each['text']}")
         yield line if verbose else _cut(line)

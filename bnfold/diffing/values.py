@@ -105,10 +105,22 @@ def _given(model: ir.Model, match: Matching, feeds: Feeds) -> Feeds:
     """The same inputs, as the other model calls them."""
     names = {old.name: new.name for old, new in match.inputs.items() if old.name in feeds}
     given = {names[name]: array for name, array in feeds.items() if name in names}
-    missing = sorted({value.name for value in required(model)} - given.keys())
-    if missing or len(given) < len(feeds):
+    missing = {value.name for value in required(model)} - given.keys()
+    if (
+        missing
+        or len(given) < len(feeds)
+        or not all(_fits(array, model.graph.values[name]) for name, array in given.items())
+    ):
         raise BnfoldError("the models have other inputs")
     return given
+
+
+def _fits(array: Array, value: ir.Value) -> bool:
+    shape = np.shape(array)
+    dims = value.shape or (None,) * len(shape)
+    return len(dims) == len(shape) and all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True)
+    )
 
 
 def _run(model: ir.Model, feeds: Feeds, observer: Callable[[str, Any], None], seconds: float) -> None:

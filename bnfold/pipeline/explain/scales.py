@@ -10,6 +10,8 @@ import numpy as np
 from bnfold.ir.tensor import Float64
 
 BINS = 24
+NAMED = 12
+"""Negative channels that are listed."""
 DECADES = np.arange(-120, 81) / 20
 """Edges for the whole model, as powers of ten: what folding multiplies weights by spans decades."""
 
@@ -23,6 +25,7 @@ def spread(block: Float64) -> dict[str, Any]:
         "max": high,
         "zeros": int((block == 0).sum()),
         "negative": int((block < 0).sum()),
+        "negative_at": np.flatnonzero(block < 0)[:NAMED].tolist(),
         "counts": [int(count) for count in counts],
     }
 

@@ -11,6 +11,13 @@ from bnfold.report.events import map_texts
 from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
 
 
+def told(document: Mapping[str, Any]) -> str:
+    """How much is the same, and how much is not."""
+    same, count = document["same"], len(document["differences"])
+    many = "1 node is" if same == 1 else f"{same} nodes are"
+    return f"{many} the same, {count} difference{'s' * (count != 1)}"
+
+
 def html(document: Mapping[str, Any]) -> str:
     """One page; ``document`` is what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
@@ -18,6 +25,7 @@ def html(document: Mapping[str, Any]) -> str:
     """
     document = map_texts(document, printable)
     environment = templates()
+    environment.filters.update(told=told)
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]
     bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]

@@ -16,16 +16,23 @@ MAX_STRIP = 200
 MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
+MAX_LISTED = 200
+"""Lines of a list that most readers do not open; a page with all of them opens slowly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a histogram; ``up`` and ``down`` are heights from the base line, ``label`` says it in words."""
+    """One bar of a histogram; ``up`` and ``down`` are heights from the base line, ``label`` says it in words.
+
+    ``negative`` where it stands for numbers below zero.
+    """
 
     x: float
     width: float
     up: float
     down: float
     label: str
+    negative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,10 @@ def spread(values: Mapping[str, Any], name: str) -> Histogram:
     bars = []
     for index, count in enumerate(counts):
         label = f"{low + index * size:.4g} to {low + (index + 1) * size:.4g}: {count}"
-        bars.append(Bar(index * step, step, count / top * height, 0, label))
-    return Histogram(height, height, tuple(bars), (), f"{name} from {low:.4g} to {high:.4g}, {sum(counts)} values")
+        is_below = low + (index + 0.5) * size < 0
+        bars.append(Bar(index * step, step, count / top * height, 0, label, is_below))
+    zero = (Tick(-low / (high - low) * WIDTH, "0"),) if low < 0 < high else ()
+    return Histogram(height, height, tuple(bars), zero, f"{name} from {low:.4g} to {high:.4g}, {sum(counts)} values")
 
 
 def scales(values: Mapping[str, Any]) -> Histogram | None:

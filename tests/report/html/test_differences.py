@@ -32,6 +32,11 @@ def test_few_differences_stand_in_the_page() -> None:
     assert "Error along the depth" in text
 
 
+def test_one_of_each_is_told_as_one() -> None:
+    assert differences.told({"same": 1, "differences": [{}]}) == "1 node is the same, 1 difference"
+    assert differences.told({"same": 0, "differences": []}) == "0 nodes are the same, 0 differences"
+
+
 def test_many_are_packed() -> None:
     text = page(300)
     assert text.count('<details class="row"') == 300

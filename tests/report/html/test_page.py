@@ -80,6 +80,18 @@ def test_a_page_of_too_many_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "5 more rows are in the JSON form" in text
 
 
+def test_long_lists_say_how_much_more_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnfold.report.html.plots.MAX_LISTED", 2)
+    document = report("dense.onnx", verified=True)
+    text = render([document])
+    for listed in (document["verify"]["local"], document["names"]["removed"], document["names"]["renamed"]):
+        assert f"{len(listed) - 2} more are in the JSON form" in text
+
+
+def test_negative_channels_are_named() -> None:
+    assert "2 negative (channels 2, 4)" in render([report("dense.onnx")])
+
+
 def test_what_the_upgrade_wrote_anew_keeps_its_row() -> None:
     text = render([report("bn6_per_activation.onnx")])
     assert text.count('<details class="row"') == 1

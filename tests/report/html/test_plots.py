@@ -89,3 +89,10 @@ def test_far_inside_is_half_of_what_is_allowed() -> None:
 def test_one_value_is_one_bar() -> None:
     drawn = plots.spread({"min": 2.0, "max": 2.0, "counts": [5]}, "scale")
     assert [(bar.x, bar.width, bar.up) for bar in drawn.bars] == [(0, 100, drawn.height)]
+
+
+def test_negative_numbers_have_a_colour_and_zero_a_line() -> None:
+    drawn = plots.spread({"min": -1.0, "max": 3.0, "counts": [1, 1, 1, 1]}, "scale")
+    assert [bar.negative for bar in drawn.bars] == [True, False, False, False]
+    assert [(tick.at, tick.label) for tick in drawn.ticks] == [(25, "0")]
+    assert plots.spread({"min": 1.0, "max": 3.0, "counts": [1, 1]}, "scale").ticks == ()
