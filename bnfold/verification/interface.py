@@ -67,8 +67,10 @@ def flaw(model: ir.Model) -> str:
 
 
 def ill_typed(model: ir.Model) -> str:
-    """An operand of a type that its operator does not take, which runtimes refuse; types must have been inferred."""
+    """An operand of a type or form that its operator does not take, which runtimes refuse; types must be inferred."""
     for node in (node for graph in model.graphs() for node in graph.nodes if not node.subgraphs):
+        if _is_flattened(node):
+            return f"node {node.label!r} ({node.op_type}) has spatial=0 and parameters for channels"
         known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
         if known is None or not known.input_types:
             continue
@@ -82,6 +84,14 @@ def ill_typed(model: ir.Model) -> str:
             if takes and not (same and computed_type(value.dtype, "float64") in takes):
                 return f"input {index} of node {node.label!r} ({node.op_type}) is of type {type_name(value.dtype)}"
     return ""
+
+
+def _is_flattened(node: ir.Node) -> bool:
+    """What MXNet wrote and we read as ``spatial=1`` (onnx/models#156)."""
+    if not node.is_op("BatchNormalization") or node.attr("spatial", 1) or len(node.inputs) < 2:
+        return False
+    x, scale = (shape_of(value.type) if value is not None else None for value in node.inputs[:2])
+    return x is not None and scale is not None and len(x) > 2 and len(scale) == 1
 
 
 def unlisted(before: ir.Model, after: ir.Model) -> list[str]:

@@ -12,7 +12,7 @@ from bnfold.ir.elements import type_name
 from bnfold.verification import Verdict, verify
 from bnfold.verification.interface import interface_fault, narrowed
 from bnfold.verification.request import Depth
-from tests.verification.graphs import model
+from tests.verification.graphs import model, numbers, statistics
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
 BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"
@@ -172,3 +172,15 @@ def test_a_rewritten_model_that_a_runtime_refuses_for_its_types_is_not_verified(
     assert verdict.status == "unverified"
     assert "input 1 of node 'z' (Add) is of type int64" in verdict.reason
     assert verify(wrong, wrong, depth="local").verified
+
+
+def test_what_only_we_read_is_not_verified() -> None:
+    """``spatial=0`` over parameters for channels: as MXNet wrote it, and refused by runtimes."""
+    stats = statistics(numbers(0), 3)
+    body = "(float[N,3,4,4] x) => (float[N,3,4,4] y) { y = BatchNormalization<spatial = %d> (x, scale, B, mean, var) }"
+    right, wrong = (ir.load(model(body % spatial, stats, opset=7)) for spatial in (1, 0))
+    verdict = verify(right, wrong, depth="local", witness="none")
+    assert verdict.status == "unverified"
+    assert "spatial=0" in verdict.reason
+    assert verify(wrong, wrong, depth="local", witness="none").verified
+    assert verify(wrong, right, depth="local", witness="none").verified
