@@ -223,8 +223,7 @@ class Graph:
         while stack:
             graph = stack.pop()
             yield graph
-            for node in graph.nodes:
-                stack.extend(node.bodies)
+            stack += [body for node in graph.nodes if node.subgraphs for body in node.bodies]
 
 
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:

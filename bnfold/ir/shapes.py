@@ -36,10 +36,13 @@ _SMALL_BYTES = SMALL * 8
 
 def is_damaged(value: Value) -> bool:
     """Whether a small weight's dims do not fit its bytes; those of large ones are checked when they are loaded."""
-    if not isinstance(value.tensor, Inline):
+    tensor = value.tensor
+    if not isinstance(tensor, Inline) or (
+        0 < tensor.nbytes == len(tensor.proto.raw_data) and min(tensor.dims, default=0) >= 0
+    ):
         return False
     try:
-        value.tensor.numpy()
+        tensor.numpy()
     except BnfoldError:
         return True
     return False

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
@@ -29,6 +29,7 @@ from bnfold.reference.registry import (
     Noise,
     Random,
     Randomness,
+    Result,
     Unsupported,
     find,
 )
@@ -76,28 +77,34 @@ _TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement
 """Operators to which an empty optional, which is None here, is a value like any other."""
 
 
-def apply(  # noqa: PLR0913 - one node, and each option of the run by name
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What all runs of a node have in common: its definition, the inputs that it needs, its kernel and its call."""
+
+    known: Definition
+    needed: tuple[int, ...]
+    function: Kernel
+    call: Call
+
+
+def apply(
     node: ir.Node,
     inputs: Sequence[Datum],
-    attrs: Mapping[str, Attribute],
-    precision: Precision,
-    policy: Policy,
+    bound: Callable[[int | None], Bound],
     *,
     later: bool = False,
     noise: Noise | None = None,
-    evaluate: Evaluate,
 ) -> Sequence[Datum]:
     """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
 
-    ``evaluate`` runs a whole model. Raises Unsupported or Random as it documents.
+    ``bound`` is `bind` for another opset, or (None) the node's own. Raises Unsupported or Random as it documents.
     """
-    opset = node.graph.opset(node.domain)
     try:
-        return _apply(node, inputs, attrs, precision, policy, opset, noise, evaluate)
+        return _run(node, bound(None), inputs, noise)
     except Misfit:
-        for other in _later_versions(node, opset) if later else ():
+        for other in _later_versions(node, node.graph.opset(node.domain)) if later else ():
             with suppress(Unsupported):
-                return _apply(node, inputs, attrs, precision, policy, other, noise, evaluate)
+                return _run(node, bound(other), inputs, noise)
         raise
 
 
@@ -110,16 +117,16 @@ def _later_versions(node: ir.Node, opset: int) -> Iterator[int]:
                 yield version
 
 
-def _apply(  # noqa: PLR0913, PLR0917 - as `apply`
+def bind(
     node: ir.Node,
-    inputs: Sequence[Datum],
     attrs: Mapping[str, Attribute],
     precision: Precision,
     policy: Policy,
-    opset: int,
-    noise: Noise | None,
+    opset: int | None,
     evaluate: Evaluate,
-) -> Sequence[Datum]:
+) -> Bound:
+    """The node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises Unsupported."""
+    opset = node.graph.opset(node.domain) if opset is None else opset
     known = definition(node.domain, node.op_type, opset)
     if known is None:
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")
@@ -127,17 +134,29 @@ def _apply(  # noqa: PLR0913, PLR0917 - as `apply`
     if found is None:
         raise refused(node, known.version or opset, "no proven implementation of this version")
     function, meant = found
-    _check_inputs(node, known, inputs)
+    if len(node.inputs) > known.most:
+        raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
+    if any(need and node.input(index) is None for index, need in enumerate(known.required)):
+        raise refused(node, known.version, "a required input is missing")
+    needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(known.required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    drawn = (
-        None if noise is None else partial(noise.of, node.outputs[0].name if node.outputs[0] else "", attrs.get("seed"))
-    )
-    call = Call(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision, drawn)
-    if precision == "float64":
-        return [widen(value) for value in _compute(function, call, known, node, inputs)]
-    results = _compute(function, call, known, node, [workable(value) for value in inputs])
-    return [rounded(value, _model_of(known, inputs, index)) for index, value in enumerate(results)]
+    call = Call(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
+    try:
+        check_attributes(call, known.version, known.needed)
+    except Mismatch as reason:
+        raise refused(node, known.version, str(reason), Misfit) from reason
+    return Bound(known, tuple(needed), function, call)
+
+
+def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | None) -> Sequence[Datum]:
+    """In a function, an input that is named may still be one that the call left out."""
+    if any(inputs[index] is None for index in bound.needed):
+        raise refused(node, bound.known.version, "a required input is missing")
+    if bound.call.precision == "float64":
+        return [widen(value) for value in _compute(bound, node, inputs, noise)]
+    results = _compute(bound, node, [workable(value) for value in inputs], noise)
+    return [rounded(value, _model_of(bound.known, inputs, index)) for index, value in enumerate(results)]
 
 
 def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Kernel, int] | None:
@@ -159,28 +178,16 @@ def refused(node: ir.Node, version: int, reason: str, kind: type[Unsupported] = 
     return kind(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, version, node.label, reason)
 
 
-def _check_inputs(node: ir.Node, known: Definition, inputs: Sequence[Datum]) -> None:
-    """In a function, an input that is named may still be one that the call left out."""
-    if len(node.inputs) > known.most:
-        raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
-    takes_nothing = node.op_type in _TAKE_NOTHING
-    if any(
-        need and (node.input(index) is None or (inputs[index] is None and not takes_nothing))
-        for index, need in enumerate(known.required)
-    ):
-        raise refused(node, known.version, "a required input is missing")
-
-
-def _compute(function: Kernel, call: Call, known: Definition, node: ir.Node, inputs: Sequence[Datum]) -> list[Datum]:
+def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> list[Datum]:
     """Run the kernel on what is legal.
 
     Errors that it does not raise on purpose come of inputs and attributes that do not fit together: the model's fault,
     said in numpy's words.
     """
+    known = bound.known
     try:
-        check_attributes(call, known.version, known.needed)
         check_types(known.allowed, known.input_types, inputs)
-        answer = function(call, *inputs)
+        answer = _answer(bound, node, inputs, noise)
     except Randomness as reason:
         raise refused(node, known.version, str(reason), Random) from reason
     except Mismatch as reason:
@@ -193,6 +200,18 @@ def _compute(function: Kernel, call: Call, known: Definition, node: ir.Node, inp
     if any(isinstance(value, np.ndarray) and value.ndim > MAX_RANK for value in made):
         raise refused(node, known.version, "it makes more axes than can be evaluated")  # numpy itself is of two minds
     return made
+
+
+def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> Result:
+    """What the kernel makes; only one that draws is told of the ``noise`` of this run."""
+    try:
+        return bound.function(bound.call, *inputs)
+    except Randomness:
+        if noise is None:
+            raise
+    name = node.outputs[0].name if node.outputs[0] else ""
+    drawing = partial(noise.of, name, bound.call.attrs.get("seed"))
+    return bound.function(replace(bound.call, noise=drawing), *inputs)
 
 
 def _model_of(known: Definition, inputs: Sequence[Datum], output: int) -> Datum:

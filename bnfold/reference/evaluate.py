@@ -14,9 +14,9 @@ from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.ir.messages import function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
-from bnfold.reference.dispatch import apply, refused
+from bnfold.reference.dispatch import Bound, apply, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_declared, jittered, workable
-from bnfold.reference.registry import Array, Attribute, Noise
+from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
 
@@ -27,18 +27,10 @@ Environment = dict[ir.Value, Datum]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What runs of one model in one precision have in common: orders of nodes, and attributes outside functions."""
+    """What runs of one model in one precision have in common: orders of nodes, and their kernels outside functions."""
 
     schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = field(default_factory=dict)
-    attributes: dict[ir.Node, Mapping[str, Attribute]] = field(default_factory=dict)
-
-    def resolve(self, node: ir.Node, bindings: Bindings, precision: Precision) -> Mapping[str, Attribute]:
-        """As `attributes.resolve`; what a Constant holds may be too large to be kept."""
-        if bindings or node.is_op("Constant"):
-            return resolve(node, bindings, precision)
-        if node not in self.attributes:
-            self.attributes[node] = resolve(node, bindings, precision)
-        return self.attributes[node]
+    bound: dict[tuple[ir.Node, int | None], Bound] = field(default_factory=dict)
 
 
 class OutOfTime(BnfoldError):
@@ -208,10 +200,9 @@ class Evaluation:
         if function is not None:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
-            attrs = self.prepared.resolve(node, bindings, self.precision)
+            attrs = resolve(node, bindings, self.precision)
             results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
-            attrs = self.prepared.resolve(node, bindings, self.precision)
             if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
                 held = ir.constant(source)
@@ -220,16 +211,8 @@ class Evaluation:
                 )
             if node.is_op("QuantizeLinear"):
                 inputs = _as_stored(node, inputs)
-            results = apply(
-                node,
-                inputs,
-                attrs,
-                self.precision,
-                self.policy,
-                later=self.later,
-                noise=self.noise,
-                evaluate=evaluate,
-            )
+            bound = partial(self._bound, node, bindings)
+            results = apply(node, inputs, bound, later=self.later, noise=self.noise)
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):
@@ -238,6 +221,16 @@ class Evaluation:
             environment[value] = self._altered(value, result)
             if self.observer is not None and node.graph is self.main:
                 self.observer(value.name, environment[value])
+
+    def _bound(self, node: ir.Node, bindings: Bindings, opset: int | None) -> Bound:
+        """The node as an opset defines it; what a Constant holds may be too large to be kept."""
+        known = self.prepared.bound.get((node, opset))
+        if known is None or bindings:
+            attrs = resolve(node, bindings, self.precision)
+            known = bind(node, attrs, self.precision, self.policy, opset, evaluate)
+            if not bindings and not node.is_op("Constant"):
+                self.prepared.bound[node, opset] = known
+        return known
 
     def _run_body(
         self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum]

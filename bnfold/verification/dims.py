@@ -175,9 +175,16 @@ class Dims:
             self.equal(names[0], whole // part)
 
 
+def is_known(value: ir.Value) -> bool:
+    """Whether the type is told, and of each dim the size or a name that a file gave."""
+    shape = value.shape
+    if shape is None or value.dtype is None:
+        return False
+    return all(isinstance(dim, int) or (dim is not None and not dim.startswith(_NOBODYS)) for dim in shape)
+
+
 def learn_shapes(model: ir.Model) -> None:
-    """Fill in the types of values with what inference and the operators tell; the file's annotations stay."""
-    model.infer_shapes()
+    """Fill in the types of values with what the operators tell beyond inference; the file's annotations stay."""
     dims = Dims()
     dims.follow([*model.nodes()])
     for graph in model.graphs():

@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.shapes import filled
-from bnfold.verification.dims import learn_shapes
+from bnfold.verification.dims import is_known, learn_shapes
 
 
 class Told:
@@ -20,11 +20,15 @@ class Told:
     """
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
-        after.infer_shapes()
         old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
-        inferred = {path: dict(graph.types) for path, graph in new.items()}
         for model in (before, after):
-            learn_shapes(model)
+            model.infer_shapes()
+        learn_shapes(before)
+        self._untold: dict[str, dict[str, onnx.TypeProto]] = {}
+        if all(is_known(value) for graph in old.values() for value in graph.values.values()):
+            return  # the rewritten model has nothing to add
+        inferred = {path: dict(graph.types) for path, graph in new.items()}
+        learn_shapes(after)
         self._untold = {path: _tell(old[path], new[path], inferred[path]) for path in old if path in new}
 
     def untold(self, path: str) -> Mapping[str, onnx.TypeProto]:
