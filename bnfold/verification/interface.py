@@ -90,7 +90,7 @@ def _is_flattened(node: ir.Node) -> bool:
     """What MXNet wrote and we read as ``spatial=1`` (onnx/models#156)."""
     if not node.is_op("BatchNormalization") or node.attr("spatial", 1) or len(node.inputs) < 2:
         return False
-    x, scale = (shape_of(value.type) if value is not None else None for value in node.inputs[:2])
+    x, scale = (value.shape if value is not None else None for value in node.inputs[:2])
     return x is not None and scale is not None and len(x) > 2 and len(scale) == 1
 
 
