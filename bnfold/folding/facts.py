@@ -84,6 +84,8 @@ def rank(value: ir.Value) -> int:
         if known is not None or (stretched := _stretched(value)) is None:
             break
         value, least = stretched[0], max(least, len(stretched[1]))
+    if known_dims(value) is None and (told := _told(value)) is not None:  # by what has been learned of others
+        return max(least, len(told))
     return max(least, len(dims(value)))
 
 

@@ -72,6 +72,7 @@ def _axes(tensor: Tensor) -> list[int | None]:
 def _keeps(exact: Float64, rounded: Float64, axis: int | None, unit: float) -> bool:
     """Whether the rounding error of each slice along ``axis`` is what normal numbers of the type would have."""
     others = tuple(other for other in range(exact.ndim) if other != axis) if axis is not None else None
-    error = np.sqrt(((rounded - exact) ** 2).sum(axis=others))
-    size = np.sqrt((exact**2).sum(axis=others))
+    with np.errstate(over="ignore"):
+        error = np.sqrt(((rounded - exact) ** 2).sum(axis=others))
+        size = np.sqrt((exact**2).sum(axis=others))
     return bool((error <= unit * size).all())

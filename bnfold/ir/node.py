@@ -11,6 +11,7 @@ import onnx
 
 from bnfold.errors import MalformedModel, MistypedAttribute, ReferenceAttribute
 from bnfold.ir.schemas import attribute_type, schema_of, versions_of
+from bnfold.ir.traits import OF_ONNXRUNTIME
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
@@ -67,6 +68,11 @@ class Node:
     def has_trait(self, trait: frozenset[str]) -> bool:
         """Whether this is an operator of the default domain among those of `bnfold.ir.traits`."""
         return self._op_type in trait and not self.domain
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its operator is one of the default domain, or of the few of onnxruntime's own that bnfold knows."""
+        return self.domain == ("com.microsoft" if self._op_type in OF_ONNXRUNTIME else "")
 
     def input(self, index: int) -> Value | None:
         """The input at ``index``; None when it is omitted in either way."""

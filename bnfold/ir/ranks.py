@@ -33,7 +33,7 @@ def type_by_weights(node: Node) -> TypeProto | None:
 
 def dims_by_weights(node: Node) -> Dims | None:
     """Dims of the first output as far as they are certain; None if nothing tells its rank."""
-    tell = None if node.domain else _TELLTALES.get(node.op_type)
+    tell = _TELLTALES.get(node.op_type) if node.is_known else None
     with suppress(ReferenceAttribute):
         return tell(node) if tell is not None else None
     return None
@@ -66,6 +66,12 @@ def _product(node: Node) -> Dims | None:
     return [None, columns]
 
 
+def _stacked(node: Node) -> Dims | None:
+    operands = [_shape(node, slot) for slot in (0, 1)]
+    ranks = [len(shape) for shape in operands if shape is not None and len(shape) > 1]
+    return [None] * max(ranks) if len(ranks) == len(operands) else None
+
+
 def _pool(node: Node) -> Dims | None:
     window = node.attr("kernel_shape")
     return [None] * (len(window) + 2) if isinstance(window, list) and window else None
@@ -81,6 +87,8 @@ def _reshape(node: Node) -> Dims | None:
 _TELLTALES: dict[str, Callable[[Node], Dims | None]] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed,
+    "FusedConv": _convolution,
+    "FusedMatMul": _stacked,
     "Gemm": _product,
     "Flatten": lambda _node: [None, None],
     "MaxPool": _pool,

@@ -23,7 +23,7 @@ KEEPS_TYPE = KEEPS_SHAPE - _named("Cast CastLike DequantizeLinear IsInf IsNaN Qu
 """Its element type as well."""
 KEEPS_CHANNELS = KEEPS_SHAPE | _named("AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool")
 """Its axes 0 and 1 at least."""
-KEEPS_RANK = KEEPS_CHANNELS | _named("Concat Pad")
+KEEPS_RANK = KEEPS_CHANNELS | _named("Concat Pad Transpose")
 REARRANGING = _named("Flatten Reshape Squeeze Transpose Unsqueeze")
 """Every element of the first input is an element of the output, elsewhere."""
 WINDOWED = _named("AveragePool Conv ConvTranspose LpPool MaxPool")
@@ -49,6 +49,8 @@ FACTOR = {
 """Sums of products, and the input whose dims say how many there are for an element of the other."""
 OTHER_PRODUCTS = _named("Attention DFT DeformConv Einsum LinearAttention STFT")
 """Sums of products whose number no one input says."""
+OF_ONNXRUNTIME = _named("FusedConv FusedMatMul")
+"""Not of the default domain, but of com.microsoft."""
 DRAWING = _named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
 """Random numbers."""
 NORMALISING = _named(

@@ -18,7 +18,7 @@ Types = Mapping[str, frozenset[np.dtype[Any]]]
 _RESIZE_COORDINATES = "half_pixel pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn tf_crop_and_resize"
 VALUES: dict[tuple[str, str], dict[int, str]] = {
     ("", "align_corners"): {1: "0 1"},
-    ("", "auto_pad"): {1: "NOTSET SAME_UPPER SAME_LOWER VALID"},
+    ("", "auto_pad"): {0: "NOTSET SAME_UPPER SAME_LOWER VALID"},
     ("", "ceil_mode"): {1: "0 1"},
     ("", "count_include_pad"): {1: "0 1"},
     ("", "exclusive"): {1: "0 1"},

@@ -141,4 +141,6 @@ class Builder:
         infos += [helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in listed]
         graph = helper.make_graph(self.nodes, "drawn", infos, ends, self.weights)
         version = 3 if self.weights and len(listed) == len(self.weights) and self.chance(0.5) else 8
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=version)
+        versions = [helper.make_opsetid("", self.opset)]
+        versions += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in self.nodes} - {""})]
+        return helper.make_model(graph, opset_imports=versions, ir_version=version)

@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
+from _fuzz.convolutions import conv, conv_transpose
 from _fuzz.feeding import overriding
 from _fuzz.operators import (
     TABLE,
@@ -16,8 +17,6 @@ from _fuzz.operators import (
     arithmetic,
     batchnorm,
     channelwise,
-    conv,
-    conv_transpose,
     gemm,
     matmul,
     normaliser,

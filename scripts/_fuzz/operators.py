@@ -24,7 +24,9 @@ from _fuzz.carriers import (
     transpose,
     unsqueeze,
 )
-from _fuzz.sampling import choice, deform_conv, grid_sample, recurrent, reverse_sequence
+from _fuzz.convolutions import bias, conv, conv_transpose
+from _fuzz.fused import fused_conv, fused_matmul
+from _fuzz.sampling import choice, deform_conv, einsum, grid_sample, recurrent, reverse_sequence
 
 Draw = Callable[[Builder, Drawn], "list[Drawn] | None"]
 
@@ -44,38 +46,6 @@ def batchnorm(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(
         "BatchNormalization", [x.name, *(b.weight(array, "bn") for array in arrays)], epsilon=b.pick([1e-5, 1e-3])
     )
-
-
-def conv(b: Builder, x: Drawn) -> list[Drawn] | None:
-    if not 3 <= x.rank <= 5:
-        return None
-    spatial = x.rank - 2
-    group = b.pick([divisor for divisor in range(1, x.shape[1] + 1) if x.shape[1] % divisor == 0])
-    outputs = group * int(b.rng.integers(1, 4))
-    kernel = [int(b.rng.integers(1, min(3, size) + 1)) for size in x.shape[2:]]
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "group": group}
-    if b.chance(0.4):
-        attributes["pads"] = [int(b.rng.integers(0, 2)) for _ in range(2 * spatial)]
-    elif b.chance(0.3):
-        attributes["auto_pad"] = b.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
-    if b.chance(0.3):
-        attributes["strides"] = [int(b.rng.integers(1, 3)) for _ in range(spatial)]
-    inputs = [x.name, b.weight(b.numbers([outputs, x.shape[1] // group, *kernel]))]
-    return b.node("Conv", inputs + _bias(b, outputs), **attributes)
-
-
-def conv_transpose(b: Builder, x: Drawn) -> list[Drawn] | None:
-    if not 3 <= x.rank <= 4 or max(x.shape) > 16:
-        return None
-    spatial = x.rank - 2
-    group = b.pick([divisor for divisor in range(1, x.shape[1] + 1) if x.shape[1] % divisor == 0])
-    each = int(b.rng.integers(1, 4))
-    kernel = [int(b.rng.integers(1, 4)) for _ in range(spatial)]
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "group": group}
-    if b.chance(0.4):
-        attributes["strides"] = [int(b.rng.integers(1, 3)) for _ in range(spatial)]
-    inputs = [x.name, b.weight(b.numbers([x.shape[1], each, *kernel]))]
-    return b.node("ConvTranspose", inputs + _bias(b, group * each), **attributes)
 
 
 def padded_mean(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -101,19 +71,13 @@ def into_padding(b: Builder, x: Drawn) -> list[Drawn] | None:
         attributes["pads"] = [int(b.rng.integers(0, 3)) for _ in range(2 * spatial)]
         attributes["dilations"] = [int(b.rng.integers(1, 3)) for _ in range(spatial)]
     kernel = b.numbers([columns, x.shape[1], *(int(b.rng.integers(1, 3)) for _ in range(spatial))])
-    y = b.node("Conv", [normalised[0].name, b.weight(kernel), *_bias(b, columns)], **attributes)
+    y = b.node("Conv", [normalised[0].name, b.weight(kernel), *bias(b, columns)], **attributes)
     if b.chance(0.5):
         y = b.node("GlobalAveragePool", [y[0].name]) if b.chance(0.5) else (reduce(b, y[0]) or y)
     if b.chance(0.5):
         flat = b.node("Flatten", [y[0].name], axis=1)[0]
         y = b.node("Gemm", [flat.name, b.weight(b.numbers([flat.shape[1], 3]))])
     return y
-
-
-def _bias(b: Builder, size: int) -> list[str]:
-    given = [b.weight(b.numbers([size]))]
-    options: list[list[str]] = [[], [""], given, given]
-    return options[int(b.rng.integers(len(options)))]
 
 
 def gemm(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -343,9 +307,16 @@ def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def clip(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Some of its bounds are left out, or empty."""
+    """Some of its bounds are left out, or empty; often a number for all channels is multiplied with it or added."""
+    if b.chance(0.5):
+        (x,) = b.node(b.pick(["Mul", "Add", "Sub"]), [x.name, b.weight(b.numbers([]))])
+    made = b.node("Clip", [x.name, *_bounds(b)])
+    return b.node(b.pick(["Mul", "Add"]), [made[0].name, b.weight(b.numbers([]))]) if b.chance(0.5) else made
+
+
+def _bounds(b: Builder) -> list[str]:
     bounds = [b.pick(["", b.weight(b.numbers([], *ends))]) for ends in ((-2.0, -0.5), (0.5, 2.0))]
-    return b.node("Clip", [x.name, *bounds[: int(b.rng.integers(3))]])
+    return bounds[: int(b.rng.integers(3))]
 
 
 def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -412,4 +383,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (recurrent, 0.5),
     (reverse_sequence, 0.3),
     (choice, 0.5),
+    (einsum, 0.5),
+    (fused_conv, 0.4),
+    (fused_matmul, 0.4),
 )

@@ -55,6 +55,24 @@ def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("ReverseSequence", [x.name, lengths], time_axis=axis, batch_axis=1 - axis)
 
 
+def einsum(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Axes that change places; or a product with a constant that has some of them, and others, of which some go."""
+    axes = list("abcdef"[: x.rank])
+    if not axes or x.rank > 4 or b.chance(0.25):
+        made = [axes[index] for index in b.rng.permutation(x.rank)]
+        return b.node("Einsum", [x.name], equation=f"{''.join(axes)}->{''.join(made)}") if axes else None
+    shared = [axis for axis in axes if b.chance(0.5)] or axes[1:2] or axes
+    sizes = dict(zip(axes, x.shape, strict=True)) | {"y": int(b.rng.integers(1, 5)), "z": 2}
+    term = [*shared, *(axis for axis in "yz" if b.chance(0.5))]
+    term = [term[index] for index in b.rng.permutation(len(term))]
+    every = [*axes, *(axis for axis in term if axis not in axes)]
+    made = [axis for axis in every if not b.chance(0.6 if axis in shared else 0.1)]
+    made = [made[index] for index in b.rng.permutation(len(made))]
+    operands = [(x.name, axes), (b.weight(b.numbers([sizes[axis] for axis in term])), term)]
+    (one, first), (two, second) = operands if b.chance(0.6) else operands[::-1]
+    return b.node("Einsum", [one, two], equation=f"{''.join(first)},{''.join(second)}->{''.join(made)}")
+
+
 def choice(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Between a value and another of its shape, or a constant, by a stored mask."""
     if x.rank < 1:

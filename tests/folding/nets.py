@@ -86,9 +86,9 @@ class Net:
         kind = helper.np_dtype_to_tensor_dtype(self.dtype)
         ends = [onnx.ValueInfoProto(name=name, type=helper.make_tensor_type_proto(kind, None)) for name in outputs]
         graph = helper.make_graph(self.nodes, "net", self.inputs, ends, self.weights)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir_version
-        )
+        domains = sorted({node.domain for node in self.nodes} - {""})
+        versions = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        model = helper.make_model(graph, opset_imports=versions, ir_version=self.ir_version)
         known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
         for end, described in zip(model.graph.output, known, strict=True):
             end.CopyFrom(described)  # outputs need shapes; what is between them shall be found out by the search

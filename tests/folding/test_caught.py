@@ -15,8 +15,9 @@ import bnfold
 from bnfold import ir
 from bnfold.folding import compose, merge, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import HANDLERS, Handler, conv, nary, passing, recurrent, sample
-from bnfold.folding.step import leaves
+from bnfold.folding.ops import HANDLERS, Handler, clip, conv, matmul, nary, passing, recurrent, sample
+from bnfold.folding.ops import fused as fused_ops
+from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
 
 Build = Callable[[Net], list[str]]
@@ -25,6 +26,10 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 def replaced(module: Any, name: str, faulty: Callable[..., Any]) -> Break:
     return lambda patch: patch.setattr(module, name, faulty)
+
+
+def handled(op_type: str, handler: Handler) -> Break:
+    return lambda patch: patch.setitem(HANDLERS, op_type, handler)
 
 
 def nothing(*_: Any) -> None:
@@ -91,6 +96,34 @@ def recurring(net: Net) -> list[str]:
     return [net.node("GRU", x, net.const(1, 9, 4), net.const(1, 9, 3), net.const(1, 18), hidden_size=3)]
 
 
+def clipped(net: Net) -> list[str]:
+    bounds = [net.const(value=-0.5), net.const(value=1.5)]
+    return [net.batchnorm(net.node("Clip", product(net, image(net), 1, 3), *bounds), 1, scale=[-1.25])]
+
+
+def summed(net: Net) -> list[str]:
+    x = net.batchnorm(net.input(2, 3, 3, 5), 3)
+    return [net.node("Einsum", x, net.const(6, 3, 3), equation="nchw,kch->nkw")]
+
+
+def turned_operands(net: Net) -> list[str]:
+    x = net.batchnorm(net.input(2, 4, 5), 4)
+    return [net.node("FusedMatMul", x, net.const(4, 4), domain="com.microsoft", transA=1, transB=1, alpha=0.5)]
+
+
+def fused(net: Net) -> list[str]:
+    x = image(net)
+    operands = [net.const(4, 3, 1, 1), net.const(4), product(net, x, 4, 3)]
+    y = net.node("FusedConv", x, *operands, domain="com.microsoft", activation="Relu")
+    return [net.batchnorm(y, 4, positive=True)]
+
+
+def straight(node: ir.Node, *about: Any) -> Any:
+    """Labels with the last two of the constant exchanged."""
+    (x, (*first, one, other)), made = (EQUATION if node.op_type == "Einsum" else MATRICES)(node, *about)
+    return [x, [*first, other, one]], made
+
+
 def applied_again(_value: ir.Value, affine: Affine, *_: Any) -> Affine:
     return affine
 
@@ -103,7 +136,7 @@ def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
     return leaves(affine)
 
 
-BRANCH = merge._branch
+BRANCH, EQUATION, MATRICES, SET = merge._branch, matmul._equation, matmul._matrices, clip._set
 FAULTS: dict[str, tuple[Build, Break]] = {
     "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
     "branches: what is subtracted is added": (
@@ -120,11 +153,21 @@ FAULTS: dict[str, tuple[Build, Break]] = {
     "demands: applied again instead of undone": (other_reader, replaced(sharing, "inverse", applied_again)),
     "demands: the other arm of a sum": (other_arm, replaced(nary, "_rescaled", lambda *_: ())),
     "GridSample: zeros beside the image": (sampled, replaced(sample, "_check_grid", nothing)),
-    "DeformConv: the shift": (deformed, lambda patch: patch.setitem(HANDLERS, "DeformConv", Handler(down=unshifted))),
+    "DeformConv: the shift": (deformed, handled("DeformConv", Handler(down=unshifted))),
     "ReverseSequence: the axis": (turned, replaced(passing, "_check_reversed", nothing)),
     "Where: different arms": (
-        chosen, lambda patch: patch.setitem(HANDLERS, "Where", Handler(nary.up, one_arm, inputs=3)),
+        chosen, handled("Where", Handler(nary.up, one_arm, inputs=3)),
     ),
+    "Clip: bounds that stay": (clipped, replaced(clip, "_moved", lambda *_: ())),
+    "Clip: bounds in the old order": (
+        clipped, replaced(clip, "_set", lambda node, slot, *about: SET(node, 3 - slot, *about)),
+    ),
+    "Einsum: axes of the constant": (summed, replaced(matmul, "_equation", straight)),
+    "FusedMatMul: operands as they are": (turned_operands, replaced(matmul, "_matrices", straight)),
+    "FusedConv: what is added": (
+        fused, handled("FusedConv", Handler(lambda *about: Step(fused_ops.up(*about).edits))),
+    ),
+    "FusedConv: the shift before the activation": (fused, handled("FusedConv", Handler(conv.up))),
     "GRU: the order of channels": (
         recurring, replaced(recurrent, "vector", lambda block, *_: block.reshape(-1)[::-1]),
     ),

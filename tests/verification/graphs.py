@@ -17,7 +17,8 @@ def model(
     body: str, weights: Weights, *, opset: int = 13, ir_version: int = 8, dtype: type = np.float32
 ) -> onnx.ModelProto:
     """``body`` is ``(inputs) => (outputs) { nodes }`` in onnx's text form; float64 weights are stored as ``dtype``."""
-    text = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> g {body}'
+    versions = f'"" : {opset}' + (', "com.microsoft" : 1' if "com.microsoft." in body else "")
+    text = f"<ir_version: {ir_version}, opset_import: [{versions}]> g {body}"
     proto = onnx.parser.parse_model(text)
     for name, array in weights.items():
         stored = np.asarray(array)

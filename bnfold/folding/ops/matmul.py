@@ -1,75 +1,159 @@
-"""MatMul with a constant operand. It has no bias: a shift needs a Gemm, an Add that stays, or is declined."""
+"""Products with a constant operand, axes labelled as in Einsum: MatMul, onnxruntime's FusedMatMul, an Einsum of two.
+
+They have no bias: a shift needs a Gemm, an Add that stays, or is declined. An Einsum of one operand turns its axes.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from string import ascii_letters
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts, recognise
-from bnfold.folding.affine import Affine, make, vector
+from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step
+from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step, leaves, wants
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
+Labels = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Labels of the axes of ``x``, of the constant ``w`` at ``slot``, and of the result, without those summed over."""
+
+    node: ir.Node
+    slot: int
+    matrix: Tensor
+    x: Labels
+    w: Labels
+    made: Labels
+
+    def scaled(self, block: Float64, labels: Labels) -> Step:
+        """The constant takes factors along one axis, or one for all."""
+        varying = [label for label, size in zip(labels, block.shape, strict=True) if size > 1]
+        shared = [label for label in varying or labels[::-1] if label in self.w]
+        if not shared or len(varying) > 1:
+            raise Declined(Reason.AXIS, f"the constant of {facts.where(self.node)} lacks the axis that is scaled")
+        axis = self.w.index(shared[0])
+        size = self.matrix.dims[axis]
+        if block.size not in (1, size):
+            raise Declined(Reason.AXIS, f"the constant of {facts.where(self.node)} is broadcast")
+        return weights.scaled(self.node, self.slot, self.matrix, axis, np.broadcast_to(block.reshape(-1), (size,)))
+
+    def image(self, t: Float64) -> Float64:
+        """``Σ t·W``, what a shift of ``x`` comes to."""
+        for axis, label in enumerate(self.x):
+            if label not in self.made and (label not in self.w or self._is_broadcast(axis, label)):
+                raise Declined(Reason.SHIFT_NO_ROOM, f"{facts.where(self.node)} sums {self.x} over {label!r} alone")
+        sizes = {label: size for label, size in zip(self.x, t.shape, strict=True) if size > 1}
+        varying = [*sizes]
+        sizes |= zip(self.w, self.matrix.dims, strict=True)
+        kept = [label for label in self.made if label in sizes]
+        bounded(math.prod(sizes[label] for label in kept))
+        letters = dict(zip(sizes, ascii_letters, strict=False))
+        shift, matrix, made = ("".join(letters[label] for label in labels) for labels in (varying, self.w, kept))
+        block = np.einsum(f"{shift},{matrix}->{made}", t.squeeze(), self.matrix.float64(), optimize=True)
+        block = float(self.node.attr("alpha", 1.0)) * block
+        return np.asarray(block.reshape([sizes.get(label, 1) for label in self.made]))
+
+    def _is_broadcast(self, axis: int, label: str) -> bool:
+        x = self.node.input(1 - self.slot)
+        return self.matrix.dims[self.w.index(label)] == 1 and (x is None or facts.size(x, axis) != 1)
+
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """The constant right operand takes ``s`` on its last axis, or the constant left one on its rows."""
-    slot, matrix = _constant_operand(node)
-    inner = len(matrix.dims) - (1 if slot == 1 else 2)
-    outer = affine.rank - (1 if slot == 1 or _is_vector(node.input(1)) else 2)
-    if outer < 0 or any(size != 1 for axis, size in enumerate(affine.s.shape) if axis != outer):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} scales its {'last axis' if slot else 'rows'} only")
-    scaled = weights.scaled(node, slot, matrix, inner, vector(affine.s, outer, matrix.dims[inner]))
-    return scaled.plus(*_shift(node, slot, matrix, affine.t))
+    """``s·Σ x·W + t = Σ x·(s·W) + t``, where ``W`` has the axis that ``s`` varies along."""
+    if node.is_op("Einsum") and len(node.inputs) == 1:
+        (x,), made = _equation(node, affine.rank)
+        return wants(affine.map(lambda block: block.transpose([made.index(label) for label in x])))
+    product = _product(node, affine.rank, behind=True)
+    return product.scaled(affine.s, product.made).plus(*_shift(product, affine.t))
 
 
-def _constant_operand(node: ir.Node) -> tuple[int, Tensor]:
-    """Which operand is a constant matrix (or a stack of them), and that constant."""
+def down(node: ir.Node, _: int, affine: Affine) -> Step:
+    """``Σ (s·x + t)·W = Σ x·(s·W) + Σ t·W``."""
+    if node.is_op("Einsum") and len(node.inputs) == 1:
+        (x,), made = _equation(node, affine.rank)
+        return leaves(affine.map(lambda block: block.transpose([x.index(label) for label in made])))
+    product = _product(node, affine.rank, behind=False)
+    scaled = product.scaled(affine.s, product.x)
+    if affine.is_scale_only:
+        return scaled
+    moved = product.image(affine.t)
+    if _adds_constant(node.output(0)):
+        return scaled.plus(standing=((0, make(np.ones((1,) * moved.ndim), moved)),))
+    return scaled.plus(*_shift(product, moved))
+
+
+def _product(node: ir.Node, rank: int, *, behind: bool) -> _Product:
+    """Of a node that makes (``behind``) or reads a value of ``rank``. Raises Declined where there is no constant."""
     for slot in (1, 0):
         held = ir.constant(node.input(slot))
         if held is not None and len(held.dims) >= 2 and ir.constant(node.input(1 - slot)) is None:
-            return slot, weights.shape_of(node, slot)
-    raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
+            break
+    else:
+        raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
+    if node.is_op("Einsum"):
+        operands, made = _equation(node)
+    else:
+        x = 1 if behind and rank < len(held.dims) else rank
+        operands, made = _matrices(node, *((x, len(held.dims)) if slot == 1 else (len(held.dims), x)))
+    product = _Product(node, slot, weights.shape_of(node, slot), operands[1 - slot], operands[slot], made)
+    if len(made if behind else product.x) != rank or len(product.w) != len(held.dims):
+        raise Declined(Reason.UNREADABLE, facts.where(node))
+    return product
 
 
-def _is_vector(value: ir.Value | None) -> bool:
-    """Whether the right operand is a mere vector, which makes the rows the last axis."""
-    return value is not None and facts.rank(value) == 1
+def _matrices(node: ir.Node, left: int, right: int) -> tuple[list[Labels], Labels]:
+    """Labels of two operands of these ranks, and of their product; stacks of matrices are aligned at the last ones."""
+    turned = [name for name in ("transA", "transB") if node.attr(name, 0)]
+    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0) or (turned and min(left, right) < 2):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} turns stacks, or a vector")
+    stacks = [str(number) for number in range(max(left, right) - 2, 0, -1)]
+    rows, columns = (["k"] if rank == 1 else [*stacks[len(stacks) - rank + 2 :], *"mk"] for rank in (left, right))
+    if right > 1:
+        columns[-2:] = "kn"
+    for name, labels in (("transA", rows), ("transB", columns)):
+        if name in turned:
+            labels[-2:] = labels[:-3:-1]
+    return [rows, columns], [*stacks, *("m" if left > 1 else ""), *("n" if right > 1 else "")]
 
 
-def _shift(node: ir.Node, slot: int, matrix: Tensor, t: Float64) -> tuple[Edit, ...]:
+def _equation(node: ir.Node, rank: int | None = None) -> tuple[list[Labels], Labels]:
+    """Labels of the operands and of the result, as an Einsum spells them out; with ``rank`` those of a mere turn."""
+    read, arrow, made = node.attr("equation", "").replace(" ", "").partition("->")
+    operands = read.split(",")
+    is_plain = arrow and read.replace(",", "").isalpha() and set(made) <= set(read) - {","}
+    if (
+        not is_plain
+        or len(operands) != len(node.inputs)
+        or any(len(set(term)) < len(term) for term in (*operands, made))
+    ):
+        raise Declined(Reason.NO_HANDLER, f"the equation of {facts.where(node)}")
+    if rank is not None and not (len(read) == len(made) == rank):
+        raise Declined(Reason.AXIS, f"{facts.where(node)} sums over what it reads")
+    return [list(term) for term in operands], list(made)
+
+
+def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
     """The shift as Gemm's C where everything is a matrix, as an Add behind the product elsewhere."""
+    node, matrix = product.node, product.matrix
     if not t.any():
         return ()
     if node.graph.opset() < 7:
         raise Declined(Reason.OPSET, f"a shift behind {facts.where(node)} needs opset 7")
-    x = node.input(1 - slot)
-    if x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
-        block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, matrix.dims[1] if slot else t.shape[1])).reshape(-1)
+    x = node.input(1 - product.slot)
+    if node.is_op("MatMul") and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
+        columns = matrix.dims[1] if product.slot else t.shape[1]
+        block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, columns)).reshape(-1)
         return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
     return (Residual(node, 0, t, matrix.dtype),)
-
-
-def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The constant operand takes ``s`` on the axis that is summed over; the shift is its product with ``t``."""
-    constant, matrix = _constant_operand(node)
-    axis = affine.rank - (1 if slot == 0 or affine.rank == 1 else 2)
-    if constant == slot or not affine.varies_only_on(axis) or affine.rank < 2:
-        raise Declined(Reason.AXIS, f"{facts.where(node)} sums over another axis")
-    inner = len(matrix.dims) - (2 if constant == 1 else 1)
-    size = matrix.dims[inner]
-    scaled = weights.scaled(node, constant, matrix, inner, vector(affine.s, axis, size))
-    if affine.is_scale_only:
-        return scaled
-    product = np.tensordot(matrix.float64(), vector(affine.t, axis, size), axes=([inner], [0]))
-    moved = product[..., None, :] if constant == 1 else product[..., None]
-    rank = max(affine.rank, moved.ndim)
-    moved = moved.reshape((1,) * (rank - moved.ndim) + moved.shape)
-    if _adds_constant(node.output(0)):
-        return scaled.plus(standing=((0, make(np.ones((1,) * rank), moved)),))
-    return scaled.plus(*_shift(node, constant, matrix, moved))
 
 
 def _adds_constant(value: ir.Value | None) -> bool:
@@ -78,4 +162,4 @@ def _adds_constant(value: ir.Value | None) -> bool:
     return reader is not None and reader.is_op("Add") and recognise.has_constant(reader)
 
 
-register(MatMul=Handler(up, down, shift="stops", inputs=2))
+register(**dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), Handler(up, down, shift="stops", inputs=2)))

@@ -56,7 +56,7 @@ _INTEGERS = frozenset({
 
 
 def register(**handlers: Handler) -> None:
-    """Enter operators of the default domain."""
+    """Enter operators."""
     HANDLERS.update(handlers)
 
 
@@ -64,4 +64,4 @@ def record(node: Node) -> Handler:
     """The handler of a node, one without any answer where there is none."""
     if node.op_type in _INTEGERS and node.domain in ("", "com.microsoft"):
         return _INTEGER
-    return _NONE if node.domain else HANDLERS.get(node.op_type, _NONE)
+    return HANDLERS.get(node.op_type, _NONE) if node.is_known else _NONE

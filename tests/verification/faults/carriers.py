@@ -82,6 +82,31 @@ def depth_to_space() -> Rewrite:
     )
 
 
+def clip() -> Rewrite:
+    """Conv → Clip → a negative factor and a shift for all channels: the bounds move, and change places."""
+    weight = single(numbers(14).normal(size=(4, 3, 1, 1)))
+    factor, shift = -1.75, 0.6
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
+    before = model(
+        f"{head} {{ c = Conv (x, W)  d = Clip (c, low, high)  m = Mul (d, s)  y = Add (m, t) }}",
+        {"W": weight, "low": np.array(-0.5), "high": np.array(1.25), "s": np.array(factor), "t": np.array(shift)},
+    )
+
+    def after(low: float, high: float) -> onnx.ModelProto:
+        weights = {"W": weight * factor, "b": np.full(4, shift), "low": np.array(low), "high": np.array(high)}
+        return model(f"{head} {{ c1 = Conv (x, W, b)  y = Clip (c1, low, high) }}", weights)
+
+    low, high = factor * 1.25 + shift, factor * -0.5 + shift
+    wrong = {
+        "bounds left alone": after(-0.5, 1.25),
+        "bounds not exchanged": after(high, low),
+        "bounds not shifted": after(low - shift, high - shift),
+        "lower bound lost": after(-1e9, high),
+        "upper bound lost": after(low, 1e9),
+    }
+    return Rewrite("Conv, Clip, Mul, Add", before, after(low, high), wrong)
+
+
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [depth_to_space(), *carriers()]
+    return [depth_to_space(), clip(), *carriers()]

@@ -125,6 +125,97 @@ def flatten_gemm() -> Rewrite:
     )
 
 
+def einsum() -> Rewrite:
+    """BatchNormalization → Einsum that sums over the channel and another axis of its constant."""
+    rng = numbers(9)
+    stats = statistics(rng, 4)
+    weight = single(rng.normal(size=(6, 4, 4)))
+    s, t = affine(stats)
+    head = "(float[N,4,4,5] x) => (float[N,6,5] y)"
+    text = 'Einsum <equation = "nchw,kch->nkw">'
+    before = model(f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = {text} (n, W) }}", {"W": weight, **stats})
+
+    def after(scaled: Array, shift: Array) -> onnx.ModelProto:
+        return model(f"{head} {{ h = {text} (x, W)  y = Add (h, b) }}", {"W": scaled, "b": shift.reshape(-1, 1)})
+
+    right, wide = np.einsum("c,kch->k", t, weight), weight.astype(np.float64)
+    return Rewrite(
+        "BatchNormalization, Einsum",
+        before,
+        after(wide * along(s, 1, 3), right),
+        {
+            "the other axis scaled": after(wide * s, right),
+            "shift along the other axis": after(wide * along(s, 1, 3), np.einsum("h,kch->k", t, weight)),
+            "shift of one tap": after(wide * along(s, 1, 3), wide[:, :, 0] @ t),
+            "shift scaled too": after(wide * along(s, 1, 3), np.einsum("c,kch->k", s * t, weight)),
+        },
+    )
+
+
+def fused_matmul() -> Rewrite:
+    """BatchNormalization → onnxruntime's FusedMatMul, which turns both operands and has a factor."""
+    rng = numbers(10)
+    stats = statistics(rng, 5)
+    weight = single(rng.normal(size=(5, 5)))
+    s, t = affine(stats)
+    head = "(float[N,5,7] x) => (float[N,7,5] y)"
+    text = "com.microsoft.FusedMatMul <transA = 1, transB = 1, alpha = 0.5>"
+    before = model(f"{head} {{ n = {BN} (x, scale, B, mean, var)  y = {text} (n, W) }}", {"W": weight, **stats})
+
+    def after(scaled: Array, shift: Array, node: str = text) -> onnx.ModelProto:
+        return model(f"{head} {{ h = {node} (x, W)  y = Add (h, b) }}", {"W": scaled, "b": shift})
+
+    right, scaled = 0.5 * weight @ t, weight * s
+    return Rewrite(
+        "BatchNormalization, FusedMatMul",
+        before,
+        after(scaled, right),
+        {
+            "transB overlooked": after(weight * along(s, 0, 2), right),
+            "shift turned": after(scaled, 0.5 * t @ weight),
+            "shift without the factor": after(scaled, 2 * right),
+            "factor lost": after(scaled, right, "com.microsoft.FusedMatMul <transA = 1, transB = 1>"),
+            "constant no longer turned": after(scaled, right, "com.microsoft.FusedMatMul <transA = 1, alpha = 0.5>"),
+        },
+    )
+
+
+def fused_conv() -> Rewrite:
+    """FusedConv of onnxruntime with a Relu and something added → BatchNormalization of positive scales."""
+    rng = numbers(11)
+    stats = statistics(rng, 4)
+    stats["scale"] = np.abs(stats["scale"])
+    kernels, bias = [single(rng.normal(size=(4, 3, 1, 1))) for _ in range(2)], single(rng.normal(size=4))
+    s, t = affine(stats)
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
+
+    def after(own: Array, added: Array, b: Array, shift: Array, activation: str = "Relu") -> onnx.ModelProto:
+        node = f'com.microsoft.FusedConv <activation = "{activation}"> (x, W, b, z)'
+        weights = {"V": kernels[0] * along(added, 0, 4), "W": kernels[1] * along(own, 0, 4), "b": bias * b}
+        return model(
+            f"{head} {{ z = Conv (x, V)  f = {node}  y = Add (f, t) }}", {**weights, "t": shift.reshape(-1, 1, 1)}
+        )
+
+    before = model(
+        f'{head} {{ a = Conv (x, V)  f0 = com.microsoft.FusedConv <activation = "Relu"> (x, W, b, a)'
+        f"  y = {BN} (f0, scale, B, mean, var) }}",
+        {"V": kernels[0], "W": kernels[1], "b": bias, **stats},
+    )
+    one = np.ones(4)
+    return Rewrite(
+        "FusedConv, BatchNormalization",
+        before,
+        after(s, s, s, t),
+        {
+            "what is added not scaled": after(s, one, s, t),
+            "bias not scaled": after(s, s, one, t),
+            "shift before the activation": after(s, s, s + t / bias, 0 * t),
+            "a sign through the activation": after(-s, -s, -s, t),
+            "activation lost": after(s, s, s, t, ""),
+        },
+    )
+
+
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [gemm(), matmul_transposed(), left_matmul(), flatten_gemm()]
+    return [gemm(), matmul_transposed(), left_matmul(), flatten_gemm(), einsum(), fused_matmul(), fused_conv()]
