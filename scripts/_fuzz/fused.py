@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from onnx import helper
 
 from _fuzz.builder import Builder, Drawn
@@ -16,6 +19,15 @@ KINDS: tuple[tuple[str, list[float]], ...] = (
     ("Clip", [-0.5, 1.0]),
 )
 """Activations and their numbers."""
+
+
+def own(b: Builder, op_type: str, operands: Sequence[str], shape: Sequence[int], **attributes: Any) -> Drawn:
+    """Append a node whose result has this shape: onnx cannot infer it."""
+    made = Drawn(b.fresh("v"), b.dtype, tuple(shape))
+    name = b.fresh(op_type.lower())
+    b.nodes.append(helper.make_node(op_type, operands, [made.name], name, domain=DOMAIN, **attributes))
+    b.values.append(made)
+    return made
 
 
 def fused_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -48,8 +60,5 @@ def fused_matmul(b: Builder, x: Drawn) -> list[Drawn] | None:
     operands, flags = [x.name, weight], [turned, constant_turned]
     step = -1 if is_right else 1
     about = dict(zip(("transA", "transB"), map(int, flags[::step]), strict=True), alpha=b.pick([1.0, 0.5, -1.25]))
-    result = Drawn(b.fresh("v"), x.dtype, (*x.shape[:-2], *((size, last) if is_right else (first, size))))
-    name = b.fresh("fusedmatmul")
-    b.nodes.append(helper.make_node("FusedMatMul", operands[::step], [result.name], name, domain=DOMAIN, **about))
-    b.values.append(result)
-    return [result]
+    shape = [*x.shape[:-2], *((size, last) if is_right else (first, size))]
+    return [own(b, "FusedMatMul", operands[::step], shape, **about)]

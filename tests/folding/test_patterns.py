@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from _patterns import asked, backward, branches, demands, forward, listed, sampled, spelled_out, traps
+from _patterns import asked, backward, branches, demands, forward, fused, listed, sampled, spelled_out, traps
 from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
@@ -17,9 +17,9 @@ from bnfold.settings import Options
 
 EXACT = [
     *backward.ROWS, *forward.ROWS, *spelled_out.ROWS,
-    *(row for module in (listed, branches, demands, sampled, asked) for row in module.EXACT),
+    *(row for module in (listed, branches, demands, sampled, fused, asked) for row in module.EXACT),
 ]  # fmt: skip
-TRAPS = [*traps.ROWS, *(row for module in (listed, branches, demands, sampled, asked) for row in module.TRAPS)]
+TRAPS = [*traps.ROWS, *(row for module in (listed, branches, demands, sampled, fused, asked) for row in module.TRAPS)]
 
 
 WIDE = Options(target_opset="keep", all_affines=True, max_growth=1 << 30)
