@@ -11,7 +11,8 @@ from bnfold.folding.ops import weights
 from bnfold.folding.ops.normaliser import channels_up
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetConstant, Step
-from bnfold.ir.tensor import TP, Exact
+from bnfold.ir.elements import Bools
+from bnfold.ir.tensor import TP, Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as semantics
@@ -37,10 +38,8 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     with np.errstate(all="ignore"):
         moved, spread = (mean - t) / s, (var + epsilon) / s**2 - epsilon
         shifted = bias + scale / np.sqrt(var + epsilon) * (t + mean * (s - 1))
-        near = np.abs(moved) < _LARGE
-        fits = near & (spread > 1 / _LARGE) & (spread < _LARGE)
-    if not {tensor.dtype for tensor in tensors} <= {TP.FLOAT, TP.DOUBLE}:
-        near[:] = fits[:] = False
+        near = (moved == 0) | _is_ordinary(np.abs(moved), tensors[2])
+        fits = near & _is_ordinary(spread, tensors[3])
     kept = (np.sign(s) * scale, bias, moved, spread)
     instead = (s * scale, np.where(near, bias, shifted), np.where(near, moved, mean), var)
     return Step(
@@ -52,8 +51,10 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     )
 
 
-_LARGE = 1e20
-"""What is less, and one over it, float32 stores with all digits."""
+def _is_ordinary(numbers: Float64, stored: Tensor) -> Bools:
+    """Whether numbers are stored with all digits of their type, and room for more."""
+    largest = 2.0**14 if stored.dtype == TP.FLOAT16 else 1e20
+    return np.asarray((numbers > 1 / largest) & (numbers < largest))
 
 
 register(BatchNormalization=Handler(channels_up, down, shift="absorbed"))
