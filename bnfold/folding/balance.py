@@ -82,7 +82,7 @@ class Part:
             now = now * part.factor()
         others = tuple(axis for axis, size in enumerate(self.which.shape) if size == 1)
         found = np.zeros(self.channels.log.size + 1)
-        np.maximum.at(found, self.which.reshape(-1), now.max(others).reshape(-1))
+        np.maximum.at(found, self.which.reshape(-1), now.max(others, initial=0.0).reshape(-1))
         return _of_largest(found[:-1])
 
 
@@ -107,7 +107,7 @@ def _weigh(tensor: ir.Tensor, parts: Sequence[Part]) -> None:
     for part, own in zip(parts, kept, strict=True):
         axes = set().union(*kept) if together else own
         part.together = parts if together else (part,)
-        part.block = size.max(tuple(axis for axis in range(size.ndim) if axis not in axes), keepdims=True)
+        part.block = size.max(tuple(axis for axis in range(size.ndim) if axis not in axes), keepdims=True, initial=0.0)
 
 
 def _of_largest(sizes: Float64) -> Float64:

@@ -279,6 +279,14 @@ def test_wrong_factors_prove_nothing() -> None:
     assert not verify(before, after, depth="local", cuts=report.cuts, scaled=wrong).verified
 
 
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (3, 0, 4)])
+def test_a_weight_without_elements(sizes: tuple[int, int, int]) -> None:
+    net = Net()
+    x = net.node("MatMul", net.input(2, sizes[0]), net.const(sizes[0], sizes[1]))
+    y = net.node("MatMul", net.node("Relu", x), net.const(sizes[1], sizes[2]))
+    assert folded(net, y, equalize=True).ops == ["MatMul", "Relu", "MatMul"]
+
+
 def two_readers(net: Net) -> str:
     x = net.node("Conv", net.input(2, 3, 8, 8), uneven(net, 6, 3, 1, 1))
     return net.node("Add", net.node("Sigmoid", x), net.node("Conv", net.node("Relu", x), net.const(6, 6, 1, 1)))

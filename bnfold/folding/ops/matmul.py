@@ -49,8 +49,9 @@ class _Product:
     def image(self, t: Float64) -> Float64:
         """``Σ t·W``, what a shift of ``x`` comes to."""
         for axis, label in enumerate(self.x):
-            if label not in self.made and (label not in self.w or self._is_broadcast(axis, label)):
-                raise Declined(Reason.SHIFT_NO_ROOM, f"{facts.where(self.node)} sums {self.x} over {label!r} alone")
+            alone = label not in self.w or self._is_broadcast(axis, label)
+            if alone and (label not in self.made or (label in self.w and t.shape[axis] > 1)):
+                raise Declined(Reason.SHIFT_NO_ROOM, f"the constant of {facts.where(self.node)} lacks axis {label!r}")
         sizes = {label: size for label, size in zip(self.x, t.shape, strict=True) if size > 1}
         varying = [*sizes]
         sizes |= zip(self.w, self.matrix.dims, strict=True)
@@ -95,7 +96,8 @@ def _product(node: ir.Node, rank: int, *, behind: bool) -> _Product:
     """Of a node that makes (``behind``) or reads a value of ``rank``. Raises Declined where there is no constant."""
     for slot in (1, 0):
         held = ir.constant(node.input(slot))
-        if held is not None and len(held.dims) >= 2 and ir.constant(node.input(1 - slot)) is None:
+        least = 1 if node.is_op("Einsum") else 2
+        if held is not None and len(held.dims) >= least and ir.constant(node.input(1 - slot)) is None:
             break
     else:
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))
