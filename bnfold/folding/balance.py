@@ -21,6 +21,10 @@ DEAD = 1e-5
 LOUD = 8.0
 """A channel counts by its bias where that, beside the largest of all, is so many times what its weights are: evened out
 by weights that are nearly zero, it would become the largest activation of all."""
+UNEVEN = 0.65
+"""Standard deviation of the factors' logarithms from which on they go into a layer that sums over channels: ranges of
+two powers of ten have it. With a scale for each of its own channels such a layer is best read unscaled; what it would
+lose is more than one scale for all gains where channels are as alike as in trained networks."""
 MOST = 1 << 24
 """Numbers of one weight that are weighed with the factors of both its sides; of a larger one each side on its own."""
 
@@ -29,13 +33,14 @@ MOST = 1 << 24
 class Channels:
     """The channels of a value and of all that is tied to it, with the logarithms of their factors.
 
-    ``sides`` has the weights that make these values, and those that read them.
+    ``sides`` has the weights that make these values, and those that read them, which may sum over channels (``mixed``).
     """
 
     log: Float64
     bias: Float64
     sides: tuple[list[Part], list[Part]] = field(default_factory=lambda: ([], []))
     half: bool = False
+    mixed: bool = False
 
     def balance(self) -> float:
         """Give both sides the same ranges. Returns the largest change of a logarithm."""
@@ -49,7 +54,8 @@ class Channels:
         wanted = self.log[live] + np.log(below[live] / above[live]) / 2
         wide, middle = (WIDE_HALF, wanted.max() - WIDE_HALF / 2) if self.half else (WIDE, np.median(wanted))
         fresh = np.zeros_like(self.log)  # a dead channel stays what it is
-        fresh[live] = np.clip(wanted - middle, -wide / 2, wide / 2) - (wide / 2 if self.half else 0)
+        if not self.mixed or np.std(wanted) > UNEVEN:
+            fresh[live] = np.clip(wanted - middle, -wide / 2, wide / 2) - (wide / 2 if self.half else 0)
         change, self.log = np.abs(fresh - self.log).max(), fresh
         return float(change)
 
@@ -87,16 +93,17 @@ class Part:
 
 
 def balance(groups: Sequence[Channels]) -> None:
-    """Choose the factors of all channels, each beside what the others are."""
+    """Choose the factors of all channels, each beside what the others are; first those that come at no price."""
     weights: dict[tuple[ir.Node, int], list[Part]] = {}
     for channels in groups:
         for part in (*channels.sides[0], *channels.sides[1]):
             weights.setdefault(part.place, []).append(part)
     for parts in weights.values():
         _weigh(parts[0].tensor, parts)
-    for _ in range(ROUNDS):
-        if max([channels.balance() for channels in groups], default=0.0) < SETTLED:
-            break
+    for some in ([channels for channels in groups if not channels.mixed], groups):
+        for _ in range(ROUNDS):
+            if max([channels.balance() for channels in some], default=0.0) < SETTLED:
+                break
 
 
 def _weigh(tensor: ir.Tensor, parts: Sequence[Part]) -> None:

@@ -116,6 +116,7 @@ def _follow(group: Group) -> None:
         sign, which = _told(edit.tensor, old, count)
         if edit.node.has_trait(WEIGHTED) and edit.slot < 2:
             known.half |= old.dtype == TP.FLOAT16
+            known.mixed |= sign < 0 and not (edit.node.is_op("Conv") and old.dims[1] == 1)
             known.sides[sign < 0].append(Part(known, sign, which, (edit.node, edit.slot), old))
         elif sign > 0:
             sizes = np.abs(old.float64()).reshape((1,) * (which.ndim - len(old.dims)) + old.dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -263,14 +264,21 @@ def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("InstanceNormalization", [grown[0].name, b.weight(b.numbers(size)), b.weight(b.numbers(size))])
 
 
+MOVING: list[Draw] = [transpose, flatten, reshape, squeeze, unsqueeze, pool, pick]
+
+
 def quantised(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """To integers and back, mostly with something between that only moves or picks them."""
+    """To integers and back, mostly with something between that only moves or picks them; perhaps by channel."""
     if x.dtype != TensorProto.FLOAT:
         (x,) = b.node("Cast", [x.name], to=TensorProto.FLOAT)
-    zero = b.pick([np.int8(0), np.int8(3), np.uint8(128), np.uint8(0)])
-    parameters = [b.weight(np.asarray(b.pick([0.05, 0.1, 0.5]), np.float32), "qp"), b.weight(np.asarray(zero), "qp")]
+    wide = [np.int16(5), np.uint16(40000), ml_dtypes.int4(1), ml_dtypes.uint4(8)] if b.opset >= 21 else []
+    zero = b.pick([np.int8(0), np.int8(3), np.uint8(128), np.uint8(0), *wide])
+    by_channel = (x.shape[1],) if b.opset >= 13 and x.rank > 1 and b.chance(0.2) else ()
+    scale = b.pick([0.05, 0.1, 0.5]) * b.rng.integers(1, 4, by_channel)
+    parameters = [b.weight(scale.astype(np.float32), "qp"), b.weight(np.full(by_channel, zero), "qp")]
     (made,) = b.node("QuantizeLinear", [x.name, *parameters])
-    for entry in [transpose, flatten, reshape, squeeze, unsqueeze, pool, pick][: int(b.rng.integers(15))]:
+    between = [] if by_channel or zero.dtype.itemsize != 1 or zero.dtype.name.endswith("4") else MOVING
+    for entry in between[: int(b.rng.integers(15))]:
         made = ((entry(b, made) if b.chance(0.2) else None) or [made])[0]
     made = b.node("DequantizeLinear", [made.name, *parameters])[0]
     return b.node("Cast", [made.name], to=b.dtype) if b.dtype != TensorProto.FLOAT else [made]

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.builder import Array, Builder, Drawn
+from bnfold.ir.quantizing import spread
 
 KINDS = (
     (TensorProto.INT8, 10, 127), (TensorProto.UINT8, 10, 127), (TensorProto.INT8, 13, 127),
@@ -78,6 +79,8 @@ def _trained(b: Builder, array: Array) -> str:
         numbers, grid, attributes = _quantise(b, array)
     if numbers.dtype != np.uint8 and len(grid) == 1:
         grid.append(np.zeros(grid[0].shape, numbers.dtype))
+    if b.chance(0.4):
+        array = _between_integers(b, array, grid, attributes)
     stored, operands = b.weight(array, "f"), [b.weight(each, "qp") for each in grid]
     if b.opset >= 12 and b.chance(0.2):
         bound = np.abs(array).max(initial=0.0).astype(np.float32) * np.float32(0.8)
@@ -89,6 +92,16 @@ def _trained(b: Builder, array: Array) -> str:
     if b.chance(0.5):
         operands = [b.weight(each, "qp") for each in grid]
     return _node(b, "DequantizeLinear", [made, *operands], array, **attributes)
+
+
+def _between_integers(b: Builder, array: Array, grid: list[Array], attributes: dict[str, Any]) -> Array:
+    """The weights where rounding decides; or scales with which the largest is there, as calibration leaves them."""
+    whole = spread(grid[0], array.shape, attributes.get("axis", 0), attributes.get("block_size", 0))
+    if b.chance(0.5):
+        return np.asarray((np.floor(array / whole) + 0.5) * whole, np.float32)
+    largest = np.rint(np.abs(array / whole).max(initial=1.0))
+    grid[0] = np.asarray(grid[0] * (largest / (largest + 0.5)), np.float32)
+    return array
 
 
 def _carrier(b: Builder, array: Array) -> tuple[Callable[[Array], Array], Callable[[str, Array], str]]:
