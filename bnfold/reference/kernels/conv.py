@@ -113,9 +113,10 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
     y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))
     columns = x.reshape(x.shape[0], groups, channels // groups, -1)
-    taps = w.reshape(groups, channels // groups, w.shape[1], *w.shape[2:])
+    weights = w.reshape(groups, channels // groups, w.shape[1], *w.shape[2:])
+    taps = np.ascontiguousarray(np.moveaxis(weights, (0, 2, 1), (-3, -2, -1)))  # as strided ones BLAS is not asked
     for offset in win.offsets():
-        stamp = taps[last_axes(*offset)].swapaxes(1, 2) @ columns
+        stamp = taps[offset] @ columns
         y[last_axes(*win.slices(offset))] += stamp.reshape(*y.shape[:3], *x.shape[2:])
     y = y.reshape(x.shape[0], -1, *full)
     y = y[last_axes(*(slice(first, first + n) for first, n in zip(win.begin, _wanted(win), strict=True)))]
