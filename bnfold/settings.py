@@ -34,6 +34,9 @@ OPENVINO_OPERATORS = frozenset({
 })  # fmt: skip
 """Names that an OpenVINO IR has for operators; those of ONNX are asked of onnx."""
 
+ESTIMATE = "estimate"
+"""The phase, among those that a ``progress`` is told of, whose number is how many seconds a comparison will take."""
+
 NORMALIZATIONS = ("BatchNormalization", "InstanceNormalization", "BatchNormInference")
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bnfold.errors import printable
+from bnfold.settings import ESTIMATE
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
@@ -43,9 +44,12 @@ def say(text: str, color: str | None = None) -> None:
 
 @contextmanager
 def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback (phase, done, total) that draws a bar on a terminal and does nothing in a pipe."""
-    if not (enabled and sys.stderr.isatty()):
+    """A callback (phase, done, total) that draws a bar on a terminal; in a pipe it says only what will take long."""
+    if not enabled:
         yield lambda *_: None
+        return
+    if not sys.stderr.isatty():
+        yield lambda phase, done, _: _long(done) if phase == ESTIMATE else None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -55,11 +59,19 @@ def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None
         tasks: dict[str, TaskID] = {}
 
         def tell(phase: str, done: int, total: int) -> None:
+            if phase == ESTIMATE:
+                _long(done)
+                return
             if phase not in tasks:
                 tasks[phase] = bars.add_task(phase, total=total or None)
             bars.update(tasks[phase], completed=done, total=total or None)
 
         yield tell
+
+
+def _long(seconds: int) -> None:
+    why = "which is within --verify-seconds; --verify local is quicker"
+    say(f"comparing whole models in float64 will take about {seconds} s, {why}")
 
 
 def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:

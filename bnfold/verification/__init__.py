@@ -49,7 +49,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         frozen: Whether the rewrite was asked to take inputs that have a default for constants.
         budget_seconds: For comparing whole models; None for ``checks.verify_seconds``.
         policy: What the original's nodes mean where their text leaves a choice.
-        progress: Called with a phase, how much of it is done, and out of how much.
+        progress: Called with a phase, how much of it is done, and out of how much; with ``estimate``, the seconds that
+            comparing whole models will take, and 0, where they are more than five.
         **settings: Fields of `Checks`, in place of those in ``checks``.
 
     Returns:

@@ -14,7 +14,7 @@ from bnfold.verification.localise import localise
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
 from bnfold.verification.rounding import PerturbedWeights
-from bnfold.verification.runtime_check import refused
+from bnfold.verification.runtime_check import start_refusal
 from bnfold.verification.samples import Impossible
 from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
@@ -48,9 +48,15 @@ def judge(request: Request) -> Verdict:
             request.clock,
         )
     )
-    layered = _in_layers(request, draws, bench)
-    if isinstance(layered, Verdict):
-        return layered
+    with start_refusal(request) as refusal:
+        layered = _in_layers(request, draws, bench, refusal)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, bench, refusal, layered)
+
+
+def _in_depth(
+    request: Request, draws: PerturbedWeights, bench: Bench, refusal: Callable[[], str], layered: str
+) -> Verdict:
+    """The verdict of the whole in float64 and of what it does not show; ``layered`` is how it differs in a runtime."""
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
@@ -58,10 +64,17 @@ def judge(request: Request) -> Verdict:
     verdict = _decide(request, whole, obstacle, _parts(request, bench, whole))
     if layered and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
-    return verdict if verdict.status == "failed" else _as_declared(request, whole, verdict, heard=whole is not None)
+    if verdict.status == "failed":
+        return verdict
+    return _as_declared(request, whole, verdict, refusal if whole is None else _heard)
 
 
-def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench) -> Verdict | str:
+def _heard() -> str:
+    """The runtime ran both models: it refuses none."""
+    return ""
+
+
+def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench, refusal: Callable[[], str]) -> Verdict | str:
     """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
     with start_guard(request, draws) as wait:
         if wait is None:
@@ -75,15 +88,15 @@ def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench) -> Verdi
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None:
         verdict = replace(verdict, witnesses=(found.witness,), samples=1)
-    return _as_declared(request, None, verdict, heard=found.witness is not None)
+    return _as_declared(request, None, verdict, refusal if found.witness is None else _heard)
 
 
-def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, *, heard: bool) -> Verdict:
-    """The verdict, unless callers may feed less than before or to no effect, or a runtime not yet heard refuses."""
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str]) -> Verdict:
+    """The verdict, unless callers may feed less than before or to no effect, or a runtime refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
-    if verdict.verified and not heard and (refusal := refused(request)):
-        return replace(verdict, status="unverified", reason=refusal, decided_by="nothing")
+    if verdict.verified and (reason := refusal()):
+        return replace(verdict, status="unverified", reason=reason, decided_by="nothing")
     wrong = ill_typed(request.after) if verdict.verified else ""
     if wrong and not ill_typed(request.before):
         reason = f"no runtime takes the rewritten model: {wrong}"

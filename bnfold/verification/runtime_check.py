@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,15 +96,26 @@ def evaluate_runtimes(request: Request, pair: Pair, samples: Sequence[Sample], a
     return replace(own, fault=own.fault or own.suspicion, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
 
 
-def refused(request: Request) -> str:
-    """That the runtime takes the original, but not the rewritten model, where it was not asked to run them.
+@contextmanager
+def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
+    """The yielded function says that the runtime takes the original, but not the rewritten model, if nobody ran them.
 
-    It opens them; it runs them where something has changed that only a runtime computes.
+    It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
+    only a runtime computes.
     """
     if request.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
-        return ""
+        yield lambda: ""
+    elif request.depth == "local" and not changed_unseen(request.before, request.after):
+        with ThreadPoolExecutor(1) as pool:
+            yield pool.submit(_refused, request, [()]).result
+    else:
+        changed = partial(changed_unseen, request.before, request.after)
+        yield lambda: _refused(request, _samples(request) if changed() else [()])
+
+
+def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
     runtime = RuntimeProcess(request.witness)
-    for samples in _samples(request) if changed_unseen(request.before, request.after) else [()]:
+    for samples in tried:
         after = runtime.run(request.after_file or request.after, samples, request.clock.left)
         if after.ran:
             return ""

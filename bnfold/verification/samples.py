@@ -12,6 +12,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
+from bnfold.settings import ESTIMATE
 from bnfold.verification.choices import Choice, choices, other_choices, size_changes
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
@@ -50,6 +51,9 @@ _NO_TIME = 0.2
 _LITTLE_TIME = 0.25
 """Of what the first sample takes: likewise for other sizes; as much again where operators changed that depend on them.
 """
+
+_LONG = 5.0
+"""Seconds from which on people want to know beforehand."""
 
 _FLOAT64 = 8
 _EVALUATIONS = 3
@@ -183,16 +187,17 @@ def _open_inputs(request: Request) -> list[str]:
 def _check_cost(request: Request, model: ir.Model, elements: int, samples: int) -> None:
     if elements * _FLOAT64 > memory_there_is():
         raise Impossible(f"the inputs alone would take about {elements * _FLOAT64 >> 30} GiB of memory")
-    if request.depth == "full":
-        return
     cost = estimate(model)
     seconds = cost.seconds * _EVALUATIONS * samples
-    if seconds > request.clock.left:
+    is_limited = request.depth != "full"
+    if is_limited and seconds > request.clock.left:
         raise Impossible(
             f"running the models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left"
         )
-    if cost.memory > memory_there_is():
+    if is_limited and cost.memory > memory_there_is():
         raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
+    if seconds > _LONG:
+        request.progress(ESTIMATE, round(seconds), 0)
 
 
 def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
+from bnfold.settings import ESTIMATE
 from tests.conftest import MODELS
 
 LONG = "block_" + "deep_" * 60 + "norm"
@@ -141,3 +142,14 @@ def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
     assert len(short) == 5
     assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
     assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_pipe_is_told_what_will_take_long_and_nothing_else(capsys: pytest.CaptureFixture[str], enabled: bool) -> None:
+    with terminal.progress(enabled=enabled) as tell:
+        tell("original", 0, 1)
+        assert capsys.readouterr().err == ""
+        tell(ESTIMATE, 12, 0)
+    told = capsys.readouterr().err
+    assert ("about 12 s" in told and "--verify local" in told) == enabled
+    assert len(told.splitlines()) == enabled

@@ -12,7 +12,8 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput
-from bnfold.verification import inputs, verify
+from bnfold.settings import ESTIMATE
+from bnfold.verification import inputs, samples, verify
 from bnfold.verification.request import Runtime
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -77,6 +78,18 @@ def test_progress_is_told() -> None:
     verify(before, after, cuts=cuts, progress=lambda *step: told.append(step))
     assert {"original", "rewritten", "rewrites"} <= {phase for phase, _, _ in told}
     assert all(done <= total for _, done, total in told)
+
+
+@pytest.mark.parametrize(("long", "wanted"), [(0.0, 1), (3600.0, 0)])
+def test_what_will_take_long_is_told_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, long: float, wanted: int
+) -> None:
+    monkeypatch.setattr(samples, "_LONG", long)
+    told: list[str] = []
+    before, after, _ = pair()
+    verify(before, after, witness="none", progress=lambda phase, _done, _total: told.append(phase))
+    assert told.count(ESTIMATE) == wanted
+    assert ESTIMATE not in told[wanted:]
 
 
 def test_an_output_that_does_not_react_proves_nothing() -> None:
