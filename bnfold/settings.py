@@ -143,7 +143,8 @@ class Policy(Checked):
             training, a single output means inference. ``auto`` decides by the outputs; ``inference`` reads a node as
             inference unless something reads its statistics; ``training`` follows the attribute's default; ``error``
             stops with an error. The same holds for Dropout-1 and -6, which ``auto`` reads as inference.
-        force_inference: Read training mode as inference, except where the batch statistics are used. Also for Dropout.
+        force_inference: Read training mode as inference, unless another node uses the statistics of the batch. Also
+            for Dropout.
         saved_var: What the fifth output of a training-mode BatchNormalization holds, up to opset 13. The variance, as
             its name says, or the ``1/sqrt(var + epsilon)`` that onnxruntime returns.
     """
@@ -164,22 +165,24 @@ class Options(Checked):
         decompose_form: Operators that replace an inference BatchNormalization.
         decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
         policy: How to read what the ONNX specification leaves open.
-        overridable: Initializers that are graph inputs too: make them constants (freeze), or leave them (keep).
-            ``freeze`` removes them from the inputs, so that callers can no longer feed them. ``auto`` does so if the
-            file lists every initializer, as some exporters do, and more BatchNormalizations then fold.
-        max_growth: How much copies of shared weights may enlarge the model. In bytes. None means what folding frees,
-            plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, whichever is most.
-        only: Fold only into and through this operator; may be repeated. Empty means all.
-        excluded: Do not fold into or through this operator; may be repeated.
-        all_affines: Also fold constant Mul, Add, … that do not belong to a BatchNormalization.
-        merge_branches: Also merge parallel convolutions, and products in a row, without a BatchNormalization.
-        equalize: Even out the ranges of channels across layers, for int8 with one scale a weight.
+        overridable: Weights that are graph inputs too, so that callers may replace them: make them constants (freeze),
+            or leave them (keep). ``freeze`` removes them from the inputs, so that callers can no longer
+            feed them. ``auto`` does so if the file lists every initializer, as some exporters do, and more
+            BatchNormalizations then fold.
+        max_growth: How many bytes the model may gain where folding has to copy a weight that several nodes share. None
+            means what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, whichever is
+            most.
+        only: Fold only into and across operators of this type, such as Conv; may be repeated. Empty means all.
+        excluded: Do not fold into or across operators of this type; may be repeated.
+        all_affines: Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.
+        merge_branches: Also merge parallel convolutions, and two matrix products in a row, into one.
+        equalize: Make the ranges of a layer's channels alike, so that int8 with one scale for all of them loses less.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
-        simplify: Other optimisers to run as well, onnxscript's unless others are named; what each does is verified.
+        simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo what does not verify.
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
-        step_seconds: Time limit for each step of another program, in seconds.
+        step_seconds: Time limit for each other program, in seconds.
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
@@ -235,13 +238,13 @@ class Checks(Checked):
         depth: Compare whole models in float64 (full), each rewrite on its own (local), or what is enough (auto).
             Enough is each rewrite in float64 and the whole once in onnxruntime, or the whole in float64 where that is
             quick or something is left in doubt. ``none`` compares nothing.
-        inputs: Input shape to verify with, if the model leaves sizes open; may be repeated. By the input's name; types
+        inputs: Shape of an input, where the model leaves sizes open; may be repeated. By the input's name; types
             are the model's.
-        data: Recorded inputs to verify with: an .npz file, or a folder of input_*.pb. The arrays of an .npz file have
-            the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
-        samples: Number of random inputs to verify with.
+        data: Your own inputs, instead of random ones: an .npz file, or a folder of input_*.pb. The arrays of an .npz
+            file have the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
+        samples: How many random inputs to compare on.
         seed: Seed of the random inputs.
-        witness: Runtime for a second check in the model's own precision, besides bnfold's float64 evaluation. Any
+        witness: Runtime that both models are run in as well, for a check in their own precision. Any
             variant of onnxruntime will do; if none is installed, bnfold's own kernels take its place.
         verify_seconds: Time limit for comparing whole models, in seconds. What would take longer is left out.
     """
@@ -268,7 +271,7 @@ class Delivery(Checked):
         path: The model file.
         external_data: Where weights go: auto or keep (as in IN), none (inside OUT), or a file name beside OUT.
             Details are at `bnfold.ir.stage`.
-        size_threshold: Smaller weights stay inside the model.
+        size_threshold: Weights of fewer bytes stay inside the model file.
         in_place: Allow OUT to be the same file as IN.
         keep_failed: Save the result here if it fails verification.
         explained: Whether the whole report will be asked for. What it says about the original is then collected before

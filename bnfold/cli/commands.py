@@ -65,7 +65,10 @@ def optimize(asked: Asked) -> None:
 @output
 @takes(*DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
 def fold(asked: Asked) -> None:
-    """Fold BatchNormalization into weights, and keep the opset."""
+    """Fold BatchNormalization into weights, and keep the opset.
+
+    The result is verified. IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder.
+    """
     _run(asked)
 
 
@@ -74,7 +77,10 @@ def fold(asked: Asked) -> None:
 @output
 @takes("target_opset", *READING, *CHECKING, *WRITING, fold=False)
 def upgrade(asked: Asked) -> None:
-    """Change the opset of the model IN, and nothing else."""
+    """Change the opset of the model IN, and nothing else.
+
+    The result is verified. IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder.
+    """
     _run(asked)
 
 
@@ -113,7 +119,10 @@ def inspect(asked: Asked) -> None:
     option("require_verified", help="Exit with code 3 if the models could not be compared."),
 )
 def verify(asked: Asked) -> None:
-    """Compare two models numerically, whichever tool made them."""
+    """Check whether two models compute the same, whoever made them.
+
+    The exit code is 0 if they do, or if that could not be checked; 1 if they do not.
+    """
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
 
@@ -143,10 +152,11 @@ def verify(asked: Asked) -> None:
     exit_code=2,
 )
 def diff(asked: Asked) -> None:
-    """Show what differs between two models: interface, nodes, constants, values.
+    """Show what differs between two models, node by node.
 
-    Nodes are matched by structure, whatever they are called. The exit code is 0 if nothing differs but names and
-    metadata, 1 if something does, 2 for an error.
+    That is inputs and outputs, operators, attributes, constants, and the values that both compute. Nodes are matched
+    by structure, whatever they are called. The exit code is 0 if nothing differs but names and metadata, 1 if
+    something does, 2 for an error.
     """
     from bnfold.cli import differences, publish
 
@@ -168,9 +178,10 @@ def diff(asked: Asked) -> None:
     "external_data", "size_threshold", "in_place", "as_json", "quiet",
 )  # fmt: skip
 def run(asked: Asked) -> None:
-    """Run another program on a copy of the model IN, and write what it makes to OUT if that computes the same.
+    """Run another program on a model, and keep what computes the same.
 
-    {input} and {output} in COMMAND stand for the files that the program reads and writes.
+    COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. The result goes
+    to OUT if it computes the same as IN, and nowhere if it does not.
     """
     from bnfold.cli import publish
     from bnfold.pipeline import command

@@ -39,12 +39,12 @@ class Run(Checked):
         assert_none: Exit with code 4 if any of these operators remains.
         quantization: Show what int8 would make of each layer's weight: before, folded, and with --equalize.
         jobs: Number of worker processes for a folder.
-        values: Run both models, and tell where their values part. By default where that takes a few seconds.
+        values: Run both models, and show where their values begin to differ. By default where that takes a few seconds.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
-        force: Process all models of a folder, even if their output is up to date.
+        force: Process every model of a folder, also those whose result is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
-        tolerance: What the step may cost in precision: a share of each output's scale, or the type that it rounds to.
+        tolerance: Accept an error of this share of each output's largest value, or what rounding to this type explains.
         command: The program and its arguments, with {input} and {output} for the files.
     """
 
@@ -177,7 +177,7 @@ def option(name: str, *flags: str, **form: Any) -> Callable[[Command], Command]:
     elif get_origin(hint) is Literal:
         found["type"] = click.Choice(get_args(hint))
     elif low is not None:
-        found["type"] = click.IntRange(low)
+        found |= {"type": click.IntRange(low), "metavar": "SECONDS" if name.endswith("seconds") else "N"}
     found["show_default"] = hint is not bool and member.default is not None
     found |= FORMS.get(name, {}) | form
     if found.get("multiple"):
