@@ -15,6 +15,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.changes import changed_defaults, may_be_fed
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
+from bnfold.verification.cost import estimate
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Outline, Region, built, outline
 from bnfold.verification.full import evaluator
@@ -26,6 +27,7 @@ from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
 from bnfold.verification.regions import Regions, program_of
 from bnfold.verification.rounding import PerturbedWeights
+from bnfold.verification.sized import sized
 from bnfold.verification.told import Told
 from bnfold.verification.verdict import LocalRow
 
@@ -180,7 +182,7 @@ class RegionVerifier:
         self, regions: Regions, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
         """What is found there, if it is worse than at ``first``, and not because these sizes are not declared."""
-        if has_guesses(fed, others) and not guessed:
+        if (has_guesses(fed, others) and not guessed) or _takes_long(regions.old.region.model, others):
             return first
         found = self._sampled(regions, fed, others, guessed=guessed)
         return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
@@ -223,6 +225,12 @@ class RegionVerifier:
         found = [_visible(graph, name) for name in inputs if name not in self._defaults]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
         return outline([graph.values[name] for name in cut.outputs], stops, self._defaults)
+
+
+def _takes_long(region: ir.Model, shapes: Shapes) -> bool:
+    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
+    return is_long and estimate(sized(region, shapes)).seconds > REGION_SECONDS
 
 
 def _fed_or_declared(shapes: Shapes) -> ShapeOf:

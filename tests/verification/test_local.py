@@ -9,7 +9,10 @@ import pytest
 from bnfold import ir, reference
 from bnfold.verification import verify
 from bnfold.verification.clock import Clock
+from bnfold.verification.inputs import Feeds
 from bnfold.verification.local import RegionVerifier
+from bnfold.verification.region_trials import Found
+from bnfold.verification.regions import Regions
 from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
@@ -489,3 +492,33 @@ def test_sizes_that_only_the_rewritten_model_tells_do_not_acquit_it() -> None:
             info.type.tensor_type.ClearField("shape")
     verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
     assert verdict.status == "unverified", verdict.reason
+
+
+def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch larger than the 361 that operators are told would make 378 million elements."""
+    batches: list[int] = []
+    attempt = Regions.attempt
+
+    def counted(regions: Regions, feeds: Feeds, *, guessed: bool) -> Found:
+        batches.append(len(feeds["x"]))
+        return attempt(regions, feeds, guessed=guessed)
+
+    monkeypatch.setattr(Regions, "attempt", counted)
+    head = "(float[N,4,9,9] x) => (float[N,8,U,V] y)"
+    grown = "ConvTranspose <strides = [2, 2], output_shape = [361, 361]>"
+    cut_out = "Slice (c, starts, ends, axes)"
+    rng = numbers(0)
+    weight, stats = rng.normal(0.0, 1.0, (4, 8, 3, 3)), statistics(rng, 8)
+    places = {"starts": np.array([1, 1]), "ends": np.array([360, 360]), "axes": np.array([2, 3])}
+    s, t = affine(stats)
+    before = f"{head} {{ c = {grown} (x, W)  d = {cut_out}  y = {BN} (d, scale, B, mean, var) }}"
+    after = f"{head} {{ c = {grown} (x, W, b)  y = {cut_out} }}"
+    verdict = verify(
+        ir.load(model(before, {"W": weight, **stats, **places})),
+        ir.load(model(after, {"W": weight * along(s, 1, 4), "b": t, **places})),
+        cuts=[ir.Cut("", ("x",), ("y",), "fold")],
+        depth="local",
+    )
+    assert verdict.verified, verdict.reason
+    assert 3 in batches
+    assert max(batches) < 361
