@@ -87,13 +87,16 @@ def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> b
 def is_disputed(path: Path) -> bool:
     """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
 
-    The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance.
+    The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance. Or
+    integers made of float16, which are others as soon as anything is rounded in another place.
     """
     model = onnx.load(path, load_external_data=False)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
-    return opset < 14 and any(
+    statistics = opset < 14 and any(
         node.op_type == "BatchNormalization" and len(node.output) > 1 for node in parts.nodes(model)
     )
+    halves = any(info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16 for info in model.graph.input)
+    return statistics or (halves and any(node.op_type == "QuantizeLinear" for node in parts.nodes(model)))
 
 
 def _session(path: Path) -> Any:
