@@ -78,7 +78,7 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         return
     feeds = [sample.feeds for sample in samples]
     sides = ((request.before, request.before_file), (request.after, request.after_file))
-    with ThreadPoolExecutor(len(sides)) as pool:
+    with ThreadPoolExecutor(1) as pool:  # the other processor is the referee's
         before, after = (pool.submit(_run, request, file or model, feeds) for model, file in sides)
         yield lambda: (before.result(), after.result())
 
