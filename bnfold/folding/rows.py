@@ -42,8 +42,9 @@ def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
             continue
         yield whole
         for single in row if len(row) > 1 else ():
-            if not single.node.removed:
-                yield recognise.chain([single])
+            # A neighbour that was folded may have left its shift in the constant.
+            if not single.node.removed and (found := _link(single.node, policy)) is not None:
+                yield recognise.chain([found])
 
 
 def all_of(nodes: Iterable[ir.Node], policy: Policy) -> Iterator[list[Link]]:
