@@ -48,6 +48,12 @@ def test_both_rules_differ_where_sizes_coincide() -> None:
     np.testing.assert_array_equal(late, a.astype(float) * b)
 
 
+@pytest.mark.parametrize("opset", [6, 13])
+def test_an_operand_of_several_is_left_out(opset: int) -> None:
+    with pytest.raises(reference.Unsupported, match="an operand is left out"):
+        compute("Sum", opset, [None, floats(1, 2)])
+
+
 def test_old_attributes_at_a_later_opset_are_meant() -> None:
     a, b = floats(1, 3, 3), floats(2, 3)
     np.testing.assert_array_equal(compute("Mul", 9, [a, b], broadcast=1, axis=0), a.astype(float) * b[:, None])
