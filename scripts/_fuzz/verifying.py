@@ -23,6 +23,7 @@ from _fuzz.sabotage import FAULTS
 from bnfold import ir, reference, verification
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import order
+from bnfold.report.events import Report
 
 DIFFERENT = 0.1
 REDRAWS = 8
@@ -66,7 +67,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     truth = _truth(before, folder / "after.onnx", case.feeds) if declared else "unclear"
     try:
         with phases.theirs("onnxruntime") if settings["witness"] != "none" else _nobody():
-            verdict = _verify(before, folder / "after.onnx", report.cuts if settings["cuts"] else (), settings)
+            verdict = _verify((before, folder / "after.onnx"), report, settings)
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
@@ -86,9 +87,14 @@ def _nobody() -> Any:
     return contextlib.nullcontext()
 
 
-def _verify(before: Path, after: Path, cuts: Any, settings: dict[str, Any]) -> verification.Verdict:
+def _verify(models: tuple[Path, Path], report: Report, settings: dict[str, Any]) -> verification.Verdict:
     return verification.verify(
-        before, after, cuts=cuts, depth=settings["depth"], witness=settings["witness"], seed=settings["seed"]
+        *models,
+        cuts=report.cuts if settings["cuts"] else (),
+        frozen=bool(report.frozen),
+        depth=settings["depth"],
+        witness=settings["witness"],
+        seed=settings["seed"],
     )
 
 
