@@ -134,7 +134,8 @@ class RegionVerifier:
         )
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate)
-        attempts = RegionTrials(unranked=lacks_rank(fed))
+        reshapes = any(node.is_op("Reshape") for node in old.nodes)
+        attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
         acquitted = 0
         for trial in region_shapes(fed, old.nodes):

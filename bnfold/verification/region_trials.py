@@ -30,11 +30,12 @@ class RegionTrials:
     difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
     rank of an input (``unranked``), nothing is declared that would answer.
     Where declared sizes leave the batch open and one shows a difference, equality at another one counts only if there
-    are some that the region does not run on: it has a Reshape to fixed sizes. Otherwise the two coincide there, as
+    are some that the region does not run on, and it ``reshapes``, to fixed sizes. Otherwise the two coincide there, as
     statistics over two rows do.
     """
 
     unranked: bool
+    reshapes: bool
     _first: Found = field(default_factory=lambda: Skip("no shape of its inputs is small enough to try"))
     _equal: Difference | None = None
     _acquitted: Difference | None = None
@@ -61,7 +62,7 @@ class RegionTrials:
         if not isinstance(latest, Skip) or latest.only_after:
             self._differing_rank = max(self._differing_rank, rank)
         self._is_binding |= not is_skip and (self.unranked or not guessed)
-        self._declared_do_not_run |= is_skip and not guessed
+        self._declared_do_not_run |= is_skip and not guessed and (self.reshapes or not self._is_binding)
         if isinstance(self._first, Skip):
             self._first = latest
         return False

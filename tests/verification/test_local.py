@@ -522,3 +522,10 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: 
     assert verdict.verified, verdict.reason
     assert 3 in batches
     assert max(batches) < 361
+
+
+def test_an_index_that_means_the_same_at_one_size_only_is_found() -> None:
+    """Row 2 of four is row -2; that there are fewer rows than three tells nothing."""
+    body = "(float[N,5] x) => (float[1,5] y) { y = Gather (x, i) }"
+    before, after = (ir.load(model(body, {"i": np.array([index])})) for index in (2, -2))
+    assert verify(before, after, depth="local", witness="none").status == "failed"
