@@ -165,21 +165,20 @@ class Options(Checked):
         decompose_form: Operators that replace an inference BatchNormalization.
         decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
         policy: How to read what the ONNX specification leaves open.
-        overridable: Weights that are graph inputs too, so that callers may replace them: make them constants (freeze),
-            or leave them (keep). ``freeze`` removes them from the inputs, so that callers can no longer
-            feed them. ``auto`` does so if the file lists every initializer, as some exporters do, and more
-            BatchNormalizations then fold.
-        max_growth: How many bytes the model may gain where folding has to copy a weight that several nodes share. None
-            means what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, whichever is
-            most.
+        overridable: For weights that are graph inputs too: make them constants (freeze), leave them to callers (keep),
+            or freeze only if the file lists every weight as an input (auto). ``freeze`` removes them from the inputs,
+            so that callers can no longer feed them. ``auto`` does so only if more BatchNormalizations then fold.
+        max_growth: How many bytes the model may gain where folding has to copy a weight that several nodes share; small
+            weights are copied by default. None means what folding frees, plus 64 KiB, a quarter of the weights up to
+            1 MiB, or 1 % of them, whichever is most.
         only: Fold only into and across operators of this type, such as Conv; may be repeated. Empty means all.
         excluded: Do not fold into or across operators of this type; may be repeated.
         all_affines: Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.
         merge_branches: Also merge parallel convolutions, and two matrix products in a row, into one.
-        equalize: Make the ranges of a layer's channels alike, so that int8 with one scale for all of them loses less.
+        equalize: Even out the channel ranges of each layer, so that int8 with one scale per tensor loses less.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
-        simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo what does not verify.
+        simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that do not verify.
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
         step_seconds: Time limit for each other program, in seconds.
@@ -244,8 +243,8 @@ class Checks(Checked):
             file have the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
         samples: How many random inputs to compare on.
         seed: Seed of the random inputs.
-        witness: Runtime that both models are run in as well, for a check in their own precision. Any
-            variant of onnxruntime will do; if none is installed, bnfold's own kernels take its place.
+        witness: Runtime that also runs both models, to check them in their own precision. Any variant of
+            onnxruntime will do; if none is installed, bnfold's own kernels take its place.
         verify_seconds: Time limit for comparing whole models, in seconds. What would take longer is left out.
     """
 

@@ -18,7 +18,7 @@ from bnfold.batch.worker import Counts, Result, Settings, Task, aliases, nodes_l
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.pipeline.job import process
 
-INTERRUPTED = "interrupted: run the same command again to go on"
+INTERRUPTED = "interrupted: run the same command again to resume"
 
 
 def find(source: str, output: str) -> list[Task]:

@@ -76,7 +76,7 @@ def _values(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"values not compared: {values['reason']}"
         return
     largest = values["largest"]
-    told = f", by up to {float(largest['error']):.1e} of their scale" if values["differing"] else ""
+    told = f", by up to {float(largest['error']):.1e} of their largest number" if values["differing"] else ""
     yield f"values: {values['differing']} of {len(values['errors'])} differ{told}"
     for row in values["begins"]:
         yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"

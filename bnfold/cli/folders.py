@@ -45,13 +45,21 @@ def run(asked: Asked) -> int:
 
 
 def inspect(asked: Asked) -> int:
-    """Inspect all models; 1 if one of them cannot be processed."""
+    """Inspect all models; 1 if one of them cannot be processed. One behind a URL shows each BatchNormalization, too."""
+    root, found = below(asked.source)
+    models = [root.child(path) for path in found]
+    is_one = str(models[0]) == str(place(asked.source))
     if asked.run.report:
-        root, found = below(asked.source)
-        _refuse_report(asked.run.report, list(_inputs(root.child(path) for path in found)))
-    settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none)
+        _refuse_report(asked.run.report, list(_inputs(models)))
+    delivery = replace(asked.delivery, explained=asked.delivery.explained or is_one)
     with terminal.progress() as progress:
+        settings = Settings(asked.options, asked.checks, delivery, asked.run.assert_none)
         results = scheduler.inspect(asked.source, settings, progress)
+    rows = results[0].report.get("batchnorms") if is_one and results[0].report else None
+    if rows and not asked.run.as_json:
+        from bnfold.cli import tables
+
+        tables.batchnorms(rows)
     return _finish(results, asked)
 
 

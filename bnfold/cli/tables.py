@@ -95,7 +95,7 @@ def _three(forms: Sequence[Mapping[str, float] | None], name: str, form: str) ->
 
 def outputs(rows: Sequence[OutputRow]) -> None:
     """How far the outputs of two models are apart."""
-    table = _columns("output", "max error", "RMS error", "of the scale", "allowed", "ulps", "error before", "after", "")
+    table = _columns("output", "max error", "RMS error", "relative", "allowed", "ulps", "error before", "after", "")
     for row in rows:
         sizes = (row.max_abs, row.rms, row.relative, row.allowed)
         errors = (_number(row.error_before), _number(row.error_after))

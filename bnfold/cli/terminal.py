@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,9 @@ def say(text: str, color: str | None = None) -> None:
     line = printable(text)
     if sys.stderr.isatty():
         width, start = shutil.get_terminal_size().columns, len(line) - len(line.lstrip())
-        line = click.wrap_text(line, width, line[:start], " " * (start + 2)) if len(line) > width else line
+        if len(line) > width:
+            indent = " " * (start + 2)
+            line = textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
@@ -111,12 +114,14 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
     say(verdict.summary, GOOD if verdict.verified else BAD)
     if not verdict.verified:
         return
+    if verbose and verdict.stress:
+        say(f"  {verdict.stress}")
     for row in verdict.outputs if verbose else ():
         if row.error_before is not None and row.error_after is not None:
             change = f"{row.error_before:.1e} → {row.error_after:.1e}"
-            say(f"  {row.name}: error in {row.dtype} {change}, on a typical input")
+            say(f"  output {row.name}: rounding error in {row.dtype} {change}, on a typical input")
     doubtful = (row for row in verdict.witnesses if row.agrees is False)
-    for note in (f"{row.witness} {note}" for row in doubtful for note in row.notes):
+    for note in (f"{row.witness}: {note}" for row in doubtful for note in row.notes):
         say(f"  note: {note}")
 
 
@@ -165,7 +170,7 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
         _quantization(rows)
     _attention(report, verbose=False)
     if more := job.more_arithmetic(outcome):
-        say(f"  note: other constant arithmetic that --all-affines would take out: {more} operations")
+        say(f"  note: --all-affines would also fold {more} Mul, Add, Sub or Div of no BatchNormalization")
     for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
         say(f"  {code}: {_remedy(code)}")
 
@@ -190,11 +195,13 @@ def verdict(found: Verdict) -> None:
         from bnfold.cli import tables
 
         tables.outputs(found.outputs)
-    say(f"{found.status}: {found.reason}", GOOD if found.status == "verified" else BAD)
+    say(found.summary, GOOD if found.verified else BAD)
+    if found.verified and found.decided_by == "local":
+        say(f"  note: {found.reason}")
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
         say(f"  first difference: {found.localised.tensor}{made}")
-    for note in (*found.notes, *(note for row in found.witnesses for note in row.notes)):
+    for note in (*found.notes, *(f"{row.witness}: {note}" for row in found.witnesses for note in row.notes)):
         say(f"  note: {note}")
 
 
@@ -203,7 +210,11 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
 
     Without the table what failed is told on stderr, for standard output belongs to programs then.
     """
-    if table:
+    from bnfold.batch.scheduler import INTERRUPTED
+
+    known = len(results)
+    results = [result for result in results if result.message != INTERRUPTED]
+    if table and results:
         from bnfold.cli import tables
 
         tables.models(results, ORDER)
@@ -214,7 +225,10 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
     for code in dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons):
         say(f"  {code}: {_remedy(code)}")
     counts = Counter(result.status for result in results)
-    say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+    if results:
+        say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+    if left := known - len(results):
+        say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:

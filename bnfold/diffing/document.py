@@ -149,15 +149,23 @@ def _typed(value: ir.Value) -> str:
 
 
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
-    """Inputs and outputs that callers see change. What an open size is called makes no difference."""
+    """Inputs and outputs that callers see change. What an open size is called makes no difference.
+
+    Weights that an exporter listed as inputs would be hundreds of rows: they are one.
+    """
     for what in ("input", "output"):
         listed = [getattr(model.graph, f"{what}s") for model in (before, after)]
         old, new = (
             {value.name: value for value in each if value.is_output or not _is_weight(value)} for each in listed
         )
+        lone = [name for name in old.keys() ^ new.keys() if (old.get(name) or new[name]).is_initializer]
+        many = lone if what == "input" and len(lone) > MOST else []
+        if many:
+            texts = [_some([name for name in each if name in many]) or "absent" for each in (old, new)]
+            yield _row("inputs with a default", (texts[0], texts[1]))
         for name in {**old, **new}:
             one, other = old.get(name), new.get(name)
-            if _called(one) != _called(other):
+            if name not in many and _called(one) != _called(other):
                 yield _row(f"{what} {name}", (_typed(one) if one else "absent", _typed(other) if other else "absent"))
         if list(old) != list(new) and set(old) == set(new):
             yield _row(f"order of the {what}s", (", ".join(old), ", ".join(new)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -46,8 +47,12 @@ def compare_values(
         _run(after, given, _keeper(seen, made, most), seconds)
     except (BnfoldError, MemoryError) as error:
         return {"reason": str(error) or "not enough memory"}
-    errors = {name: _error(kept[name], seen[twins[name]]) for name in kept if twins[name] in seen}
     values = before.graph.values
+    errors = {
+        name: _error(kept[name], seen[twins[name]], shaped=values[name].is_output)
+        for name in kept
+        if twins[name] in seen
+    }
     notable = {name for name, error in errors.items() if error > _NOTABLE * float_type(values[name].dtype).roundoff}
     begins = [name for name in errors if name in notable and not notable.intersection(_read(values[name]))]
 
@@ -140,11 +145,15 @@ def _keeper(kept: Kept, names: Mapping[str, str] | set[str], most: int) -> Calla
     return keep
 
 
-def _error(old: tuple[tuple[int, ...], Array], new: tuple[tuple[int, ...], Array]) -> float:
-    """The largest difference, relative to the largest number of the first; infinite where they cannot be compared."""
+def _error(old: tuple[tuple[int, ...], Array], new: tuple[tuple[int, ...], Array], *, shaped: bool) -> float:
+    """The largest difference, relative to the largest number of the first; infinite where they cannot be compared.
+
+    Unless values are ``shaped``, other dims of as many numbers are a Reshape that only one model has.
+    """
     one, other = old[1], new[1]
     finite = np.isfinite(one)
-    if old[0] != new[0] or not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+    is_alike = old[0] == new[0] or (not shaped and math.prod(old[0]) == math.prod(new[0]))
+    if not is_alike or not np.array_equal(one[~finite], other[~finite], equal_nan=True):
         return float("inf")
     gap = np.abs(one[finite] - other[finite]).max(initial=0.0)
     scale = np.abs(one[finite]).max(initial=0.0)

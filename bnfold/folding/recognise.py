@@ -65,7 +65,7 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
     x = norm.inputs[0]
     channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:
-        raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channels")
+        raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channel{'s' * (channels != 1)}")
     if norm.per_activation:
         inner = facts.dims(x)[1:]
         if not all(isinstance(dim, int) for dim in inner):

@@ -74,7 +74,7 @@ def _complete(search: Search) -> None:
         if not draft.undone:
             raise
         value, depth = next(iter(draft.undone.items()))
-        detail = f"{sharing.readers(value)}; undoing it for the others ends at {refusal.detail}: {refusal.reason.code}"
+        detail = f"{sharing.readers(value)}; the others cannot undo the fold: {refusal.detail} [{refusal.reason.code}]"
         raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at) from refusal
 
 
@@ -212,7 +212,7 @@ def _ask(
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     picks = record(node).picks
     if not picks and (node in search.draft.nodes or node in search.moving):
-        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} is asked twice", depth, node.label)
+        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} would be rescaled twice", depth, node.label)
     if not picks and not all(one.is_finite for one in standing.values()):
         raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
     try:

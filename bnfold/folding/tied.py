@@ -72,7 +72,7 @@ class Tied:
 
     def _take(self, node: ir.Node, step: Step) -> None:
         if node in self.nodes:
-            raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} reads what is scaled twice")
+            raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} reads the scaled value twice")
         if len(self.nodes) >= MAX_NODES:
             raise Declined(Reason.TOO_FAR, f"{MAX_NODES} nodes")
         _check(step)

@@ -108,7 +108,7 @@ class Evaluation:
 
 def _constant_node(node: Node) -> Tensor | None:
     output = node.outputs[0]
-    if output is None or node.has_references:
+    if output is None or node.has_references or len(node.proto.attribute) > 1:  # which of several counts, nobody says
         return None
     if (held := output.pending_tensor) is not None:
         return held

@@ -58,6 +58,10 @@ NORMALISING = _named(
     "RMSNormalization",
 )
 """It divides by what it computes from the values themselves."""
+SINGULAR = _named("Div Pow Reciprocal Sqrt")
+"""Smooth, but another function at zero or below."""
+CHOOSING = _named("Compress Gather GatherElements GatherND Slice")
+"""Of the first input no more than what the others say."""
 REDUCING = _named(
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 )

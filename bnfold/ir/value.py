@@ -125,7 +125,8 @@ class Value:
         """Whether a tensor is stored under this name, as an initializer that is no input or in a Constant node."""
         if self.tensor_proto is not None:
             return self.graph.model.is_constant_initializer(self)
-        return self.producer is not None and self.producer.is_op("Constant") and self.producer.has_attr("value")
+        maker = self.producer
+        return maker is not None and maker.is_op("Constant") and [*maker.attrs] == ["value"]
 
     @property
     def tensor(self) -> Tensor | None:

@@ -85,13 +85,15 @@ class Chain:
     rows: list[StepRow] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
 
-    def run(self, report: Report, verdict: Verdict | None, seconds: float) -> list[StepRow]:
-        """Take the steps that were asked for; ``report`` and ``verdict`` are those of what came before them."""
+    def run(
+        self, steps: Sequence[foreign.Step], report: Report, verdict: Verdict | None, seconds: float
+    ) -> list[StepRow]:
+        """Take the steps; ``report`` and ``verdict`` are those of what came before them."""
         first = self.model
         status: Status = "verified" if verdict is not None and verdict.verified else "not verified"
         own = StepRow("bnfold", status, "", seconds, report.after, verdict)
-        for name in self.options.simplify:
-            if self.take(foreign.simplifier(name)):
+        for step in steps:
+            if self.take(step):
                 self.fold_again()
         report.notes.extend(f"{row.name} {row.status}: {row.reason}" for row in self.rows if row.reason)
         if self.model is not first:
@@ -128,9 +130,7 @@ class Chain:
         try:
             model, report = work(folder)
             if self.checks.depth != "none":
-                verdict = formats.ONNX.verify(
-                    self.path, folder / foreign.OUTPUT, self.checks, self.progress, self.options, report
-                )
+                verdict = self._compared(model, folder / foreign.OUTPUT, report)
             status = self._status(verdict, model)
             reason = f"{verdict.status}: {verdict.reason}" if verdict is not None and status == "rolled back" else ""
         except foreign.StepSkipped as problem:
@@ -147,6 +147,14 @@ class Chain:
         self.path, self.model = folder / foreign.OUTPUT, model
         self.rows.append(StepRow(name, status, "", seconds, counted(model), verdict))
         return True
+
+    def _compared(self, model: ir.Model, path: Path, report: Report | None) -> Verdict:
+        """The verdict on a result: many tools give back what they got, under other names."""
+        from bnfold import verification
+
+        return verification.verdict_on_names(self.model, model) or formats.ONNX.verify(
+            self.path, path, self.checks, self.progress, self.options, report
+        )
 
     def _status(self, verdict: Verdict | None, model: ir.Model) -> Status:
         if verdict is None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -45,11 +46,18 @@ class Step:
 
     Attributes:
         name: What people know it by.
-        arguments: Those of ``simplifiers.py``, with ``{input}`` and ``{output}`` for the files.
+        arguments: Those of ``simplifiers.py``; those of a command have ``{input}`` and ``{output}`` for the files.
+        begun: The program, where it has been started already.
     """
 
     name: str
     arguments: tuple[str, ...]
+    begun: Program | None = None
+
+    @property
+    def is_simplifier(self) -> bool:
+        """Whether it is told its files when it runs, and works beside them."""
+        return self.arguments[0] in simplifiers.TOOLS
 
     def run(self, model: ir.Model, folder: Path, limit_seconds: float) -> ir.Model:
         """What the program makes of a copy of ``model`` in ``folder``: `OUTPUT` there, loaded. Raises StepFailed."""
@@ -58,17 +66,25 @@ class Step:
         if is_big and self.arguments[0] in simplifiers.TOOLS.keys() - TAKE_DATA_FILES:
             raise StepSkipped("it takes no weights beyond 2 GB")
         ir.save(model, before, external_data="auto" if is_big else "none")
-        files = {"{input}": str(before), "{output}": str(after)}
-        words = [sys.executable, "-P", simplifiers.__file__, *self.arguments]
-        for mark, path in files.items():
-            words = [word.replace(mark, path) for word in words]
-        _run(words, limit_seconds, None if self.arguments[0] == "--" else folder)
+        words = [word.replace("{input}", str(before)).replace("{output}", str(after)) for word in self.arguments]
+        with nullcontext(self.begun) if self.begun is not None else _started(words) as program:
+            program.work([before, after] if self.is_simplifier else [], limit_seconds)
         return _result(model, after)
+
+
+@contextmanager
+def begun(step: Step) -> Iterator[Step]:
+    """The step, its program started: a simplifier imports what it needs while others work, and waits for its files."""
+    if not step.is_simplifier:
+        yield step
+        return
+    with _started(step.arguments) as program:
+        yield replace(step, begun=program)
 
 
 def simplifier(name: str) -> Step:
     """The step of a tool that bnfold knows."""
-    return Step(name, (name, "{input}", "{output}"))
+    return Step(name, (name,))
 
 
 def command(words: Sequence[str]) -> Step:
@@ -81,27 +97,49 @@ def command(words: Sequence[str]) -> Step:
     return Step(Path(script).name, ("--", *words))
 
 
-def _run(words: Sequence[str], limit_seconds: float, folder: Path | None) -> None:
-    """Run a program and what it starts; what it prints is of interest only where it fails."""
-    with tempfile.TemporaryFile() as printed:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, cwd=folder, start_new_session=True
-        )
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``simplifiers.py`` in a process of its own; what it prints is of interest only where it fails."""
+
+    process: subprocess.Popen[bytes]
+    printed: IO[bytes]
+
+    def work(self, files: Sequence[Path], limit_seconds: float) -> None:
+        """Tell it what to work on, and wait until it is done. Raises StepFailed."""
+        told = f"{json.dumps([*map(str, files)])}\n".encode()
         try:
-            code = process.wait(limit_seconds)
+            self.process.communicate(told if files else None, timeout=limit_seconds)
         except subprocess.TimeoutExpired:
             raise StepFailed(f"took longer than {limit_seconds:.0f} s") from None
         finally:
-            if process.returncode is None:
-                _end(process)
+            _end(self.process)
+        code = self.process.returncode
         if code < 0:
             raise StepFailed(f"crashed ({signal.strsignal(-code)})")
         if code > 0:
-            raise StepFailed(": ".join([f"ended with exit code {code}", *_last_line(printed)]))
+            raise StepFailed(": ".join([f"ended with exit code {code}", *_last_line(self.printed)]))
+
+
+@contextmanager
+def _started(arguments: Sequence[str]) -> Iterator[Program]:
+    """A running program; it and what it starts ends with the block."""
+    words = [sys.executable, "-P", simplifiers.__file__, *arguments]
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=printed, stderr=printed, start_new_session=True
+        ) as process,
+    ):
+        try:
+            yield Program(process, printed)
+        finally:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Also what the program has started and left behind."""
+    """Also what the program has started; that is left alone where the program itself came to its end."""
+    if process.poll() is not None:
+        return
     with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

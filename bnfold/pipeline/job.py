@@ -17,7 +17,7 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
-from bnfold.pipeline import chain, formats, order, path_conflicts
+from bnfold.pipeline import chain, foreign, formats, order, path_conflicts
 from bnfold.pipeline.chain import StepRow
 from bnfold.pipeline.formats import Progress, Source, Staged
 from bnfold.pipeline.versions import versions
@@ -237,13 +237,19 @@ def _deliver(
             outcome.output = delivery.path
 
     if outcome.options.simplify:
-        with chain.working_folder(outcome.model, in_memory=delivery is None) as folder:
+        first, *others = map(foreign.simplifier, outcome.options.simplify)
+        with (
+            chain.working_folder(outcome.model, in_memory=delivery is None) as folder,
+            foreign.begun(first) as begun,
+        ):
             ir.save(outcome.model, own := folder / "own.onnx")
             _verify(outcome, own, delivery, progress)
             count_products(outcome)
             steps = chain.Chain(own, ir.load(own), folder, outcome.options, outcome.checks, progress)
             with _timed(outcome.seconds, "simplify"):
-                outcome.steps = steps.run(outcome.report, outcome.verdict, sum(outcome.seconds.values()))
+                outcome.steps = steps.run(
+                    [begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values())
+                )
             outcome.model = steps.model
             with stage() as staged:
                 put_in_place(staged)

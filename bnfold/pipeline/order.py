@@ -61,7 +61,7 @@ def raise_opset(run: Run) -> None:
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
-        f"{count} {operator} left as found: not an operator that bnfold knows at this opset"
+        f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
         for operator, count in done.passed.items()
     )
     run.report.notes.extend([done.advice] if done.advice else [])

@@ -10,14 +10,14 @@ from bnfold import ir
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
-ASKED = "initializers taken off the inputs, as asked: {count}"
+ASKED = "as asked, removed initializers from the graph inputs: {count}"
 FROZEN = (
-    "the file lists every initializer as an input: taken off the inputs ({count}), so that more BatchNormalizations "
-    "fold ({more}); callers can no longer feed them, --overridable keep leaves them inputs"
+    "removed all initializers from the graph inputs ({count}), so that more BatchNormalizations fold ({more}): "
+    "the file lists every initializer there; callers can no longer feed them (--overridable keep leaves them)"
 )
 KEPT = (
-    "BatchNormalizations that --overridable freeze would fold: {more} more, where nobody feeds the initializers that "
-    "are inputs too ({count})"
+    "if no caller feeds the initializers that are graph inputs too ({count}), --overridable freeze folds more "
+    "BatchNormalizations ({more})"
 )
 
 

@@ -1,15 +1,18 @@
 """The other side of a foreign step: a process of its own, so that a tool that crashes or swells takes nobody along.
 
-It is started as a script, ``simplifiers.py NAME IN OUT`` for a simplifier or ``simplifiers.py -- COMMAND …`` for any
-other program, limits its own memory, and imports the one tool that is asked for and nothing else.
+It is started as a script, ``simplifiers.py NAME`` for a simplifier or ``simplifiers.py -- COMMAND …`` for any other
+program, and limits its own memory. A simplifier is imported, and nothing else; then it waits for a line with the names
+of the two files, so that it can be started before there is something to simplify.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +33,16 @@ def _run_onnxscript(source: str, out: str) -> None:
     from onnx_ir.passes import common
     from onnxscript import optimizer
 
-    def is_small_fill(node: Any) -> bool | None:
-        """Left alone by default, whatever its size: in front of a Slice or Concat it keeps those from folding."""
-        shape = node.inputs[0].const_value if node.op_type == "ConstantOfShape" and node.inputs[0] is not None else None
-        return True if shape is not None and 0 <= shape.numpy().prod() <= _MOST else None
+    def is_small(node: Any) -> bool | None:
+        """Left alone by default: fills of any size, which keep a Slice or Concat from folding, and large Reshapes."""
+        first = node.inputs[0].const_value if node.inputs and node.inputs[0] is not None else None
+        if first is None or node.op_type not in ("ConstantOfShape", "Reshape"):
+            return None
+        size = first.numpy().prod() if node.op_type == "ConstantOfShape" else first.size
+        return True if 0 <= size <= _MOST else None
 
     model = onnx_ir.load(source)
-    optimizer.optimize_ir(model, output_size_limit=_MOST, should_fold=is_small_fill)
+    optimizer.optimize_ir(model, output_size_limit=_MOST, should_fold=is_small)
     common.DeduplicateHashedInitializersPass()(model)
     common.CommonSubexpressionEliminationPass()(model)
     beside = _data_beside(source, out)
@@ -98,11 +104,20 @@ def _limit_memory() -> None:
         return
 
 
+def _when_told(name: str) -> None:
+    """Most of the time that small models take is that of importing; who starts this may leave without a word."""
+    import_module("onnxscript.optimizer" if name == "onnxscript" else name)
+    if line := sys.stdin.readline():
+        source, out = json.loads(line)
+        os.chdir(Path(out).parent)
+        TOOLS[name](source, out)
+
+
 def main(name: str, *arguments: str) -> None:
     """Become the command, or run the simplifier."""
     _limit_memory()
     if name != "--":
-        TOOLS[name](*arguments)
+        _when_told(name)
     elif os.name == "nt":  # where a process cannot become another
         sys.exit(subprocess.call(arguments))
     else:

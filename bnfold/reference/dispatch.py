@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -136,9 +137,10 @@ def bind(
     function, meant = found
     if len(node.inputs) > known.most:
         raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
-    if any(need and node.input(index) is None for index, need in enumerate(known.required)):
+    required = known.required if known.version != NO_SCHEMA else _without_default(function)
+    if any(need and node.input(index) is None for index, need in enumerate(required)):
         raise refused(node, known.version, "a required input is missing")
-    needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(known.required) if need)
+    needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
     call = Call(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
@@ -163,6 +165,12 @@ def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Ker
     own = find(domain, op, version)
     other = fallback.find(domain, op, version, evaluate) if own is None else None
     return own if other is None else (other, version)
+
+
+def _without_default(function: Kernel) -> tuple[bool, ...]:
+    """Which inputs a kernel cannot do without, where no schema says so."""
+    _, *inputs = inspect.signature(function).parameters.values()
+    return tuple(parameter.default is parameter.empty for parameter in inputs)
 
 
 def meaning(node: ir.Node) -> tuple[str, str, int]:
@@ -196,6 +204,8 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
         raise refused(node, known.version, str(reason)) from reason
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         raise refused(node, known.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
+    except RuntimeError as error:  # numpy's, of more axes than some of its functions take
+        raise refused(node, known.version, str(error)) from error
     made = [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]
     if any(isinstance(value, np.ndarray) and value.ndim > MAX_RANK for value in made):
         raise refused(node, known.version, "it makes more axes than can be evaluated")  # numpy itself is of two minds

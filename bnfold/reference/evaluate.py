@@ -15,7 +15,7 @@ from bnfold.ir.messages import function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import Bound, apply, bind, refused
-from bnfold.reference.precision import Datum, Precision, admitted, as_declared, jittered, workable
+from bnfold.reference.precision import Datum, Precision, admitted, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
@@ -120,15 +120,6 @@ def _stored(value: ir.Value) -> Array | None:
     return None
 
 
-def _as_stored(node: ir.Node, inputs: list[Datum]) -> list[Datum]:
-    """Constants in their own types, in which a runtime rounds their quotient; all as it is where one is computed."""
-    held = [ir.constant(value) for value in node.inputs[:2]]
-    types = [tensor.dtype for tensor in held if tensor is not None]
-    if len(types) < len(held):
-        return inputs
-    return [workable(as_declared(datum, dtype)) for datum, dtype in zip(inputs, types, strict=False)] + inputs[2:]
-
-
 def _undefined(value: ir.Value) -> BnfoldError:
     node = value.producer
     if value.is_input:
@@ -209,8 +200,6 @@ class Evaluation:
                 inputs[0] = (
                     admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
                 )
-            if node.is_op("QuantizeLinear"):
-                inputs = _as_stored(node, inputs)
             bound = partial(self._bound, node, bindings)
             results = apply(node, inputs, bound, later=self.later, noise=self.noise)
             if self.jitter is not None and inputs:

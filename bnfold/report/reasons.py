@@ -13,7 +13,7 @@ class Reason(Enum):
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
     DYNAMIC_PARAMETERS = "its parameters are computed at run time or are graph inputs"
-    OVERRIDABLE_PARAMETER = "callers may override a parameter, an initializer (if nobody does: --overridable freeze)"
+    OVERRIDABLE_PARAMETER = "a parameter is a graph input that callers may feed (if nobody does: --overridable freeze)"
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
     UNREADABLE = "the node is invalid in every version of the operator"
     REFERENCE_ATTRIBUTE = "an attribute is a parameter of the function around the node"
@@ -25,7 +25,7 @@ class Reason(Enum):
     NO_HANDLER = "the operator can neither take the scale and shift nor pass them on"
     DYNAMIC_WEIGHT = "the weight is computed at run time or is a graph input"
     QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the scale exactly"
-    QUANTIZED_ACTIVATION = "the value is rounded to integers there, and scaled or shifted it would round differently"
+    QUANTIZED_ACTIVATION = "the value is rounded to integers there; scaled or shifted, it would round differently"
     SHARED_WEIGHT = "the weight is shared, and a copy would enlarge the model too much (--max-growth allows more)"
     AXIS = "the operator there mixes the channels or scales another axis"
     NOT_STATIC = "a size that the rewrite depends on is unknown"

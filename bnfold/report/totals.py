@@ -95,7 +95,7 @@ def multiply_adds(model: ir.Model) -> Products | None:
     if None in found:
         model.infer_shapes()
         found = [_products(node) for node in counted]
-    known = [products for products in found if products is not None and products.count]
+    known = [products for products in found if products is not None]
     sizes = {products.sizes for products in known}
     if None in found or len(sizes) > 1:
         return None
@@ -113,6 +113,8 @@ def _products(node: ir.Node) -> Products | None:
         return None
     sizes = tuple(sorted(dim for dim in dims or () if isinstance(dim, str)))
     if dims is None or None in dims or any(size.startswith("unk__") for size in sizes):
+        return None
+    if 0 in dims:  # which is what exporters write for a size that they do not know
         return None
     return Products(math.prod(dim for dim in dims if isinstance(dim, int)), sizes)
 

@@ -114,10 +114,10 @@ class Walk:
         names = frozenset(attribute.name for attribute in node.proto.attribute[:])
         meant = table.written_for(node.op_type, version, names)
         if meant != version:
-            text = f"{node.op_type}-{version} has no such attributes: read as version {meant}, which has"
+            text = f"{node.op_type}-{version} does not have its attributes: read as {node.op_type}-{meant}, which does"
             self.shared.repairs.append(Repair("misplaced-attribute", node.label, text))
         elif (meant := exporter_quirks.later_form(node, version, self.shared.target)) != version:
-            text = f"{node.op_type}-{version} has no such form: read as version {meant}"
+            text = f"{node.op_type}-{version} does not allow its form: read as {node.op_type}-{meant}, which does"
             self.shared.repairs.append(Repair("later-form", node.label, text))
         return meant
 

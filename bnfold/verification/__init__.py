@@ -15,12 +15,13 @@ from bnfold import ir, reference
 from bnfold.settings import Checks
 from bnfold.verification.clock import Clock
 from bnfold.verification.judge import judge
+from bnfold.verification.renamed import verdict_on_names
 from bnfold.verification.request import Request
 from bnfold.verification.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
-__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verify"]
+__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verdict_on_names", "verify"]
 
 Source = ir.Model | str | PathLike[str]
 

@@ -209,9 +209,24 @@ def _attributes(node: ir.Node) -> dict[str, object]:
         name: [_signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
         else attribute.SerializeToString(deterministic=True)
-        for name, attribute in node.attrs.items()
+        for name, attribute in ((each.name, each) for each in telling(node))
         if name not in MEANINGLESS
     }
+
+
+def telling(node: ir.Node) -> list[onnx.AttributeProto]:
+    """The attributes without one that says nothing: a Conv without pads is VALID whether it says so or not."""
+    found = list(node.proto.attribute)
+    auto, pads = node.find("auto_pad"), node.find("pads")
+    is_idle = (
+        node.is_op("Conv")
+        and auto is not None
+        and auto.s in (b"VALID", b"NOTSET")
+        and (pads is None or (len(pads.ints) > 0 and not any(pads.ints)))
+        and len({each.name for each in found}) == len(found)
+        and not node.has_references
+    )
+    return [each for each in found if not (is_idle and each.name == "auto_pad")]
 
 
 def _signature(graph: ir.Graph) -> object:

@@ -98,10 +98,17 @@ def _numbers_in(model: ir.Model) -> list[int]:
 def other_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first."""
+    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
+
+    The last is another batch of what the main choice has: all else may have to be as it is.
+    """
     tried = [main.shapes]
+    batches = {shape[0] for shape in known.values() if shape}
+    sizes = chain.from_iterable(zip(shape, main.shapes[name], strict=True) for name, shape in known.items())
+    kept = {dim: size for dim, size in sizes if isinstance(dim, str) and dim not in batches}
     for goal in other_sizings(max([0, *_bounds(changed)])):
-        shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in goal), tried)
+        same = Sizing(goal[0].batch, goal[0].spatial, goal[0].other, dict(kept))
+        shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in (*goal, same)), tried)
         yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
 
 

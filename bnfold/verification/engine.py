@@ -8,7 +8,7 @@ all with what is new, and by no more than rounding ever moves them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.ir.elements import type_name
 from bnfold.verification.compare import Difference, compare_values
-from bnfold.verification.evidence import Evidence, Find, Mutant
+from bnfold.verification.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.rounding import Array, rounds_of
@@ -93,9 +93,14 @@ class Sides:
 
         evidence.look(run, (expected, actual))
 
-    def read(self, evidence: Evidence) -> None:
-        """Note what the indices chose."""
-        evidence.read(lambda index: self.new([index.name])[index.name])
+    def read(self, evidence: Evidence, find: Find) -> None:
+        """Note what was chosen from tables."""
+
+        def chosen(table: Table) -> Array:
+            side, name = (self.old, self.new)[table.side], table.chosen.name
+            return side([name], altered={find(side.model, table.value): lambda _: table.marks})[name]
+
+        evidence.read(chosen)
 
 
 def explained(
@@ -139,7 +144,9 @@ class Compared:
     def sentence(self) -> str:
         """What is wrong."""
         found = self.difference
-        size = f" ({found.relative:.2g} of its scale, {found.allowed:.2g} allowed)" if found.same_pattern else ""
+        size = (
+            f" ({found.relative:.2g} of its largest value, {found.allowed:.2g} allowed)" if found.same_pattern else ""
+        )
         return f"{'output' if self.is_output else 'value'} {self.name!r}: {found.fault}{size}"
 
     @property
@@ -202,8 +209,8 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
         return UNSEEN
     return next(
         (
-            f"value {item.name!r} differs by {item.difference.relative:.2g} of its scale; rounding the new weights "
-            "could cause that, but nothing shows that the original is so sensitive"
+            f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest number; rounding the new "
+            "weights could cause that, but nothing shows that the original is as sensitive"
             for item in found
             if exceeds(item)
         ),
@@ -216,16 +223,21 @@ def agreement(differences: Iterable[float], where: str, loose: str = "") -> str:
     worst = max(differences, default=0.0)
     if worst == 0:
         return f"both models give the same results in {where}{loose}"
-    return f"both models agree in {where} to {worst:.2g} of the scale, which rounding the new weights explains{loose}"
+    return f"outputs differ by at most {worst:.2g} of their largest value in {where}{loose}; rounding explains that"
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
-    """One row an output: its worst sample."""
+    """One row an output: its worst sample, and how the first one was."""
+    first: dict[str, Difference] = {}
     worst: dict[str, Compared] = {}
-    for item in found:
-        if item.is_output and (item.name not in worst or _severity(item) > _severity(worst[item.name])):
+    for item in (item for item in found if item.is_output):
+        first.setdefault(item.name, item.difference)
+        if item.name not in worst or _severity(item) > _severity(worst[item.name]):
             worst[item.name] = item
-    return tuple(item.row for item in worst.values())
+    return tuple(
+        replace(item.row, typical=first[name].relative, typical_allowed=first[name].allowed)
+        for name, item in worst.items()
+    )
 
 
 def _severity(item: Compared) -> tuple[float, float]:

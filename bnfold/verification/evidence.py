@@ -68,16 +68,22 @@ class Mutant:
 
 @dataclass(slots=True)
 class Table:
-    """A constant of the rewritten model from which ``index`` chooses, and which of its rows it never chose yet."""
+    """A constant of one of the two models (``side``), from which a node makes what is ``chosen`` by computed places.
 
-    name: str
-    index: ir.Value
-    rows: int
-    unread: set[int]
+    ``marks`` stand for its numbers, and ``unread`` says of each of them whether it was never chosen yet. What follows
+    from ``sizes`` alone is settled where all that there can be were compared.
+    """
 
-    def read(self, index: Array) -> None:
-        """Note the rows that were compared."""
-        self.unread -= {int(row) % self.rows for row in np.unique(index)}
+    side: int
+    value: ir.Value
+    chosen: ir.Value
+    marks: Array
+    unread: Array
+    sizes: bool = False
+
+    def read(self, marks: Array) -> None:
+        """Note what was chosen."""
+        self.unread[np.asarray(marks).astype(np.int64)] = False
 
 
 @dataclass(slots=True)
@@ -92,12 +98,12 @@ class Evidence:
     @property
     def missing(self) -> int:
         """How many things would not show a fault."""
-        return len(self.mutants) + sum(len(table.unread) for table in self.tables)
+        return len(self.mutants) + sum(int(table.unread.sum()) for table in self.tables)
 
     @property
     def example(self) -> str:
         """What one of them is."""
-        rows = (f"row {min(table.unread)} of {table.name!r}" for table in self.tables if table.unread)
+        rows = (f"row {table.unread.argmax()} of {table.value.name!r}" for table in self.tables if table.unread.any())
         return next((mutant.what for mutant in self.mutants), "") or next(rows, "")
 
     @property
@@ -108,6 +114,7 @@ class Evidence:
     def settle(self, *, all_sizes: bool) -> None:
         """Say that enough was compared, maybe all sizes that there can be."""
         self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and all_sizes)]
+        self.tables = [table for table in self.tables if not (table.sizes and all_sizes)]
 
     def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
         """Compare mutants with the results of the models themselves."""
@@ -121,11 +128,11 @@ class Evidence:
             is_read = mutant.poison is None or _shows(replace(mutant, change=mutant.poison), run, results)
             yield replace(mutant, poison=None) if is_read else mutant
 
-    def read(self, value: Callable[[ir.Value], Array]) -> None:
-        """Note what the tables' indices chose, where ``value`` computes them."""
+    def read(self, chosen: Callable[[Table], Array]) -> None:
+        """Note what was chosen from the tables, marked."""
         for table in self.tables:
-            if table.unread:
-                table.read(value(table.index))
+            if table.unread.any():
+                table.read(chosen(table))
 
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:

@@ -118,8 +118,8 @@ class Pair:
         """Whether mutants of either model compute something else than the model does."""
         pair = self._fed(feeds, expected)
         pair.look(evidence, same_place, expected, pair.new())
-        if all(table.index.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen
-            pair.read(evidence)
+        if all(table.chosen.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen
+            pair.read(evidence, same_place)
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]

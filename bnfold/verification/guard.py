@@ -180,12 +180,13 @@ def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -
         unit = float(np.finfo(old[name].dtype).eps) / 2
         most = _SPREAD * spread + max(SLACK * unit, LEAST)
         if found > most:
-            return Guard(row, fault=f"output {name!r} differs by {found:.2g} of its scale, {most:.2g} allowed")
+            return Guard(row, fault=f"output {name!r} differs by {found:.2g} of its largest value, {most:.2g} allowed")
         reacts = reacts or spread > 0
         relative, allowed = max(relative, found), max(allowed, most)
     if allowed > BLIND or not reacts:
         return Guard(row, doubt="the whole models would not show a weight that is wrong")
-    note = f"largest difference {relative:.1e} of an output's scale, where rounding explains {allowed:.1e}"
+    differ = f"differ by at most {relative:.1e} of their largest value" if relative else "do not differ"
+    note = f"outputs {differ}; rounding explains up to {allowed:.1e}"
     return Guard(replace(row, notes=(note,)))
 
 

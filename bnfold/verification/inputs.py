@@ -80,9 +80,13 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
     return tuple(given)
 
 
-def random_feeds(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int) -> Feeds:
-    """A value for every required input, of the shapes that `input_shapes` chose."""
-    return {value.name: random_value(value, shapes[value.name], seed, sample) for value in required(model)}
+def random_feeds(
+    model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
+) -> Feeds:
+    """A value for every required input, of the shapes that `input_shapes` chose; ``signed`` as in `random_value`."""
+    return {
+        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in required(model)
+    }
 
 
 def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
@@ -102,11 +106,18 @@ def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array]
 
 
 def random_value(
-    value: ir.Value, shape: tuple[int, ...], seed: int, sample: int, shape_of: ShapeOf = declared_shape
+    value: ir.Value,
+    shape: tuple[int, ...],
+    seed: int,
+    sample: int,
+    shape_of: ShapeOf = declared_shape,
+    *,
+    signed: bool = False,
 ) -> Array:
     """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine.
 
-    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values.
+    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values. Where
+    ``signed``, other integers are of both signs; a model that computes places from them may not take those.
     """
     dtype = value.dtype or _T.FLOAT
     mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
@@ -130,7 +141,7 @@ def random_value(
         pair = rng.standard_normal((2, *shape))
         return np.asarray(pair[0] + 1j * pair[1]).astype(target)
     is_data = dtype in (_T.UINT8, _T.INT8) and role(value) == "data"
-    return (_all_of(target, shape, rng) if is_data else small_integers(value, shape, rng)).astype(target)
+    return (_all_of(target, shape, rng) if is_data else small_integers(value, shape, rng, signed=signed)).astype(target)
 
 
 def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:

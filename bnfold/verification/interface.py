@@ -26,8 +26,8 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
         _missing("input", _without(inputs, offered), _without(required(after), known))
         or _missing("output", _without(outputs, made), _without(made, outputs))
         or _order(outputs, made)
-        or next((fault for value in inputs if (fault := _type_fault("input", value, after))), "")
-        or next((fault for value in outputs if (fault := _type_fault("output", value, after))), "")
+        or next((fault for value in inputs if (fault := _input_fault(value, after))), "")
+        or next((fault for value in outputs if (fault := _output_fault(value.name, before, after))), "")
     )
 
 
@@ -110,7 +110,7 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
     """One sentence about an output that ``after`` alone declares with another size than was computed; else empty."""
     for name, shape in outputs.items():
-        old, new = (shape_of(model.graph.values[name].type) for model in (before, after))
+        old, new = (shape_of(_type_of_output(name, model)) for model in (before, after))
         if _clash(new, shape) and not _clash(old, shape):
             return f"output {name!r} is declared with the shape {_written(new)}, and has the shape {_written(shape)}"
     return ""
@@ -132,22 +132,33 @@ def _order(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
     return f"the outputs are in another order: {old} became {new}" if old != new else ""
 
 
-def _type_fault(kind: str, old: ir.Value, after: ir.Model) -> str:
-    new = after.graph.values[old.name]
+def _input_fault(old: ir.Value, after: ir.Model) -> str:
+    return _type_fault(f"input {old.name!r}", old.type, after.graph.values[old.name].type)
+
+
+def _output_fault(name: str, *models: ir.Model) -> str:
+    return _type_fault(f"output {name!r}", *(_type_of_output(name, model) for model in models))
+
+
+def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:
+    """Of an input or a constant that is an output as well, what is declared of it as an output."""
+    value = model.graph.values[name]
+    if value.producer is not None:
+        return value.type
+    return next((info.type for info in model.graph.proto.output if info.name == name), value.type)
+
+
+def _type_fault(what: str, old: onnx.TypeProto | None, new: onnx.TypeProto | None) -> str:
     was, becomes = _spelled(old), _spelled(new)
     if was and becomes and was != becomes:
-        return f"{kind} {old.name!r} was of type {was} and is of type {becomes}"
-    had, has = shape_of(old.type), shape_of(new.type)
-    return (
-        f"{kind} {old.name!r} had the shape {_written(had)} and has the shape {_written(has)}"
-        if _clash(had, has)
-        else ""
-    )
+        return f"{what} was of type {was} and is of type {becomes}"
+    had, has = shape_of(old), shape_of(new)
+    return f"{what} had the shape {_written(had)} and has the shape {_written(has)}" if _clash(had, has) else ""
 
 
-def _spelled(value: ir.Value) -> str:
+def _spelled(kind: onnx.TypeProto | None) -> str:
     """The declared type in words, without dims; empty where nothing is declared."""
-    kind, words = value.type, ""
+    words = ""
     while kind is not None and (which := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
         kind, words = getattr(kind, which).elem_type, f"{words}{which.removesuffix('_type')} of "
     which = None if kind is None else kind.WhichOneof("value")

@@ -103,7 +103,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
     if verdict.verified and ignored:
-        reason = f"the inputs {ignored} are no longer read, and no other values than their defaults were compared"
+        reason = f"the inputs {ignored} are no longer read, and were compared at their default values only"
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     return verdict
 
@@ -111,7 +111,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
     """The examination of the whole models, or the reason why there is none."""
     if request.depth == "local":
-        return None, "only the rewritten parts were to be compared"
+        return None, "whole models were not compared (--verify local)"
     try:
         return examine_whole(request, draws), ""
     except Impossible as reason:
@@ -140,7 +140,7 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
     unseen = next((row for row in parts.others if row.status != "verified"), None)
     if unseen is not None:
-        reason = f"the whole models agree, but they need not show every change: {_said(unseen)}"
+        reason = f"the whole models agree, but might not show every change: {_said(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
 
@@ -148,7 +148,7 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
 def _said(row: LocalRow) -> str:
     if row.status == "skipped":
         return f"{row.label}: {row.note}"
-    return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its scale)"
+    return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
 
 
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
@@ -157,7 +157,7 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        reason = f"{obstacle}; {number} could not be compared either ({_said(skipped[0])})"
+        reason = f"{obstacle}; {number} could not be compared ({_said(skipped[0])})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)

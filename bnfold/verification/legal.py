@@ -67,9 +67,10 @@ def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sha
     return None
 
 
-def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Of both signs only where nothing is done with them that asks for a count, such as making floats of them."""
-    lowest = -8 if value.uses and value.dtype in _SIGNED and all(_takes_any_sign(node) for node, _ in value.uses) else 0
+def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
+    """Of both signs if ``signed`` or where nothing is done with them that asks for a count: floats are made of them."""
+    takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
+    lowest = -8 if takes_any and value.dtype in _SIGNED else 0
     return rng.integers(lowest, 9, size=shape)
 
 

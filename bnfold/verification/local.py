@@ -12,6 +12,7 @@ from itertools import islice
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.verification.bends import bends
 from bnfold.verification.changes import changed_defaults, may_be_fed
 from bnfold.verification.clock import Clock
 from bnfold.verification.compare import Difference
@@ -19,15 +20,15 @@ from bnfold.verification.cost import estimate
 from bnfold.verification.evidence import Evidence, Mutant
 from bnfold.verification.extract import Outline, Region, built, outline
 from bnfold.verification.full import evaluator
-from bnfold.verification.inputs import CannotFeed, choosing, random_value
-from bnfold.verification.legal import ShapeOf
-from bnfold.verification.mutants import mutants, nudged, tables, taken_over
+from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, choosing, random_value
+from bnfold.verification.mutants import mutants, nudged, taken_over
 from bnfold.verification.programme import MOST, Programme, programme, signature
-from bnfold.verification.region_shapes import Shapes, Trial, has_guesses, lacks_rank, region_shapes
+from bnfold.verification.region_shapes import Shapes, Trial, fed_or_declared, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
 from bnfold.verification.regions import Regions, program_of
 from bnfold.verification.rounding import PerturbedWeights
 from bnfold.verification.sized import sized
+from bnfold.verification.tables import tables
 from bnfold.verification.told import Told
 from bnfold.verification.verdict import LocalRow
 
@@ -133,7 +134,8 @@ class RegionVerifier:
             program_of(side, found.stored, found.stored) for side, found in zip((old, new), sides, strict=True)
         )
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
-        regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate)
+        samples = len(SAMPLE_KINDS) if bends(old, new) else 1
+        regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
@@ -170,7 +172,7 @@ class RegionVerifier:
             found = next((it for it in islice(trials, _UNTOLD) if isinstance(it, Difference) or it.only_after), None)
         if isinstance(found, Skip):
             return found
-        return Skip("it computes the same only at sizes that the rewritten model tells") if _fails(found) else None
+        return Skip("it computes the same only at the sizes that the rewritten model claims") if _fails(found) else None
 
     def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
         latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
@@ -192,19 +194,25 @@ class RegionVerifier:
         """The largest difference over a few samples; where none could be compared, why the first one could not."""
         found: list[Found] = []
         wanted = 1
+        regions.finite.clear()
         while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
             sample = len(found)
+            signed = sample % len(SAMPLE_KINDS) == 1
             feeds = {
-                name: random_value(value, shapes[name], self._seed, sample, _fed_or_declared(shapes))
+                name: random_value(value, shapes[name], self._seed, sample, fed_or_declared(shapes), signed=signed)
                 for name, value in inputs.items()
             }
             feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
             before = regions.evidence.missing
             found.append(regions.attempt(feeds, guessed=guessed))
             regions.tried.append((feeds, guessed, found[-1]))
-            wanted = _samples(shapes, found[0])
+            wanted = max(_samples(shapes, found[0]), regions.samples if isinstance(found[0], Difference) else 1)
             if not regions.evidence.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if regions.evidence.missing == before else len(found) + 1
+            drowned = regions.drowned()
+            wanted = MOST_SAMPLES if drowned else wanted
+        if drowned and not _fails(found[-1]):
+            return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
@@ -232,18 +240,6 @@ def _takes_long(region: ir.Model, shapes: Shapes) -> bool:
     """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
     is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
     return is_long and estimate(sized(region, shapes)).seconds > REGION_SECONDS
-
-
-def _fed_or_declared(shapes: Shapes) -> ShapeOf:
-    """The shapes that a region is fed; those of other values are not known at these sizes, but for weights."""
-
-    def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
-        if value is None or value.name in shapes:
-            return None if value is None else shapes[value.name]
-        held = ir.constant(value)
-        return held.dims if held is not None else None
-
-    return shape_of
 
 
 def _is_static(inputs: Mapping[str, ir.Value]) -> bool:

@@ -17,7 +17,7 @@ from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import TP
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.evidence import STEP, Mutant, Table
+from bnfold.verification.evidence import STEP, Mutant
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.rounding import Array
@@ -45,6 +45,8 @@ _SMOOTH = {
     "Upsample",
 }  # fmt: skip
 
+_COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
+
 _Key = tuple[str, str, int, str]
 """Of a node: domain, operator and version that it means, and the first value that it makes."""
 
@@ -71,26 +73,6 @@ def follow_from_structure(old: Region, new: Region, compared: Collection[str]) -
         for side in sides
         for name, (_, tensor) in side.constants.items()
     ) and not any(True for _ in _between(*sides, ()))
-
-
-def tables(old: Region, new: Region) -> list[Table]:
-    """What the rewritten model chooses from otherwise than the original; where only rows differ, these."""
-    nodes = [_Side(number, region, ()).nodes for number, region in enumerate((old, new))]
-    found = []
-    for key, node in nodes[1].items():
-        tensor, index = held(node.input(0)), node.input(1)
-        axis = _settings(node).get("axis", 0)
-        if not node.is_op("Gather") or tensor is None or index is None or held(index) is not None:
-            continue
-        twin = nodes[0].get(key)
-        before = held(twin.input(0)) if twin is not None else None
-        rows = tensor.dims[axis] if -len(tensor.dims) <= axis < len(tensor.dims) else 0
-        unread = set(range(rows))
-        if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
-            differs = np.moveaxis(before.numpy() != tensor.numpy(), axis, 0).reshape(rows, -1).any(axis=1)
-            unread = unread if nodes[0].keys() != nodes[1].keys() and differs.any() else set(np.flatnonzero(differs))
-        found.append(Table(node.inputs[0].name if node.inputs[0] else "", index, rows, unread))
-    return found
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
@@ -124,14 +106,14 @@ class _Side:
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
-        smooth = _is_smooth(node)
+        smooth = is_smooth(node)
         chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
         if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
             self.clear.add(node)
-        for value in node.inputs:
+        for slot, value in enumerate(node.inputs):
             tensor = held(value)
-            if value is not None and tensor is not None:
+            if value is not None and tensor is not None and not _is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
                 if not smooth:
                     self.rough.add(value.name)
@@ -151,7 +133,7 @@ class _Side:
         constants, nodes = self._lone(other)
         numbers = [tensor.numpy() for _, tensor in constants if tensor.size <= _SMALL]
         numbers += [np.asarray(setting) for node in nodes for setting in _settings(node).values()]
-        return {tuple(array.astype(np.float64).reshape(-1).tolist()) for array in numbers if array.dtype.kind in "fiub"}
+        return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
 
     def changed_back(self, old: _Side) -> Iterator[Mutant]:
         """What ``old`` has under the same name and otherwise."""
@@ -168,22 +150,27 @@ class _Side:
                 if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
                     continue  # of nothing else is the type said
                 if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
-                    yield _of_attribute(self.number, node, name, was, sizes=_is_smooth(node))
+                    yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
         """What ``other`` has not. Of the original only what may bound or switch: the rewritten model has the rest."""
         constants, nodes = self._lone(other)
         for value, tensor in constants:
-            if value.name in self.rough or (self.number and value.name not in self.plain):
+            ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
+            if value.name in self.rough or ends or (self.number and value.name not in self.plain):
                 array = tensor.numpy()
-                if array.size > _SMALL or tuple(array.astype(np.float64).reshape(-1).tolist()) not in moved:
-                    yield from self._of_constant(value, tensor, None)
+                if array.size > _SMALL or array.dtype.kind == "O" or _numbers(array) not in moved:
+                    yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
         for node in nodes:
             for name, setting in _settings(node).items():
-                is_rough = not (_is_smooth(node) or _is_unread(node, name))
+                is_rough = not (is_smooth(node) or _is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+            change = _WITHOUT.get(node.op_type) if not node.domain else None
+            if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
+                what = f"what {node.op_type} {node.label!r} is for"
+                yield from (Mutant(self.number, what, value, change) for value in node.outputs if value)
 
     def _of_constant(
         self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
@@ -212,16 +199,23 @@ class _Side:
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
 
     def _is_taken(self, name: str, dtype: int) -> bool:
-        return name in self.plain and is_float(dtype)
+        return name in self.plain and name not in self.rough and is_float(dtype)
+
+
+def _numbers(array: Array) -> tuple[float, ...]:
+    return tuple(array.astype(np.float64).reshape(-1).tolist())
 
 
 def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor] | None) -> bool:
     return other is not None and (one[1].dtype, one[1].dims) == (other[1].dtype, other[1].dims)
 
 
-def _is_smooth(node: ir.Node) -> bool:
+def is_smooth(node: ir.Node) -> bool:
+    """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
     if node.is_op("Cast"):
         return is_float(_settings(node).get("to"))
+    if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
+        return False  # it rounds
     return node.is_op(*_SMOOTH)
 
 
@@ -243,6 +237,11 @@ def _settings(node: ir.Node) -> dict[str, Any]:
 def _is_unread(node: ir.Node, name: str) -> bool:
     """Of Dropouts with a ratio of their own only those are evaluated that drop nothing."""
     return node.is_op("Dropout") and name == "ratio"
+
+
+def _is_ratio(node: ir.Node, slot: int) -> bool:
+    """Whether an input is what a Dropout that nobody trains would drop."""
+    return node.is_op("Dropout") and slot == 1 and node.input(2) is None
 
 
 def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:
@@ -271,12 +270,23 @@ def _replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
 
 
 def _nudge(datum: Any) -> Any:
-    """Every number a little larger, truths turned round; what is no array of these stays."""
+    """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
     if kind == "f":
         scale = np.abs(datum, where=np.isfinite(datum), out=np.zeros(datum.shape)).max(initial=0.0)
         return np.asarray(datum + STEP * np.where(datum == 0, scale or 1.0, datum))
+    if kind == "O":
+        return datum + datum
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
+
+
+def _let_through(held_back: Array) -> Array:
+    """Negative where a Relu made zeros."""
+    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
+
+
+_WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}
+"""What is made of a result as if the operator never had to act; where only one model has it, it has to."""
 
 
 def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
@@ -59,7 +60,7 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     """A value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
-    are and would show a fault in it.
+    are and would show a fault in it. Where it differs, they have to agree on numbers of every kind.
     """
     rows = _rows(request, bench, cuts, "changes")
     for place, row in enumerate(rows):
@@ -74,9 +75,22 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
         kept, larger = list(zip(cuts, rows, strict=True)), []
     if whole is None:
         return [row for _, row in kept] + larger
-    seconds = request.clock.left
-    seen = [row if row.status == "verified" else _in_whole(bench, cut, row, whole, seconds) for cut, row in kept]
+    seconds, differs = request.clock.left, cache(partial(_differs_elsewhere, whole))
+    seen = [
+        row
+        if row.status == "verified" or (row.status == "failed" and differs())
+        else _in_whole(bench, cut, row, whole, seconds)
+        for cut, row in kept
+    ]
     return seen + larger
+
+
+def _differs_elsewhere(whole: Whole) -> bool:
+    """Whether the whole models differ on numbers of another kind, or cannot be compared on those."""
+    try:
+        return whole.differs_elsewhere()
+    except BnfoldError:
+        return True
 
 
 def _in_whole(bench: RegionVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:

@@ -78,11 +78,11 @@ class Programme:
             program_of(like.region, side.stored, stored, like)
             for side, stored, like in zip(sides, self.stored, (self.regions.old, self.regions.new), strict=True)
         )
-        regions = replace(self.regions, old=old, new=new)
+        regions = replace(self.regions, old=old, new=new, finite={})
         worst = Difference()
         for feeds, guessed in self.feeds:
             found = regions.attempt(feeds, guessed=guessed)
-            if not isinstance(found, Difference) or found.excess > 1:
+            if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
                 return None
             worst = max(worst, found, key=lambda difference: difference.excess)
         return worst

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from onnx import TensorProto
 
 from bnfold import ir
-from bnfold.ir.traits import WINDOWED
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
 from bnfold.verification.choices import depend_on_sizes, largest_bound
 from bnfold.verification.dims import Dims, Known
+from bnfold.verification.legal import ShapeOf
 from bnfold.verification.terms import Dim
 
 Shapes = dict[str, tuple[int, ...]]
@@ -99,6 +100,23 @@ def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
         for name, value in inputs.items()
         for known in [_known(value)]
     )
+
+
+def fed_or_declared(shapes: Shapes) -> ShapeOf:
+    """The shapes that a region is fed, also where operators keep them, and of weights; others are not known then."""
+
+    def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
+        if value is None or value.name in shapes:
+            return None if value is None else shapes[value.name]
+        held, maker = ir.constant(value), value.producer
+        if held is not None or maker is None:
+            return held.dims if held is not None else None
+        if not maker.has_trait(KEEPS_SHAPE | BROADCASTING):
+            return None
+        known = [shape_of(read) for read in (maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1])]
+        return max((shape for shape in known if shape is not None), key=len, default=None)
+
+    return shape_of
 
 
 def _known(value: ir.Value) -> Known | None:

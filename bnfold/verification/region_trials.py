@@ -36,7 +36,7 @@ class RegionTrials:
 
     unranked: bool
     reshapes: bool
-    _first: Found = field(default_factory=lambda: Skip("no shape of its inputs is small enough to try"))
+    _first: Found = field(default_factory=lambda: Skip("every shape its inputs can have is too large to try"))
     _equal: Difference | None = None
     _acquitted: Difference | None = None
     _differing_rank: int = -1
@@ -72,7 +72,7 @@ class RegionTrials:
         if self._acquitted is not None:
             return self._acquitted if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
-            return Skip("it differs at sizes other than the declared ones only, and does not run on those")
+            return Skip("it does not run at the declared sizes, and differs at others")
         if self._equal is not None and self._differing_rank >= 0:
-            return Skip("it computes the same at some shapes of its inputs only, and nothing tells theirs")
+            return Skip("it computes the same for some input shapes only, and the model does not say which it gets")
         return self._equal or self._first

@@ -66,7 +66,11 @@ class Regions:
     evidence: Evidence
     draws: PerturbedWeights
     evaluate: Evaluate
+    samples: int = 1
+    """How many sets of activations equality takes at least."""
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
+    finite: dict[str, Array] = field(default_factory=dict)
+    """Which elements of the results were finite on some activations since it was cleared."""
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
@@ -79,15 +83,30 @@ class Regions:
         if isinstance(actual, (Skip, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
-            return Skip("the rewritten region makes another shape on inputs of guessed shapes", only_after=True)
+            return Skip("on guessed input shapes, the rewritten region makes outputs of another shape", only_after=True)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not self._reacts(feeds, expected):
-            return Skip("nothing of its inputs shows at the sizes that were tried", only_after=True)
+            return Skip("its inputs do not change its outputs at the sizes that were tried", only_after=True)
         if is_equal:
+            self._note_finite(expected)
             sides.look(self.evidence, self._find, expected, actual)
-            sides.read(self.evidence)
+            sides.read(self.evidence, self._find)
         return found
+
+    def _note_finite(self, results: Results) -> None:
+        for name, array in results.items():
+            if _shape(array) is not None and array.dtype.kind == "f":
+                known = self.finite.get(name)
+                finite = np.isfinite(array)
+                self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
+
+    def drowned(self) -> str | None:
+        """A result in which no element of some channel, or of a place on another axis, was ever finite.
+
+        Where all is NaN, a weight cannot show.
+        """
+        return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
     def _fed(self, feeds: Feeds) -> Sides:
         old, new = (
@@ -113,7 +132,7 @@ class Regions:
         except Unsupported as error:
             return Skip(f"the original region cannot be evaluated: {error}")
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
-            return Skip("the guessed shapes make results of another rank than the declared one")
+            return Skip("guessed input shapes make outputs of another rank than declared")
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
@@ -125,8 +144,8 @@ class Regions:
             return sides.new(noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
-                return Skip(f"the rewritten region does not run on inputs of guessed shapes: {error}", only_after=True)
-            fault = f"is not computed, the region does not run: {error}"
+                return Skip(f"on guessed input shapes, the rewritten region does not run: {error}", only_after=True)
+            fault = f"is not computed: the rewritten region does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
             return Skip(f"the rewritten region cannot be evaluated: {error}")
@@ -173,7 +192,7 @@ class Regions:
     def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
         if any(map(np.size, sides.old.feeds.values())) and not any(map(np.size, expected.values())):
-            return Skip("nothing is left of its inputs at the sizes that were tried", only_after=True)
+            return Skip("its outputs are empty at the sizes that were tried", only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # less than any noise
             return found
@@ -182,9 +201,7 @@ class Regions:
         if found.excess > 1:
             return found
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
-        return (
-            found if coarse is None else Skip(f"rounding the new weights moves {coarse!r} further than it ever should")
-        )
+        return found if coarse is None else Skip(f"rounding the new weights changes {coarse!r} too much to compare it")
 
     def _is_coarse(self, name: str, sides: Sides, expected: Results, actual: Results) -> bool:
         """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""
@@ -250,6 +267,14 @@ def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
         and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))
         for tensor in tensors
     )
+
+
+def _reaches_everywhere(finite: Array) -> bool:
+    """Whether there is a True at each place of each axis."""
+    if finite.all():
+        return True
+    others = (tuple(other for other in range(finite.ndim) if other != axis) for axis in range(finite.ndim))
+    return all(bool(finite.any(axis=axes).all()) for axes in others)
 
 
 def _shape(value: object) -> object:

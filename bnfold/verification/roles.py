@@ -52,10 +52,12 @@ _ROLES: dict[tuple[str, int], str] = {
 def role(value: ir.Value) -> str:
     """What `random_value` knows a distribution for: ``weight``, ``bias``, ``positive``, … and ``data`` for all else.
 
-    ``factor`` is for resizing, ``unit`` is 0…1, ``inner`` -1…1 without the ends, and ``wide`` larger than data.
+    ``factor`` is for resizing, ``unit`` is 0…1, ``inner`` -1…1 without the ends, and ``wide`` larger than data. What
+    has to be positive for one reader is, whatever it is for others.
     """
-    known = ((node, _ROLES[node.op_type, slot]) for node, slot in uses(value) if (node.op_type, slot) in _ROLES)
-    return next((purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))), "data")
+    known = [(node, _ROLES[node.op_type, slot]) for node, slot in uses(value) if (node.op_type, slot) in _ROLES]
+    purposes = [purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))]
+    return "positive" if "positive" in purposes else next(iter(purposes), "data")
 
 
 def _is_product_with(node: ir.Node) -> bool:

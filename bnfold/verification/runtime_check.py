@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ _HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _SIZES = 4
 """At which a runtime may be asked to run models whose sizes are open."""
 
-OWN = "referee in storage precision"
+OWN = "bnfold's kernels in the models' own precision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
     It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
     only a runtime computes.
     """
+    changed = cache(partial(changed_unseen, request.before, request.after))
     if request.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
         yield lambda: ""
-    elif request.depth == "local" and not changed_unseen(request.before, request.after):
+    elif request.depth == "local" and not changed():
         with ThreadPoolExecutor(1) as pool:
             yield pool.submit(_refused, request, [()]).result
     else:
-        changed = partial(changed_unseen, request.before, request.after)
         yield lambda: _refused(request, _samples(request) if changed() else [()])
 
 
@@ -179,7 +179,7 @@ def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
 
 
 def _own_note(evidence: Evidence) -> list[str]:
-    return ["errors in storage precision are those of our own kernels"] if evidence.errors_before else []
+    return ["bnfold's own kernels measured the errors in the models' own precision"] if evidence.errors_before else []
 
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
@@ -264,8 +264,8 @@ def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
 
 
 def _disagreement(name: str, found: Errors) -> str:
-    broken = f"and {found.broken} elements are not finite, " if found.broken else ""
+    broken = f"{found.broken} elements are not finite; " if found.broken else ""
     return (
-        f"differs from the referee on the original by {found.largest:.2g} of the scale at output {name!r}; {broken}"
-        "so either the model is ill-conditioned in its own type, or one of the two is wrong"
+        f"computes output {name!r} of the original {found.largest:.2g} of its largest value away from float64; {broken}"
+        "the model is ill-conditioned in its own type, or one of the two results is wrong"
     )

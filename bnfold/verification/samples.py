@@ -86,7 +86,7 @@ class Samples:
     """
 
     chosen: list[Sample]
-    another: Callable[[int], Sample] | None
+    another: Callable[..., Sample] | None
     elsewhere: list[Sample] = field(default_factory=list)
 
 
@@ -161,7 +161,7 @@ def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], cho
     further = [_drawn(request, pair, choice, number) for number in _further(request, choice, first)]
     return Samples(
         [first, *asked, *further],
-        lambda number: _drawn(request, pair, choice, number),
+        lambda number, signed=False: _drawn(request, pair, choice, number, signed=signed),
         [*(sample for _, sample in elsewhere), *_overridden(request, pair, first)],
     )
 
@@ -264,8 +264,8 @@ def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
     }
 
 
-def _drawn(request: Request, pair: Pair, choice: Choice, index: int) -> Sample:
-    feeds = random_feeds(choice.model, choice.shapes, request.seed, index)
+def _drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
+    feeds = random_feeds(choice.model, choice.shapes, request.seed, index, signed=signed)
     feeds = choosing(required(choice.model), feeds, pair.rows, index)
     return _expected(request, pair, Recorded(feeds), index, request.samples)
 

@@ -69,7 +69,7 @@ def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) ->
     """One sentence when the rewritten model errs more than the original; empty when it does not."""
     if after.broken > before.broken:
         return (
-            f"output {name!r}: {after.broken} elements overflow or become NaN in storage precision, "
+            f"output {name!r}: {after.broken} elements overflow or become NaN in the model's own precision, "
             f"{before.broken} did in the original"
         )
     unit = float_type(dtype).roundoff
@@ -78,7 +78,7 @@ def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) ->
     if after.largest > GROWTH * before.largest + max(SLACK * unit, LEAST) and after.rms > GROWTH * before.rms + unit:
         return (
             f"output {name!r}: the error against float64 grew from {before.largest:.2g} "
-            f"to {after.largest:.2g} of the scale in storage precision"
+            f"to {after.largest:.2g} of its largest value in the model's own precision"
         )
     return ""
 

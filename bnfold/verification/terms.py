@@ -46,8 +46,13 @@ def _quantized(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 def _per_channel(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     yield from _alike(node, shape_of)
     has_groups = node.is_op("GroupNormalization") and node.graph.opset("") < 21
-    if _rank(shape_of, node.input(0), node.output(0)) > 1 and node.attr("spatial", 1) and not has_groups:
+    rank = _rank(shape_of, node.input(0), node.output(0))
+    if rank > 1 and node.attr("spatial", 1) and not has_groups:
         yield from ((value, ["axis 1"]) for value in node.inputs[1:])
+    of_each = len(shape_of(node.input(1)) or ()) if not node.attr("spatial", 1) else 0
+    if of_each > 1 and rank in (0, of_each + 1):  # one parameter an activation
+        yield from ((value, _axes(of_each + 1)) for value in (node.input(0), node.output(0)))
+        yield from ((value, _axes(of_each + 1)[1:]) for value in node.inputs[1:])
 
 
 def _spread(shapes: Sequence[Sequence[Dim]], rank: int) -> list[list[Letter]]:

@@ -17,8 +17,10 @@ class OutputRow:
 
     ``max_abs``, ``rms``, ``relative`` and ``ulps`` compare the two float64 evaluations; ``ulps`` counts units in the
     last place of the output's own type, over elements that are not tiny beside the scale. ``allowed`` is the largest
-    ``relative`` that rounding the new weights can explain. ``error_before`` and ``error_after`` are what a runtime in
-    storage precision makes of the two models, against float64 (None: no runtime ran it).
+    ``relative`` that rounding the new weights can explain; ``typical`` and ``typical_allowed`` are these two on the
+    first input, which is an ordinary one where others are very large, tiny or constant. ``error_before`` and
+    ``error_after`` are what a runtime in storage precision makes of the two models, against float64 (None: no runtime
+    ran it).
     """
 
     name: str
@@ -34,6 +36,8 @@ class OutputRow:
     error_before: float | None = None
     error_after: float | None = None
     fault: str = ""
+    typical: float = 0.0
+    typical_allowed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +125,37 @@ class Verdict:
             return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
         if worst is None:
             checked = sum(row.status == "verified" for row in self.local)
-            each = f"{checked} rewrite{'s' * (checked > 1)}, each on its own, in float64"
-            whole = "".join(f"; whole in {row.witness}: {note}" for row in self.witnesses for note in row.notes)
+            each = f"{checked} rewrite{'s' * (checked > 1)} compared one by one in float64"
+            whole = "".join(f"; whole models in {row.witness}: {note}" for row in self.witnesses for note in row.notes)
             return f"verified: {each if self.local else 'nothing that is computed has changed'}{whole}"
         inputs = f"{self.samples} input{'s' * (self.samples > 1)}"
         if not worst.relative:
             return f"verified: no difference in float64, on {inputs}"
-        return (
-            f"verified: largest difference {worst.relative:.1e} of the output's scale in float64, on {inputs}; "
-            f"rounding the new weights explains {worst.allowed:.1e}"
-        )
+        typical = max(self.outputs, key=lambda row: row.typical)
+        if not typical.typical:
+            return f"verified: {_differ(worst.relative, worst.allowed, inputs)}"
+        which = f"typical one of {inputs}" if self.samples > 1 else inputs
+        return f"verified: {_differ(typical.typical, typical.typical_allowed, which)}"
+
+    @property
+    def stress(self) -> str:
+        """The largest difference on all inputs, where some are not typical; else empty."""
+        worst = max(self.outputs, key=lambda row: row.relative, default=None)
+        if worst is None or self.samples < 2 or worst.relative == max(row.typical for row in self.outputs):
+            return ""
+        return _differ(worst.relative, worst.allowed, f"all {self.samples} inputs, some very large, tiny or constant")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         plain: dict[str, Any] = _plain({"summary": self.summary, **dataclasses.asdict(self)})
         return plain
+
+
+def _differ(relative: float, allowed: float, inputs: str) -> str:
+    return (
+        f"outputs differ by at most {relative:.1e} of their largest value (float64, {inputs}); "
+        f"rounding the new weights explains up to {allowed:.1e}"
+    )
 
 
 def _plain(value: Any) -> Any:

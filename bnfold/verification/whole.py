@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,9 @@ from bnfold.verification.storage import Errors
 from bnfold.verification.verdict import OutputRow, WitnessRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
+
+_OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
+"""Samples of all kinds but the usual, and one with integers of both signs."""
 
 
 class Broken(Exception):
@@ -50,12 +53,28 @@ class Whole:
     pair: Pair
     seen: tuple[Sample, ...]
     failing: Feeds
+    another: Callable[..., Sample] | None
 
     def look(self, evidence: Evidence) -> None:
         """Whether the comparison would show the mutants, sample by sample."""
         for sample in self.seen:
             if not evidence.is_over:
                 self.pair.look(evidence, sample.feeds, sample.expected)
+
+    def differs_elsewhere(self) -> bool:
+        """Whether a sample of another kind of numbers shows a difference; recorded ones are all that count."""
+        if self.another is None:
+            return False
+        return any(self._differs(number, signed=signed) for number, signed in _OTHER_KINDS)
+
+    def _differs(self, number: int, *, signed: bool) -> bool:
+        assert self.another is not None, "there are such samples"
+        try:
+            sample = self.another(number, signed=signed)
+        except reference.Misfit:  # the original takes no such numbers
+            return False
+        compared = self.pair.compare(sample.feeds, sample.expected, 0)
+        return any(item.difference.fault for item in compared)
 
 
 def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
@@ -108,6 +127,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         pair=pair,
         seen=tuple(seen),
         failing=seen[fault.sample if fault is not None else 0].feeds,
+        another=drawn.another,
     )
 
 
@@ -178,11 +198,12 @@ def _notes(pair: Pair) -> list[str]:
     notes = []
     if pair.holds:
         notes.append(
-            f"compared up to {len(pair.holds)} inputs of operators whose result jumps, "
-            "and from there on with the original's values"
+            f"{len(pair.holds)} inputs of operators whose result jumps (Round, ArgMax …) were compared; "
+            "behind those operators, both models went on with the original's values"
         )
     if pair.uncut:
         notes.append(
-            f"{len(pair.uncut)} inputs of operators whose result jumps cannot be held to the original's values"
+            f"{len(pair.uncut)} inputs of operators whose result jumps (Round, ArgMax …) could not be replaced by the "
+            "original's values"
         )
     return notes

@@ -50,6 +50,7 @@ STANDARD = [
     Case("densenet121", recipe=("full", "densenet121")),
     Case("inception_v2", recipe=("full", "inception_v2")),
     Case("resnet50", recipe=("full", "resnet50")),
+    Case("resnet50 640x640", recipe=("full", "resnet50", "9", "640")),
     Case("resnet50 opset 6", recipe=("full", "resnet50", "6")),
     Case("resnet50 opset 22", recipe=("full", "resnet50", "22")),
     Case("resnet50 6 to 15", "upgrade", ("full", "resnet50", "6")),

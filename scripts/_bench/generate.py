@@ -1,6 +1,6 @@
 """Script: write one model of the benchmark.
 
-`generate.py OUT full NAME [OPSET]`, `generate.py OUT mobilenet` or
+`generate.py OUT full NAME [OPSET [SIDE]]`, `generate.py OUT mobilenet` or
 `generate.py OUT chain LENGTH CHANNELS KERNEL [external]`.
 """
 
@@ -23,11 +23,12 @@ from _models.weights import Array, fill
 
 # What opset 6 wants said that opset 9 takes for granted.
 _AT_6 = {"BatchNormalization": {"is_test": 1}, "Gemm": {"broadcast": 1}}
+_SIDE = 224
 _IR_VERSIONS = {6: 3, 9: 3, 15: 8, 22: 10}
 
 
-def network(name: str, opset: int = 9) -> onnx.ModelProto:
-    """A full network at opset 6, 9, 15 or 22.
+def network(name: str, opset: int = 9, side: int = 224) -> onnx.ModelProto:
+    """A full network at opset 6, 9, 15 or 22; for images of another ``side`` than its own with a larger last pooling.
 
     Other opsets than 9 are for resnet50 and shufflenet only, whose operators did not change in between.
     """
@@ -41,7 +42,18 @@ def network(name: str, opset: int = 9) -> onnx.ModelProto:
         inputs = [value for value in model.graph.input if value.name not in weights]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
+    if side != _SIDE:
+        _resize(model.graph, side)
     return model
+
+
+def _resize(graph: onnx.GraphProto, side: int) -> None:
+    for dim in graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_value = side
+    del graph.value_info[:]
+    last = next(node for node in reversed(graph.node) if node.op_type == "AveragePool")
+    kernel = next(attribute for attribute in last.attribute if attribute.name == "kernel_shape")
+    kernel.ints[:] = [size * side // _SIDE for size in kernel.ints]
 
 
 def chain(length: int, channels: int, kernel: int) -> Net:

@@ -34,13 +34,19 @@ class Tool:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def tools_for(case: Case, against: Path | None) -> list[Tool]:
-    """The tools that can do the case's job, bnfold first, then the file copy."""
+def tools_for(case: Case, against: Path | None, *, verified: bool = False) -> list[Tool]:
+    """The tools that can do the case's job, bnfold first, then the file copy.
+
+    bnfold does not verify, as the others do not; where ``verified``, it is measured again with its default and locally.
+    """
     checkouts = {"bnfold": ROOT} | ({f"bnfold in {against.name}": against} if against else {})
     if case.job == "start":
         bare = Tool("python", lambda *_: [sys.executable, "-c", "pass"], rewrites=False)
         return [*(_bnfold(name, path, "--help") for name, path in checkouts.items()), bare]
     bnfolds = [_bnfold(name, path, case.job, "--no-verify", "--quiet") for name, path in checkouts.items()]
+    if verified and case.job == "optimize":
+        bnfolds += [_bnfold("bnfold, verified", ROOT, case.job, "--quiet")]
+        bnfolds += [_bnfold("bnfold, local", ROOT, case.job, "--quiet", "--verify", "local")]
     return [*bnfolds, Tool("cp", _copy, rewrites=False), *_peers(case)]
 
 

@@ -85,7 +85,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     error = _leak(out) or _strays(before, watch.listing(folder), case.settings.get("external_data", "auto"))
     compared = False
     if not error:
-        error, compared = _compare(source, out / RESULT)
+        error, compared = _compare(source, out / RESULT, frozen=bool(outcome.report.frozen))
     if error.startswith("differs") and case.settings.get("only_if_accepted") and not _accepted(source, out / RESULT):
         error = ""  # no one but bnfold says what it computes, and by default bnfold refuses to write the result
     return Outcome(error, behaviour, len(events), outcome.report.count("folded"), compared=compared)
@@ -144,13 +144,13 @@ def _accepted(*models: Path) -> bool:
     return any(runtime.accepts(model) for model in models)
 
 
-def _compare(before: Path, after: Path) -> tuple[str, bool]:
+def _compare(before: Path, after: Path, *, frozen: bool) -> tuple[str, bool]:
     """The finding, and whether there was anything to compare."""
     if _elements(before) > LARGEST:
         return "", False
     with phases.theirs("verify"):
         try:
-            verdict = verification.verify(before, after, witness="none", budget_seconds=BUDGET_SECONDS)
+            verdict = verification.verify(before, after, frozen=frozen, witness="none", budget_seconds=BUDGET_SECONDS)
         except (BnfoldError, MemoryError):
             return "", False
         except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding

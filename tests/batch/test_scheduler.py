@@ -86,7 +86,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     settings = Settings(Options(), Checks(depth="none"), Delivery(tmp_path))
     results = run_batch(tasks, settings, Interrupted(), lambda *_: None)
     assert len(results) == len(tasks)
-    assert {result.message for result in results} == {"interrupted: run the same command again to go on"}
+    assert {result.message for result in results} == {"interrupted: run the same command again to resume"}
 
 
 def test_one_summary_report(folder: Path, tmp_path: Path) -> None:

@@ -309,6 +309,14 @@ def test_places_are_named_as_the_user_did(memory: Any, url: str, relative: str, 
     assert str(root.child(relative)) == shown
 
 
+def test_of_one_model_inspect_shows_each_batchnorm(tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "one"), "zip", MODELS, "dense.onnx")
+    result = run("inspect", f"zip://dense.onnx::file://{tmp_path}/one.zip")
+    assert result.exit_code == 0
+    assert "node16" in result.stdout
+    assert "8 → 2" in result.stdout
+
+
 def test_an_archive_behind_a_path(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "models"), "zip", MODELS, "bn9.onnx")
     url = f"zip://*.onnx::file://{tmp_path}/models.zip"

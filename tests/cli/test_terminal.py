@@ -10,6 +10,8 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
+from bnfold.batch.scheduler import INTERRUPTED
+from bnfold.batch.worker import Result
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
 from bnfold.settings import ESTIMATE
@@ -75,6 +77,7 @@ def test_lines_are_wrapped_at_words_on_a_terminal_only(
     wrapped = lines(capsys.readouterr().err)
     assert max(map(len, wrapped)) <= 40
     assert " ".join(line.strip() for line in wrapped) == text.strip()
+    assert wrapped[0].startswith("  note: word")
     assert all(line.startswith("    word") for line in wrapped[1:-1])
 
 
@@ -114,7 +117,7 @@ def test_a_runtime_that_is_wrong_about_the_original_explains_the_error(tmp_path:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "five.onnx")
     result = CliRunner().invoke(main, ["fold", str(tmp_path / "five.onnx"), str(tmp_path / "out.onnx")])
     assert result.exit_code == 0
-    (note,) = (line for line in result.stderr.splitlines() if "differs from the referee on the original" in line)
+    (note,) = (line for line in result.stderr.splitlines() if "away from float64" in line)
     assert note.startswith("  note: onnxruntime ")
     assert "'t'" in note
 
@@ -126,7 +129,16 @@ def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
     assert "verified: nothing that is computed has changed\n" in result.stderr
     result = CliRunner().invoke(main, ["verify", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
-    assert "verified: nothing that is computed has changed (not compared as a whole: " in result.stderr
+    assert "note: nothing that is computed has changed (not compared as a whole: " in result.stderr
+
+
+def test_after_an_interruption_what_is_done_and_how_to_go_on_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    done, left = Result("a.onnx", "b/a.onnx", "verified"), Result("c.onnx", "b/c.onnx", "failed", INTERRUPTED)
+    terminal.batch_summary([done, left, left], table=True)
+    told = capsys.readouterr()
+    assert "a.onnx" in told.out
+    assert "c.onnx" not in told.out
+    assert told.err.splitlines() == ["1 verified", f"{INTERRUPTED}; 2 of 3 models are not done"]
 
 
 def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:

@@ -145,6 +145,17 @@ def test_the_interface() -> None:
         assert diff(new, other)["equal"]
 
 
+def test_weights_that_are_listed_as_inputs_are_one_row() -> None:
+    new = model(*(node("Add", "x w", f"a{place}") for place in range(3)), node("Relu", "x", "y"), w=W)
+    old = deepcopy(new)
+    for name in "abcd":
+        old.graph.initializer.append(numpy_helper.from_array(W, name))
+        old.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, W.shape))
+    row = {"what": "inputs with a default", "before": "a, b, c, 1 more", "after": "absent"}
+    assert diff(old, new)["interface"] == [row]
+    assert diff(new, old)["interface"] == [{**row, "before": row["after"], "after": row["before"]}]
+
+
 def test_metadata_is_told_and_makes_no_difference() -> None:
     old, new = model(node("Relu", "x", "y")), model(node("Relu", "x", "y"))
     new.producer_name, new.ir_version = "somebody", 9
@@ -198,6 +209,14 @@ def test_values_that_part() -> None:
     values = diff(old, model(*layers, w=W, v=W + 1), values=True)["values"]
     assert [row["before"] for row in values["begins"]] == ["c"]
     assert [error > 0 for _, error in values["errors"]] == [False, False, True, True]
+
+
+def test_a_reshape_that_only_one_model_has_makes_no_value_differ() -> None:
+    ends = [node("Exp", "x", "a"), node("Abs", "c", "y")]
+    old = model(ends[0], node("Flatten", "a", "b", axis=2), node("Flatten", "b", "c", axis=0), ends[1])
+    values = diff(old, model(ends[0], node("Flatten", "a", "c", axis=0), ends[1]), values=True)["values"]
+    assert values["differing"] == 0
+    assert "b" in dict(values["errors"])
 
 
 def test_values_that_cannot_be_compared_say_why() -> None:

@@ -50,6 +50,12 @@ def test_strings_and_sparse_values_are_left_alone() -> None:
     assert value_of([helper.make_node("Constant", [], ["y"], sparse_value=sparse)]) is None
 
 
+def test_of_two_values_neither_is_the_constant() -> None:
+    """Runtimes read the first attribute, whatever its name."""
+    node = helper.make_node("Constant", [], ["y"], value=weight("", 3), value_float=1.5)
+    assert value_of([node]) is None
+
+
 def test_a_literal_of_another_type_is_no_constant() -> None:
     node = helper.make_node("Constant", [], ["y"], value_ints=[1, 2])
     node.attribute[0].type = onnx.AttributeProto.TENSOR

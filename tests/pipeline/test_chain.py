@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
+from bnfold import ir
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, BadSetting, Unsupported
 from bnfold.interop.pytorch.run import optimize as optimize_export
@@ -111,6 +112,26 @@ def test_a_step_that_fails_is_rolled_back_and_the_next_is_taken(
     assert outcome.verdict.verified
     assert bnfold.verify(source, out).verified
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "out.onnx"]
+
+
+def test_a_simplifier_starts_ahead_of_its_files_and_ends_without_them(source: Path, tmp_path: Path) -> None:
+    with foreign.begun(foreign.simplifier("onnxscript")) as step:
+        made = step.run(ir.load(source), tmp_path, 600)
+        assert operators(made.proto) == ["Conv", "Relu", "Reshape", "Neg"]
+    with foreign.begun(foreign.simplifier("onnxscript")) as step:
+        assert step.begun is not None
+        assert step.begun.process.poll() is None
+    assert step.begun.process.returncode is not None
+
+
+def test_a_large_weight_that_is_reshaped_is_a_weight(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Reshape", ["w", "s"], ["r"]), helper.make_node("Mul", ["x", "r"], ["y"])]
+    given, made = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 5000])] for name in "xy")
+    weights = {"w": np.arange(5000, dtype=np.float32), "s": np.array([1, 5000])}
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "g", given, made, stored)
+    before = ir.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert operators(foreign.simplifier("onnxscript").run(before, tmp_path, 600).proto) == ["Mul"]
 
 
 def test_weights_beyond_one_file_go_through_a_data_file(

@@ -76,6 +76,7 @@ def test_open_sizes_multiply() -> None:
 def test_what_cannot_be_told_is_not_guessed() -> None:
     for model in (
         one("Conv", [[1, 3, None, 8], [5, 3, 3, 3]]),
+        one("Conv", [[1, 3, None, 8], [5, 3, 3, 3]], made=[1, 5, 0, 6]),
         one("Einsum", [[2, 3], [3, 5]], equation="ij,jk->ik"),
         ir.load(MODELS / "in_loop.onnx"),
         ir.load(MODELS / "in_function.onnx"),

@@ -54,6 +54,13 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
             assert compared(head, one, one, held, depth=depth).verified
 
 
+def test_another_batch_is_tried_of_the_only_sizes_that_fit() -> None:
+    nodes = [f"f = Flatten <axis = {axis}> (x)  y = BatchNormalization (f, W, W, W, W)" for axis in (1, 0)]
+    before, after = nodes
+    verdict = compared("(float[N,C,D] x) => (float[a,b] y)", before, after, {"W": np.ones(12)}, depth="full")
+    assert verdict.status == "failed"
+
+
 def test_sides_stay_odd_behind_several_poolings() -> None:
     before = f"a = AveragePool <{POOL}> (x)  b = MaxPool <{POOL}> (a)  y = AveragePool <{POOL}> (b)"
     after = before.replace(f"y = AveragePool <{POOL}", f"y = AveragePool <{POOL}, ceil_mode = 1")

@@ -44,6 +44,9 @@ def test_what_is_not_finite_must_be_at_the_same_places(odd: float) -> None:
 
 def test_infinities_have_a_sign() -> None:
     assert "inf" in pattern_fault(np.array([np.inf]), np.array([-np.inf]))
+    assert pattern_fault(np.array([np.nan]), np.array([-np.inf]))
+    assert pattern_fault(np.array([np.inf]), np.array([np.nan]))
+    assert pattern_fault(np.array([np.nan]), np.array([1.0]))
 
 
 def test_shapes_must_be_equal_even_where_they_broadcast() -> None:

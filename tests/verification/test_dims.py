@@ -53,6 +53,14 @@ def test_weights_tell_ranks_and_channels(nodes: str, weight: tuple[int, ...], wa
     assert told(f"{FREE} {{ {nodes} }}", {"W": np.ones(weight)}, rank_known=False)["x"] == wanted
 
 
+@pytest.mark.parametrize("rank_known", [True, False])
+def test_parameters_for_activations_tell_all_but_the_batch(rank_known: bool) -> None:
+    body = "(float[A,B,C,D] x) => (float[E] y) { y = BatchNormalization <spatial = 0> (x, W, W, W, W) }"
+    shape = told(body, {"W": np.ones((4, 7, 3))}, opset=8, rank_known=rank_known)["x"]
+    assert shape is not None
+    assert shape[1:] == [4, 7, 3]
+
+
 def test_a_damaged_node_tells_nothing() -> None:
     assert told(f"{FREE} {{ y = Conv <group = -3> (x, W) }}", {"W": np.ones((6, 4, 3, 3))}) == {"x": [*"ABCD"]}
 

@@ -128,6 +128,7 @@ def test_sizes_that_are_all_declared_settle_what_only_others_would_show(depth: D
         ("y = Dropout <is_test = 1> (x)", "y = Dropout (x)", 1),
         ("y = Dropout <ratio = 0.3> (x)", "y = Dropout (x)", 7),
         ("y = Dropout <ratio = 0.3> (x)", "h = Constant <value_float = 0.3> ()  y = Dropout (x, h)", 10),
+        ("h = Constant <value_float = 0.3> ()  y = Dropout (x, h)", "y = Identity (x)", 13),
     ],
 )
 def test_what_no_version_reads_need_not_show(old: str, new: str, opset: int, depth: Depth) -> None:
@@ -135,6 +136,13 @@ def test_what_no_version_reads_need_not_show(old: str, new: str, opset: int, dep
     before, after = model(f"{head} {{ {old} }}", {}, opset=opset), model(f"{head} {{ {new} }}", {}, opset=15)
     found = verdict(before, after, depth)
     assert found.verified, found.reason
+
+
+def test_what_a_dropout_drops_in_training_has_to_show() -> None:
+    head = "(float[4,3] x) => (float[4,3] y)"
+    drop = "h = Constant <value_float = 0.0> ()  t = Constant <value = bool {1}> ()  y = Dropout (x, h, t)"
+    before, after = (model(f"{head} {{ {body} }}", {}, opset=13) for body in (drop, "y = Identity (x)"))
+    assert not verdict(before, after, "local").verified
 
 
 def test_sizes_that_the_rewritten_model_alone_tells_are_not_all_there_can_be() -> None:

@@ -203,7 +203,7 @@ def test_where_no_runtime_has_a_kernel_our_own_give_the_errors() -> None:
     assert not verdict.witnesses[0].ran_before
     assert "cannot run either model" in verdict.witnesses[0].notes[0]
     assert verdict.outputs[0].error_before is not None
-    assert any("our own kernels" in note for note in verdict.notes)
+    assert any("own kernels" in note for note in verdict.notes)
 
 
 def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_precision() -> None:
@@ -261,9 +261,9 @@ def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest
     drawn: list[int] = []
     plain = inputs.random_value
 
-    def watched(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int) -> Any:
+    def watched(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int, **more: Any) -> Any:
         drawn.append(int(np.prod(shape, dtype=np.int64)))
-        return plain(value, shape, seed, sample)
+        return plain(value, shape, seed, sample, **more)
 
     monkeypatch.setattr(inputs, "random_value", watched)
     verify(ir.load(proto), ir.load(proto), depth="full", witness="none")
@@ -399,3 +399,22 @@ def test_a_constant_of_a_narrower_type_than_the_network_is_rounded_to_it() -> No
         after = model(f"{head} {{ y = Mul (x, w) }}", {"w": folded}, dtype=np.float64)
         verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
         assert (verdict.status == "failed") == failed, verdict.reason
+
+
+def test_the_line_is_about_a_typical_input_and_the_stress_behind_it() -> None:
+    before, after, _ = pair()
+    found = verify(before, after, depth="full", witness="none", samples=4)
+    (row,) = found.outputs
+    assert 0 < row.typical <= row.relative
+    assert f"at most {row.typical:.1e} of their largest value (float64, typical one of {found.samples}" in found.summary
+    assert f"explains up to {row.typical_allowed:.1e}" in found.summary
+    assert f"at most {row.relative:.1e}" in found.stress
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_weight_that_was_nan_is_not_verified_as_an_infinity(depth: Any) -> None:
+    stored = np.ones((3, 4), np.float32)
+    stored[0, 0] = np.nan
+    body = "(float[N,3,4] x) => (float[N,3,4] y) { y = Mul (x, w) }"
+    before, after = (ir.load(model(body, {"w": np.nan_to_num(stored, nan=value)})) for value in (np.nan, np.inf))
+    assert verify(before, after, depth=depth, witness="none").status == "failed"

@@ -31,7 +31,7 @@ def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> tuple[SetAttr | SetC
     """The border is of the same kind as the inside; a constant one takes the map (downward: its inverse) itself."""
     padded = _padded_axes(node, affine.rank)
     if any(affine.shape[axis] != 1 for axis in padded):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} pads along the affine's axis")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} pads the scaled axis")
     if node.attr("mode", "constant") in MIRRORS or not padded:
         return ()
     if node.attr("mode", "constant") != "constant":
@@ -92,7 +92,7 @@ def _check_resized(node: ir.Node, affine: Affine) -> None:
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
     resized = _resized_axes(node, affine)
     if any(affine.shape[axis] != 1 for axis in resized):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the affine's axis")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the scaled axis")
 
 
 def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:

@@ -116,7 +116,7 @@ def _matrices(node: ir.Node, left: int, right: int) -> tuple[list[Labels], Label
     """Labels of two operands of these ranks, and of their product; stacks of matrices are aligned at the last ones."""
     turned = [name for name in ("transA", "transB") if node.attr(name, 0)]
     if node.attr("transBatchA", 0) or node.attr("transBatchB", 0) or (turned and min(left, right) < 2):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} turns stacks, or a vector")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} transposes stacks of matrices, or a vector")
     stacks = [str(number) for number in range(max(left, right) - 2, 0, -1)]
     rows, columns = (["k"] if rank == 1 else [*stacks[len(stacks) - rank + 2 :], *"mk"] for rank in (left, right))
     if right > 1:

@@ -190,7 +190,7 @@ def _fits(value: ir.Value, affine: Affine) -> bool:
 def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
     """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the affine's axis")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the scaled axis")
     missing = affine.rank - facts.rank(value)
     return affine.map(lambda block: block.reshape(block.shape[missing:]))
 

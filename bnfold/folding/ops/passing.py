@@ -47,7 +47,7 @@ def reverse_down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 def _check_reversed(node: ir.Node, affine: Affine) -> None:
     if affine.shape[node.attr("time_axis", 0)] != 1:
-        raise Declined(Reason.AXIS, f"{facts.where(node)} reverses the affine's axis")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} reverses the scaled axis")
 
 
 def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -59,7 +59,7 @@ def cast_up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if source is None or made is None:
         _decline_narrower(node, node.output(0), node.input(0))
     elif source.nbytes < made.nbytes and not affine.is_power_of_two:
-        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} leads to a smaller type")
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} reads a smaller type")
     return up(node, slot, affine)
 
 
@@ -75,7 +75,7 @@ _WIDTH: dict[int, int] = {TP.FLOAT16: 1, TP.BFLOAT16: 1, TP.FLOAT: 2, TP.DOUBLE:
 def _decline_narrower(node: ir.Node, here: ir.Value | None, there: ir.Value | None) -> None:
     old, new = facts.float_type(here), facts.float_type(there)
     if old != new and _WIDTH[old] >= _WIDTH[new]:
-        raise Declined(Reason.TYPE, f"{facts.where(node)} leads to a narrower type")
+        raise Declined(Reason.TYPE, f"{facts.where(node)} would round: the scaled value has a narrower type")
 
 
 def _decline_training(node: ir.Node) -> None:

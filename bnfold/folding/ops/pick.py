@@ -103,7 +103,7 @@ def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:
         window[axis] = picked
         placed[tuple(window)] = block
         if not np.array_equal(placed.take(picked, axis), block):
-            raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} picks an element twice, for different affines")
+            raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} picks an element twice, scaled differently")
         return placed
 
     return make(place(whole.s, 1.0), place(whole.t, 0.0))
@@ -125,9 +125,7 @@ def _indices(node: ir.Node) -> ir.Value:
 def _constant_indices(node: ir.Node) -> Array:
     held = ir.constant(_indices(node))
     if held is None:
-        raise Declined(
-            Reason.AXIS, f"{facts.where(node)} picks along the affine's axis by indices computed at run time"
-        )
+        raise Declined(Reason.AXIS, f"{facts.where(node)} picks along the scaled axis, by indices computed at run time")
     return held.numpy().astype(np.int64)
 
 

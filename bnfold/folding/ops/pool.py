@@ -54,7 +54,7 @@ def _check_kind(node: ir.Node, affine: Affine) -> None:
     if node.op_type in MAXIMA and (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     if node.op_type not in MEANS + MAXIMA and not affine.is_scale_only:
-        raise Declined(Reason.SHIFT_NO_ROOM, f"{facts.where(node)} adds a shift up")
+        raise Declined(Reason.SHIFT_NO_ROOM, f"{facts.where(node)} would add the shift many times")
 
 
 def _check_windows(node: ir.Node, affine: Affine) -> None:
@@ -64,7 +64,7 @@ def _check_windows(node: ir.Node, affine: Affine) -> None:
     if not (is_padded or node.attr("ceil_mode", 0)):
         return
     if not all(_meets_elements(node, axis, size, len(taps)) for axis, size in enumerate(taps)):
-        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} has windows in padding only")
+        raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} has windows that see padding only")
     if node.op_type == "MaxPool" or affine.is_scale_only:
         return
     if node.attr("ceil_mode", 0) or node.attr("count_include_pad", 0) or node.graph.opset() < 7:
@@ -115,7 +115,7 @@ def _axes(node: ir.Node) -> tuple[list[int], int]:
 
 def _check_reduction(node: ir.Node, axes: list[int], affine: Affine) -> None:
     if any(affine.shape[axis] != 1 for axis in axes):
-        raise Declined(Reason.AXIS, f"{facts.where(node)} reduces the affine's axis")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} reduces the scaled axis")
     _check_kind(node, affine)
 
 

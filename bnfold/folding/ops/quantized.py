@@ -111,7 +111,7 @@ def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Fl
     with np.errstate(invalid="ignore"):
         fresh = values.astype(stored.numpy().dtype)
     if not np.array_equal(fresh.astype(np.float64), values):
-        raise Declined(Reason.QUANTIZED_WEIGHT, f"the numbers of {facts.where(node)} have no negatives")
+        raise Declined(Reason.QUANTIZED_WEIGHT, f"the integers of {facts.where(node)} cannot all be negated")
     return InMemory(stored.dtype, fresh)
 
 
@@ -128,7 +128,10 @@ def _makers(node: ir.Node) -> list[ir.Node]:
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}")
         if maker.is_op("QuantizeLinear"):
             if _grid(maker) != _grid(node):
-                raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(node)} has another grid than what quantizes")
+                raise Declined(
+                    Reason.QUANTIZED_WEIGHT,
+                    f"{facts.where(node)} rounds to other steps than QuantizeLinear",
+                )
             return makers
         value = maker.input(0)
     return []

@@ -38,7 +38,7 @@ def tile_up(node: ir.Node, _: int, affine: Affine) -> Step:
         head = affine.expanded(axis, size).map(lambda block: block.take(range(size // times), axis))  # noqa: B023
         again = head.map(lambda block: np.concatenate([block] * times, axis) if block.shape[axis] > 1 else block)  # noqa: B023
         if not again.same(affine):
-            raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements that the affine treats differently")
+            raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements with different scales or shifts")
         affine = head
     return wants(affine)
 
@@ -68,7 +68,7 @@ def expand_up(node: ir.Node, _: int, affine: Affine) -> Step:
         size in (1, dim) for size, dim in zip(shape[missing:], dims, strict=True)
     )
     if not full:
-        raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements that the affine treats differently")
+        raise Declined(Reason.AXIS, f"{facts.where(node)} repeats elements with different scales or shifts")
     return wants(affine.map(lambda block: block.reshape(block.shape[missing:])))
 
 
@@ -117,7 +117,7 @@ def _gathered(node: ir.Node, affine: Affine, depth_last: bool) -> Affine:
             return block
         grid = block.reshape(-1, area).T if depth_last else block.reshape(area, -1)
         if (grid != grid[:1]).any():
-            raise Declined(Reason.AXIS, f"{facts.where(node)} mixes channels that the affine treats differently")
+            raise Declined(Reason.AXIS, f"{facts.where(node)} mixes channels with different scales or shifts")
         return np.ascontiguousarray(grid[0]).reshape(1, -1, 1, 1)
 
     return affine.map(gather)

@@ -55,8 +55,8 @@ def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]
         raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
     if options.policy != Policy() or options.overridable != "auto":
         raise BadInput(
-            "--legacy-mode, --force-inference, --saved-var and --overridable are about ONNX: an IR leaves none "
-            "of it open"
+            "--legacy-mode, --force-inference, --saved-var and --overridable are about ONNX: an IR leaves nothing "
+            "of that open"
         )
 
 

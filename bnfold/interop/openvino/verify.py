@@ -131,7 +131,7 @@ def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progr
     model = load(before)
     load(after)
     if checks.witness == "none":
-        raise _Undecided("no runtime was to be asked (--witness none), and nothing else can run these models")
+        raise _Undecided("only OpenVINO can run these models, and --witness none leaves it out")
     if find_spec(RUNTIME) is None:
         raise _Undecided(HINT)
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder, clock.phase("runtime"):
@@ -240,8 +240,8 @@ def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], 
         pairs = zip(actual.results, moved.results, strict=True)
         if all(np.array_equal(old[key], new[key], equal_nan=True) for old, new in pairs for key in old):
             raise _Undecided(
-                f"no output reacts to the new constants of {name} on these inputs; inputs that lead there can be given "
-                "with --data, or more be drawn with --samples"
+                f"no output reacts to the new constants of {name} on these inputs; give inputs that reach them "
+                "with --data, or draw more with --samples"
             )
 
 
@@ -263,7 +263,7 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
             if measured is not None and not agrees(measured, dtypes[name]):
                 raise _Undecided(
                     f"output {name!r}: OpenVINO itself computes the original otherwise than float64 does "
-                    f"({measured.largest:.2g} of the scale), so it cannot tell whether the two models agree"
+                    f"({measured.largest:.2g} of its largest value), so it cannot tell whether the two models agree"
                 )
 
 

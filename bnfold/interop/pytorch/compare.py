@@ -162,7 +162,7 @@ def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *,
     rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in outputs]
     if not binding and any(row.fault and row.exported for row in rows):
         sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items())
-        raise _Skip(f"at {sizes} the exported model itself is not what the module computes")
+        raise _Skip(f"at {sizes} the exported model itself differs from the module")
     run.rows += rows
     run.samples += 1
     run.reacts = run.reacts or run.twin.precision == "stored" or any(item.reacts for item in compared)
@@ -187,7 +187,9 @@ def _verdict(run: Comparison) -> ModuleVerdict:
     rows, notes, precision = tuple(run.rows), (*run.twin.notes, *run.notes), run.twin.precision
     fault = next((row for row in rows if row.fault), None)
     if fault is not None:
-        reason = f"output {fault.output!r}, sample {fault.sample}: {fault.fault} ({fault.relative:.2g} of its scale)"
+        reason = (
+            f"output {fault.output!r}, sample {fault.sample}: {fault.fault} ({fault.relative:.2g} of its largest value)"
+        )
         return ModuleVerdict("failed", reason, precision, rows, notes)
     if not run.reacts:
         reason = "no output reacts to the weights on these inputs, so a fault in them would not be seen"
@@ -195,11 +197,14 @@ def _verdict(run: Comparison) -> ModuleVerdict:
     inexact = [row for row in rows if row.exported]
     if inexact:
         worst = max(row.exported for row in inexact)
-        notes = (*notes, f"the model as it was exported differs from the module by up to {worst:.2g} of the scale")
+        notes = (
+            *notes,
+            f"the model as it was exported differs from the module by up to {worst:.2g} of the largest value",
+        )
     largest = float(np.max([row.relative for row in rows], initial=0.0))
     count = f"{run.samples} sample{'s' if run.samples > 1 else ''}"
     kind = "float64" if precision == "float64" else "its own precision"
-    reason = f"agrees with module.eval() in {kind} to {largest:.2g} of the scale on {count}"
+    reason = f"agrees with module.eval() in {kind} to {largest:.2g} of the largest value on {count}"
     return ModuleVerdict("verified", reason, precision, rows, notes)
 
 

@@ -167,8 +167,8 @@ def _notes(module: Any, training: Training) -> tuple[str, ...]:
     notes = []
     if module is not None and module.training:
         notes.append(
-            "the module is in training mode now, but the model is in inference mode: "
-            "it was taken for, and compared with, what module.eval() computes"
+            "the module is in training mode, the model in inference mode: "
+            "the model was compared with what module.eval() computes"
         )
     if training:
         notes.append(

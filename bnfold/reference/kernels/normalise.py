@@ -7,6 +7,7 @@ than X; under numpy's promotion the arithmetic takes the widest.
 from __future__ import annotations
 
 import math
+from itertools import dropwhile
 
 import numpy as np
 
@@ -69,11 +70,17 @@ def _implies_training(call: Call) -> bool:
 def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
     """Whether parameters are one an activation. By element count where ``spatial`` is 0: exporters wrote 0 with (C)."""
     channels = x.shape[1] if x.ndim > 1 else 1
-    if call.attr("spatial", 1) == 0 and scale.size == math.prod(x.shape[1:]):
+    is_flat = scale.ndim == 1 and scale.size == math.prod(x.shape[1:])
+    if call.attr("spatial", 1) == 0 and (is_flat or _from_first(scale.shape) == _from_first(x.shape[1:])):
         return True
     fits = scale.size == channels == max(scale.shape, default=1)
     require(fits, f"parameters of shape {scale.shape} for an input of shape {x.shape}")
     return False
+
+
+def _from_first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims without the ones before all others."""
+    return tuple(dropwhile(lambda dim: dim == 1, shape))
 
 
 def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Array) -> tuple[Array, ...]:

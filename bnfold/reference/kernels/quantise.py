@@ -53,13 +53,13 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 
 @kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
 def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
-    """round(x / scale) + zero, halves to even, saturated."""
+    """round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime: it may tie."""
     code = call.attr("output_dtype", 0) or (
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
     require(code in _RANGES or code in SMALL_FLOATS, f"values of type {target}", Declined)
-    y = x / _along_axis(call, x, scale)
+    y = x.astype(np.float32) / _along_axis(call, x, scale).astype(np.float32)
     y = np.rint(y) if code in _RANGES else y
     if zero is not None:
         y = y + _along_axis(call, x, zero.astype(np.float64))

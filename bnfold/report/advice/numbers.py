@@ -70,7 +70,7 @@ NUMBERS: dict[Reason, Advice] = {
         "A channel's scale is negative, and the operator on the way takes a maximum or clips at zero: flipping the "
         "sign before it is not the same as flipping it behind it. In DenseNets and pre-activation ResNets, the Relu "
         "stops folding into later layers in this way, and other readers of the value stop folding into earlier ones.",
-        "Nothing without retraining. The detail gives the number of such channels and the first one. If they are dead "
+        "Nothing without retraining. The detail counts these channels and lists the first. If they are dead "
         "anyway, set their scale to zero or above in the checkpoint. If even that would not help, because a later "
         "operator blocks the fold too, bnfold reports that operator's reason instead.",
         model(

@@ -36,6 +36,7 @@ class Box:
     layer: int = 0
     x: float = 0.0
     y: float = 0.0
+    room: float = 0.0
     above: list[Box] = field(default_factory=list)
     below: list[Box] = field(default_factory=list)
 
@@ -45,7 +46,8 @@ class Box:
 
     @property
     def height(self) -> float:
-        return len(self.lines) * LINE + PADDING
+        """A bend is as high as its row, so that its wire goes past the boxes beside it."""
+        return max(len(self.lines) * LINE + PADDING, self.room)
 
     @property
     def left(self) -> float:
@@ -186,7 +188,7 @@ def _place(rows: Sequence[list[Box]]) -> None:
     for row in rows:
         x, height = float(MARGIN), max(box.height for box in row)
         for box in row:
-            box.x, box.y = x + box.width / 2, y
+            box.x, box.y, box.room = x + box.width / 2, y, 0.0 if box.lines else height
             x += box.width + GAP_X
         y += height + GAP_Y
     for sweep in range(SWEEPS):
@@ -218,11 +220,13 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 def _path(line: Sequence[Box]) -> str:
-    points = [(box.x, box.y + (box.height if index == 0 else 0)) for index, box in enumerate(line)]
-    path = f"M{points[0][0]:.0f} {points[0][1]:.0f}"
-    for (x0, y0), (x1, y1) in pairwise(points):
-        middle = (y0 + y1) / 2
-        path += f"C{x0:.0f} {middle:.0f} {x1:.0f} {middle:.0f} {x1:.0f} {y1:.0f}"
+    start = line[0]
+    path = f"M{start.x:.0f} {start.y + start.height:.0f}"
+    for upper, lower in pairwise(line):
+        bottom = upper.y + upper.height
+        middle = (bottom + lower.y) / 2
+        path += f"V{bottom:.0f}" if upper is not start else ""
+        path += f"C{upper.x:.0f} {middle:.0f} {lower.x:.0f} {middle:.0f} {lower.x:.0f} {lower.y:.0f}"
     return path
 
 

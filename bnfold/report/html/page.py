@@ -130,6 +130,7 @@ def html(documents: Sequence[Document]) -> str:
     page: str = environment.get_template("page.html.j2").render(
         models=sorted(models, key=lambda model: model.status not in ("failed", "unverified")),
         reasons=[(reason, ADVICE[reason]) for reason in Reason],
+        texts={reason.code: reason.value for reason in Reason},
         used={code for document in documents for code in _codes(document)},
     )
     return page
@@ -175,7 +176,8 @@ def _advice(event: Mapping[str, Any]) -> Advice | None:
 def _codes(document: Document) -> set[str]:
     rows = [event["reason"] for event in document.get("batchnorms", ())]
     tried = [attempt["reason"] for event in document.get("batchnorms", ()) for attempt in event["search"]]
-    return {reason["code"] for reason in (*rows, *tried) if reason}
+    known = document.get("counts") or {"reasons": {}}
+    return {reason["code"] for reason in (*rows, *tried) if reason} | set(known["reasons"])
 
 
 def plain(value: Any) -> str:

@@ -83,3 +83,5 @@ def test_what_is_unknown() -> None:
         reference.evaluate(ir.load(node("FusedConv", feeds, ["x", "w"], activation="Elu")), feeds)
     with pytest.raises(reference.Unsupported, match="another shape"):
         reference.evaluate(ir.load(node("FusedConv", feeds, ["x", "w", "", "z"])), feeds)
+    with pytest.raises(reference.Unsupported, match="required input"):
+        reference.evaluate(ir.load(node("FusedConv", feeds, ["x", ""])), feeds)

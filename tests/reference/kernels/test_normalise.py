@@ -187,6 +187,15 @@ def test_what_no_version_allows(opset: int, outputs: tuple[str, ...], said: dict
     assert error.value.op == "BatchNormalization"
 
 
+def test_parameters_of_activations_in_another_arrangement() -> None:
+    x = floats(1, 2, 8, 3, 1)
+    with pytest.raises(reference.Misfit, match=r"\(6, 4\)"):
+        compute("BatchNormalization", 7, [x, *parameters(2, 6, 4)], spatial=0)
+    p = parameters(2, 8, 3, 1)
+    led = [value[None] for value in p]
+    close(compute("BatchNormalization", 7, [x, *led], spatial=0, **ATTRS), formula(x, *p))
+
+
 def test_parameters_that_fit_neither_channels_nor_activations() -> None:
     for spatial in (0, 1):
         with pytest.raises(reference.Unsupported, match=r"parameters of shape \(7,\)"):

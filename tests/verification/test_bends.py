@@ -1,0 +1,176 @@
+"""What only some kinds of numbers show: a bound that nothing holds, a tie, what is negative or not a number."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.request import Depth
+from tests.verification.graphs import Weights, model, numbers
+
+DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
+HEAD = "(float[N,8,H,W] x) => (float[N,8,H,W] y)"
+TWO = "(float[N,8,H,W] x, float[N,8,H,W] z) => (float[N,8,H,W] y)"
+
+
+def status(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> str:
+    return verify(ir.load(before), ir.load(after), depth=depth, witness="none").status
+
+
+FAR = {"c": np.array(5.0), "k": np.array(0.001), "t": np.array(40.0), "z": np.array(0.0)}
+LOST = [
+    ("h = Add (x, c)  y = Relu (h)", "y = Add (x, c)"),
+    ("h = Add (x, c)  y = Abs (h)", "y = Add (x, c)"),
+    ("h = Add (x, c)  s = Mul (h, h)  y = Sqrt (s)", "y = Add (x, c)"),
+    ("h = Add (x, t)  g = Sigmoid (h)  y = Mul (g, x)", "y = Identity (x)"),
+    ("g = Mul (x, k)  h = Add (g, c)  y = Relu (h)", "g = Mul (x, k)  y = Add (g, c)"),
+    ("e = Exp (x)  y = Log (e)", "y = Identity (x)"),
+    ("n = IsNaN (x)  m = Where (n, z, x)  y = Max (m, z)", "y = Max (x, z)"),
+]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("old", "new"), LOST)
+def test_what_usual_numbers_do_not_show_is_not_verified(old: str, new: str, depth: Depth) -> None:
+    assert status(model(f"{HEAD} {{ {old} }}", FAR), model(f"{HEAD} {{ {new} }}", FAR), depth) != "verified"
+
+
+TIES = [
+    ("m = GreaterOrEqual (x, z)  y = Cast <to = 1> (m)", "m = Greater (x, z)  y = Cast <to = 1> (m)"),
+    ("i = ArgMax <axis = 1> (x)  c = Cast <to = 1> (i)  y = Mul (x, c)",
+     "j = ArgMax <axis = 1, select_last_index = 1> (x)  d = Cast <to = 1> (j)  y = Mul (x, d)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("old", "new"), TIES)
+def test_ties_are_tried(old: str, new: str, depth: Depth) -> None:
+    before, after = (model(f"{TWO} {{ {nodes} }}", {}, opset=16) for nodes in (old, new))
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_relu_that_another_one_makes_needless_is(depth: Depth) -> None:
+    before = model(f"{HEAD} {{ h = Add (x, c)  r = Relu (h)  y = Relu (r) }}", FAR)
+    assert status(before, model(f"{HEAD} {{ h = Add (x, c)  y = Relu (h) }}", FAR), depth) == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_bound_that_is_added_and_taken_away_again_is_a_bound(depth: Depth) -> None:
+    body = "{0} = Min (x, c)  {0}2 = Add ({0}, c)  y = Sub ({0}2, c)"
+    before, after = (
+        model(f"{HEAD} {{ {body.format(name)} }}", {"c": np.array(high)}) for name, high in (("p", 1e4), ("q", 9e3))
+    )
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_mask_too_weak_for_large_numbers_is_not_verified(depth: Depth) -> None:
+    body = "(float[N,8,T,T] x, bool[N,1,T,T] m) => (float[N,8,T,T] y) { h = Where (m, x, c)  y = Softmax (h) }"
+    before, after = (model(body, {"c": np.array(fill)}) for fill in (-1e9, -20.0))
+    assert status(before, after, depth) != "verified"
+
+
+TABLE = numbers(3).normal(size=(1000, 4))
+OTHER = np.where(np.arange(1000)[:, None] == 500, 9.0, TABLE)
+CHOICES = [
+    ("(int64[N,1] i) => (float[N,4] y)", "y = GatherND ({0}, i)"),
+    ("(int64[N,4] i) => (float[N,4] y)", "y = GatherElements ({0}, i)"),
+    ("(float[N,T,4] x) => (float[N,T,4] y)",
+     "t = Shape <start = 1, end = 2> (x)  p = Slice ({0}, zero, t, zero)  y = Add (x, p)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("name", ["T", "U"])
+@pytest.mark.parametrize(("head", "nodes"), CHOICES)
+def test_what_was_never_chosen_is_not_verified(head: str, nodes: str, name: str, depth: Depth) -> None:
+    weights: Weights = {"zero": np.array([0])} if "zero" in nodes else {}
+    before = model(f"{head} {{ {nodes.format('T')} }}", {"T": TABLE, **weights}, opset=15)
+    after = model(f"{head} {{ {nodes.format(name)} }}", {name: OTHER, **weights}, opset=15)
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_lookup_that_becomes_a_product_may_be_wrong_in_any_row(depth: Depth) -> None:
+    head = "(int64[N,L] i) => (float[N,L,4] y)"
+    before = model(f"{head} {{ y = Gather (T, i) }}", {"T": TABLE})
+    weights = {"T": OTHER, "depth": np.array(1000), "off_on": np.array([0.0, 1.0])}
+    after = model(f"{head} {{ o = OneHot (i, depth, off_on)  y = MatMul (o, T) }}", weights)
+    assert status(before, after, depth) != "verified"
+
+
+def test_what_declared_sizes_cannot_choose_need_not_be() -> None:
+    head = "(float[2,6,4] x) => (float[2,6,4] y)"
+    weights = {"zero": np.array([0]), "k": np.array(3.0), "pT": TABLE, "qT": TABLE * 3.0}
+    sliced = "t = Shape <start = 1, end = 2> (x)  {0} = Slice ({0}T, zero, t, zero)"
+    nodes = [
+        sliced.format("p") + "  h = Add (x, p)  y = Mul (h, k)",
+        sliced.format("q") + "  g = Mul (x, k)  y = Add (g, q)",
+    ]
+    before, after = (model(f"{head} {{ {body} }}", weights, opset=15) for body in nodes)
+    assert status(before, after, "local") == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("s = Shape <end = 1> (x)  q = Div (s, far)  f = Cast <to = 1> (q)  y = Add (x, f)", "y = Identity (x)"),
+        ("y = Slice (x, zero, end, two)", "y = Identity (x)"),
+    ],
+)
+def test_sizes_beyond_those_that_were_tried_are_not_verified(old: str, new: str, depth: Depth) -> None:
+    weights = {"far": np.array([640]), "zero": np.array([0]), "end": np.array([5000]), "two": np.array([2])}
+    head = "(float[N,8,H,W] x) => (float[N,8,A,B] y)"
+    before, after = (model(f"{head} {{ {nodes} }}", weights, opset=15) for nodes in (old, new))
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_word_that_no_input_has_is_not_verified(depth: Depth) -> None:
+    body = "(string[N] s) => (float[N] y) {{ m = Equal (s, {0})  y = Cast <to = 1> (m) }}"
+    before, after = (
+        model(body.format(name), {name: np.array(word, object)}, opset=19)
+        for name, word in (("k", "zebra"), ("l", "lion"))
+    )
+    assert status(before, after, depth) == "unverified"
+
+
+INDEX = "(int64[N] i) => (float[N,4] y)"
+COUNTS = [
+    (INDEX, "k = Max (i, z)  y = Gather (T, k)", "y = Gather (T, i)"),
+    (INDEX, "n = Less (i, z)  j = Add (i, ten)  k = Where (n, j, i)  y = Gather (T, k)", "y = Gather (T, i)"),
+    ("(int64[N] i) => (int64[N] y)", "y = Mod (i, ten)", "q = Div (i, ten)  p = Mul (q, ten)  y = Sub (i, p)"),
+]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("head", "old", "new"), COUNTS)
+def test_integers_of_both_signs_are_tried(head: str, old: str, new: str, depth: Depth) -> None:
+    weights = {"T": TABLE[:12], "z": np.array(0), "ten": np.array(10)}
+    before, after = (model(f"{head} {{ {nodes} }}", weights) for nodes in (old, new))
+    assert status(before, after, depth) != "verified"
+    assert status(before, before, depth) == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_model_that_takes_no_negative_integers_is_not_asked_to(depth: Depth) -> None:
+    head = "(int64[N,5] i) => (float[N,5,4] y)"
+    before = model(f"{head} {{ k = Add (i, z)  o = OneHot (k, ten, v)  y = MatMul (o, T) }}",
+                   {"T": TABLE[:10], "z": np.array(0), "ten": np.array(10), "v": np.array([0.0, 1.0])})  # fmt: skip
+    after = model(f"{head} {{ y = Gather (T, i) }}", {"T": TABLE[:10]})
+    assert status(before, after, depth) != "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_lengths_of_what_another_operator_made_are_as_long_as_that(depth: Depth) -> None:
+    head = "(float[T,N,4] x, int64[N] l) => (float[T,N,4] y)"
+    nodes = "h = Mul (x, k)  r = ReverseSequence <time_axis = 0, batch_axis = 1> (h, l)  y = Div (r, k)"
+    weights = {"k": np.array([1.0, 2.0, 3.0, 4.0])}
+    other = "r = ReverseSequence <time_axis = 1, batch_axis = 1> (x, l)  g = Mul (r, k)  y = Div (g, k)"
+    before, after = (model(f"{head} {{ {body} }}", weights) for body in (nodes, other))
+    assert status(before, after, depth) == "failed"
