@@ -163,10 +163,9 @@ def test_the_table_of_models_sorts(page: webdriver.Page, files: dict[str, Path])
 
 def test_a_link_into_the_page_opens_its_row(page: webdriver.Page, files: dict[str, Path]) -> None:
     page.open(files["one"], width=360, dark=False, fragment="#m0-bn3")
-    assert page.run("return [...document.querySelectorAll('.row')].filter(row => row.open).map(row => row.id)") == [
-        "m0-bn3"
-    ]
-    assert page.run("return document.activeElement.parentElement.id") == "m0-bn3"
+    opened = "return [...document.querySelectorAll('.row')].filter(row => row.open).map(row => row.id)"
+    assert page.eventually(opened, ["m0-bn3"]) == ["m0-bn3"]
+    assert page.eventually("return document.activeElement.parentElement.id", "m0-bn3") == "m0-bn3"
 
 
 def test_drawings_have_every_box_inside_and_no_two_on_one_spot(page: webdriver.Page, files: dict[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -50,6 +51,13 @@ class Page:
 
     def run(self, script: str) -> Any:
         return self._call("execute/sync", {"script": script, "args": []})
+
+    def eventually(self, script: str, wanted: Any, *, seconds: float = 30) -> Any:
+        """What the script returns as soon as that is what is wanted: "load" runs after a page counts as ready."""
+        end = time.monotonic() + seconds
+        while (got := self.run(script)) != wanted and time.monotonic() < end:
+            time.sleep(0.05)
+        return got
 
     def log(self) -> list[str]:
         """Console messages and page errors since the last call."""
