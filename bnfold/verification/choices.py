@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -21,6 +21,8 @@ from bnfold.verification.sized import MANY_NODES, sized
 
 Shapes = dict[str, tuple[int, ...]]
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
+Places = list[tuple[str, int]]
+"""Axes of inputs."""
 
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
@@ -35,6 +37,8 @@ _MOST_INFERRED = 12_000
 _MOST_NUMBERS = 24
 _MOST_SEARCHED = 100
 """Sizes from the search that are worth an evaluation: what inference does not see may be against all of them."""
+
+_MOST_NARROWED = 8
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _MOST_BOUND = 4096
@@ -110,6 +114,29 @@ def other_choices(
         same = Sizing(goal[0].batch, goal[0].spatial, goal[0].other, dict(kept))
         shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in (*goal, same)), tried)
         yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
+
+
+def told_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
+    """The axes of inputs whose sizes nobody but the operators tells; those of one name together."""
+    told: dict[str, Places] = {}
+    for name, shape in known.items():
+        own = declared[name]
+        if own is None or len(own) != len(shape):
+            own = [None] * len(shape)
+        for axis, (dim, size) in enumerate(zip(own, shape, strict=True)):
+            if not (isinstance(dim, int) and dim > 0) and isinstance(size, int) and size > 1:
+                told.setdefault(dim if isinstance(dim, str) else f"{name} {axis}", []).append((name, axis))
+    return [*told.values()]
+
+
+def narrower_choices(model: ir.Model, main: Choice, told: Sequence[Places]) -> Iterator[Iterator[Choice]]:
+    """The main choice with 1 in some ``told`` places: what is broadcast there may be as small, whatever it meets."""
+    for places in told[:_MOST_NARROWED]:
+        shapes = {name: [*shape] for name, shape in main.shapes.items()}
+        for name, axis in places:
+            shapes[name][axis] = 1
+        choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
+        yield iter(() if choice is None else (choice,))
 
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:

@@ -16,7 +16,7 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes import filled, is_damaged
 from bnfold.ir.traits import READS_VALUES, REARRANGING
-from bnfold.verification.terms import Dim, Term, terms
+from bnfold.verification.terms import Dim, Term, terms, widest
 
 Known = Sequence[int | str | None]
 """A shape as far as it is known."""
@@ -79,7 +79,7 @@ class Dims:
             self._facts += 1
 
     def follow(self, nodes: Sequence[ir.Node], *, guess: bool = False) -> None:
-        """Learn from all nodes until they tell no more; by ``guess`` also usual ranks where nothing tells them."""
+        """Learn from all nodes until they tell no more; by ``guess`` also what is usual or largest."""
         told = -1
         for turn in range(2 * _MOST_ROUNDS):
             if self._facts == told and not (guess and self._guess(nodes)):
@@ -106,7 +106,14 @@ class Dims:
             if rank is not None and unknown:
                 self.tell(unknown[0], [None] * rank)
                 return True
-        return False
+        return any(self._guess_widest(node) for node in nodes if node.is_op("Expand"))
+
+    def _guess_widest(self, node: ir.Node) -> bool:
+        """Data of an Expand that may be as small as 1 tells more when it is as large as it can be."""
+        before, data = self._facts, node.input(0)
+        with suppress(*_ILL_FORMED):
+            self.tell(data, widest(node, len(self.of(data) or ())))
+        return self._facts > before
 
     def _learn_anew(self, node: ir.Node) -> None:
         """Learn from a node, unless one of the same form among the same shapes told nothing."""

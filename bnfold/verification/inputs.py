@@ -30,6 +30,10 @@ Of few numbers a sum might by chance be negative in all samples, and hide what o
 """
 
 
+FLAT = ("constant", "at mean")
+"""Those in which channels may vary nowhere."""
+
+
 class CannotFeed(BadInput):
     """An input for which no value can be made up; the message says how to give one."""
 
@@ -127,7 +131,7 @@ def random_value(
         return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
     found = legal(value, shape, rng, shape_of)
     if dtype == _T.BOOL:
-        return (rng.integers(0, 2, size=shape) if found is None else found).astype(bool)
+        return (_flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found).astype(bool)
     try:
         target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
     except KeyError as error:
@@ -142,6 +146,17 @@ def random_value(
         return np.asarray(pair[0] + 1j * pair[1]).astype(target)
     is_data = dtype in (_T.UINT8, _T.INT8) and role(value) == "data"
     return (_all_of(target, shape, rng) if is_data else small_integers(value, shape, rng, signed=signed)).astype(target)
+
+
+def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array:
+    """Beyond the normal ones, rows that are mixed, all true or all false."""
+    mixed = rng.integers(0, 2, size=shape)
+    if kind == "normal":
+        return mixed
+    alike = rng.integers(0, 3, size=(*shape[:-1], *[1] * min(len(shape), 1)))
+    if kind in FLAT:
+        alike = np.full_like(alike, FLAT.index(kind))
+    return np.where(alike == 2, mixed, alike)
 
 
 def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -189,11 +204,20 @@ def _large(normal: Array) -> Array:
 
 
 def _constant_channels(normal: Array) -> Array:
-    """Every channel holds one number, another than its neighbours."""
+    """Every channel holds one number, a half or a whole one; the first holds zero.
+
+    There is a tie wherever someone rounds, and a division by nothing may be one.
+    """
     if normal.ndim < 2:
-        return np.full(normal.shape, 0.75)
+        return _halves(normal)
     channels = normal[:1, :, *([slice(0, 1)] * (normal.ndim - 2))]
-    return np.broadcast_to(channels, normal.shape)
+    return np.broadcast_to(_halves(channels), normal.shape)
+
+
+def _halves(normal: Array) -> Array:
+    found = np.asarray(np.rint(normal * 6) / 2)
+    found.reshape(-1)[:1] = 0.0
+    return found
 
 
 def _every_second_flat(normal: Array) -> Array:

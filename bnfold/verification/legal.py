@@ -265,7 +265,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Trilu", 1): _full(1),
     **dict.fromkeys([("CumSum", 1), ("CumProd", 1)], _full(0)),
     ("NonMaxSuppression", 2): _full(3),
-    ("Loop", 0): _full(3),
+    ("Loop", 0): _between(1, 6),
     ("Range", 0): _between(0, 2),
     ("Range", 1): _between(5, 9),
     ("Range", 2): _full(1),

@@ -6,20 +6,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count, islice
+from functools import partial
+from itertools import chain, count, islice
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.settings import ESTIMATE
-from bnfold.verification.choices import Choice, choices, other_choices, size_changes
+from bnfold.verification.choices import Choice, choices, narrower_choices, other_choices, size_changes, told_sizes
 from bnfold.verification.cost import estimate, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.dims import Known
 from bnfold.verification.floats import is_float
 from bnfold.verification.full import Pair
 from bnfold.verification.inputs import (
+    FLAT,
     SAMPLE_KINDS,
     CannotFeed,
     Feeds,
@@ -42,8 +44,6 @@ _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
-
-_FLAT = ("constant", "at mean")
 
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
@@ -158,10 +158,10 @@ def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], cho
     elsewhere = [*_elsewhere(request, pair, known, choice)]
     sizes = [choice, *(other for other, _ in elsewhere)]
     asked = [_drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.samples)]
-    further = [_drawn(request, pair, choice, number) for number in _further(request, choice, first)]
+    draw = partial(_drawn_in_range, request, pair, choice, first)
     return Samples(
-        [first, *asked, *further],
-        lambda number, signed=False: _drawn(request, pair, choice, number, signed=signed),
+        [first, *asked, *map(draw, _further(request, choice, first))],
+        draw,
         [*(sample for _, sample in elsewhere), *_overridden(request, pair, first)],
     )
 
@@ -212,7 +212,7 @@ def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     if wanted <= request.samples:
         return iter(())
     affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
-    others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in _FLAT)
+    others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT)
     return islice(others, max(0, min(wanted, affordable) - request.samples))
 
 
@@ -220,12 +220,16 @@ def _elsewhere(
     request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
 ) -> Iterator[tuple[Choice, Sample]]:
     """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
-    if all(isinstance(dim, int) for shape in known.values() for dim in shape):
+    told = told_sizes(
+        {value.name: request.inputs.get(value.name, value.shape) for value in required(request.before)}, known
+    )
+    if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
         return
     changed = size_changes(request.before, request.after)
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
     most, seconds, asked = max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds), 0.0, request.samples - 1
-    for alike in other_choices(request.before, known, main, changed):
+    rows = chain(narrower_choices(request.before, main, told), other_choices(request.before, known, main, changed))
+    for alike in rows:
         for choice in alike:
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:
@@ -268,6 +272,23 @@ def _drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: 
     feeds = random_feeds(choice.model, choice.shapes, request.seed, index, signed=signed)
     feeds = choosing(required(choice.model), feeds, pair.rows, index)
     return _expected(request, pair, Recorded(feeds), index, request.samples)
+
+
+def _drawn_in_range(
+    request: Request, pair: Pair, choice: Choice, first: Sample, index: int, *, signed: bool = False
+) -> Sample:
+    """A sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
+
+    What overflows may be infinite or NaN, as the order of the operators has it.
+    """
+    sample = _drawn(request, pair, choice, index, signed=signed)
+    if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
+        return sample
+    return _drawn(request, pair, choice, 2 * len(SAMPLE_KINDS) * index, signed=signed)
+
+
+def _has_nan(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:

@@ -93,16 +93,32 @@ def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> lis
 
 
 def _expand(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+    """The result; a dim of the data that is open may be 1 or what is wanted (`widest`)."""
     own, held = shape_of(node.input(0)), ir.constant(node.input(1))
     if own is None or held is None:
         return
     target = held.numpy().tolist()
     rank = max(len(own), len(target))
     letters = [*_axes(rank - len(target)), *target]
-    data, wanted = _spread([own, target], rank)
-    sizes = dict(zip(wanted, target, strict=True))
-    yield node.input(0), [sizes.get(letter, letter) for letter in data]
+    yield (
+        node.input(0),
+        [
+            letter if wanted == 1 else f"own {letter}"
+            for letter, wanted in zip(_axes(rank)[rank - len(own) :], _last(len(own), target), strict=True)
+        ],
+    )
     yield node.output(0), [size if size != 1 else letter for size, letter in zip(letters, _axes(rank), strict=True)]
+
+
+def widest(node: ir.Node, rank: int) -> list[int | None]:
+    """The largest dims of data of that rank that an Expand takes; None where any size will do."""
+    held = ir.constant(node.input(1)) if node.is_op("Expand") else None
+    target = held.numpy().tolist() if held is not None else []
+    return [size if size > 1 else None for size in _last(rank, target)]
+
+
+def _last(rank: int, target: Sequence[int]) -> list[int]:
+    return [*[1] * rank, *target][len(target) :]
 
 
 def _convolution(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
