@@ -14,6 +14,8 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 
 _ROUNDOFF: dict[int, float] = {TensorProto.DOUBLE: 2.0**-53, TensorProto.FLOAT: 2.0**-24, TensorProto.FLOAT16: 2.0**-11}
+_JUMPS = ("Floor", "Ceil", "Round", "Sign", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "ArgMax", "ArgMin")
+_HAIR = 1e-7
 _DRAWS = 4
 _SLACK = 16
 """Times the largest change that rounding each weight anew makes; a fold rounds products of several."""
@@ -38,6 +40,41 @@ def explains(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds
     return True
 
 
+def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds, tolerance: float) -> Feeds:
+    """What is expected, element by element what was found where the original makes that of its jumps a hair beside.
+
+    Zeros of padding stay exactly zero through a network, and Floor turns a rounding error beside them into -1.
+    """
+    settled = dict(expected)
+    if not any(node.op_type in _JUMPS for node in proto.graph.node):
+        return expected
+    for hair in (_HAIR, -_HAIR):
+        try:
+            beside = reference.evaluate(ir.load(_beside(proto, hair)), feeds)
+        except BnfoldError:
+            continue
+        for name, array in settled.items():
+            if array.shape == found[name].shape == beside[name].shape and array.dtype.kind == "f":
+                scale = max(1.0, _largest(expected[name]))
+                settled[name] = np.where(np.abs(beside[name] - found[name]) <= tolerance * scale, found[name], array)
+    return settled
+
+
+def _beside(proto: onnx.ModelProto, hair: float) -> onnx.ModelProto:
+    """The model with something added to all floats that jumping operators read."""
+    copy = onnx.shape_inference.infer_shapes(proto)
+    types = {info.name: info.type.tensor_type.elem_type for info in (*copy.graph.value_info, *copy.graph.input)}
+    for place, node in reversed([*enumerate(copy.graph.node)]):
+        read = node.input[0] if node.op_type in _JUMPS else ""
+        dtype = types.get(read, TensorProto.FLOAT)
+        if read and dtype in _ROUNDOFF:
+            number = onnx.helper.make_tensor(f"hair {place}", dtype, [], [hair])
+            copy.graph.initializer.append(number)
+            node.input[0] = f"beside {place}"
+            copy.graph.node.insert(place, onnx.helper.make_node("Add", [read, number.name], [f"beside {place}"]))
+    return copy
+
+
 def _moved(proto: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     rng = np.random.default_rng(seed)
     copy = onnx.ModelProto()
@@ -45,7 +82,9 @@ def _moved(proto: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     for tensor in parts.tensors(copy):
         if tensor.data_type in _ROUNDOFF:
             values = numpy_helper.to_array(tensor).astype(np.float64)
-            size = np.where(values == 0, _largest(values) or 1.0, values)  # what is zero cancels: to a roundoff of others
+            size = np.where(
+                values == 0, _largest(values) or 1.0, values
+            )  # what is zero cancels: to a roundoff of others
             values = values + size * _ROUNDOFF[tensor.data_type] * rng.choice([-2.0, 2.0], values.shape)
             dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
             tensor.CopyFrom(numpy_helper.from_array(values.astype(dtype), tensor.name))

@@ -68,8 +68,11 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
 
 
 def _compared(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds) -> str:
-    error = _difference(expected, found, _tolerance(proto))
-    return "" if error and condition.explains(proto, feeds, expected, found) else error
+    tolerance = _tolerance(proto)
+    error = _difference(expected, found, tolerance)
+    if not error or condition.explains(proto, feeds, expected, found):
+        return ""
+    return _difference(condition.without_ties(proto, feeds, expected, found, tolerance), found, tolerance)
 
 
 def _at_other_sizes(proto: onnx.ModelProto, drawn: Feeds, after: ir.Model) -> str:

@@ -20,7 +20,7 @@ def status(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> str
     return verify(ir.load(before), ir.load(after), depth=depth, witness="none").status
 
 
-FAR = {"c": np.array(5.0), "k": np.array(0.001), "t": np.array(40.0), "z": np.array(0.0)}
+FAR = {"c": np.array(5.0), "k": np.array(0.001), "t": np.array(40.0), "z": np.array(0.0), "half": np.array(0.5)}
 LOST = [
     ("h = Add (x, c)  y = Relu (h)", "y = Add (x, c)"),
     ("h = Add (x, c)  y = Abs (h)", "y = Add (x, c)"),
@@ -29,6 +29,7 @@ LOST = [
     ("g = Mul (x, k)  h = Add (g, c)  y = Relu (h)", "g = Mul (x, k)  y = Add (g, c)"),
     ("e = Exp (x)  y = Log (e)", "y = Identity (x)"),
     ("n = IsNaN (x)  m = Where (n, z, x)  y = Max (m, z)", "y = Max (x, z)"),
+    ("y = Round (x)", "h = Add (x, half)  y = Floor (h)"),
 ]
 
 
@@ -36,6 +37,23 @@ LOST = [
 @pytest.mark.parametrize(("old", "new"), LOST)
 def test_what_usual_numbers_do_not_show_is_not_verified(old: str, new: str, depth: Depth) -> None:
     assert status(model(f"{HEAD} {{ {old} }}", FAR), model(f"{HEAD} {{ {new} }}", FAR), depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_mask_may_be_false_everywhere(depth: Depth) -> None:
+    head, weights = "(bool[4,16] x) => (float[4,1] y)", {"one": np.array(1.0)}
+    largest = "f = Cast <to = 1> (x)  y = ReduceMax <axes = [1]> (f)"
+    lifted = "f = Cast <to = 1> (x)  r = ReduceMax <axes = [1]> (f)  y = Max (r, one)"
+    before, after = (model(f"{head} {{ {nodes} }}", weights, opset=17) for nodes in (largest, lifted))
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_loop_may_run_once(depth: Depth) -> None:
+    head = "(int64 n, float[2,3] x) => (float[2,3] y)"
+    body = "b (int64 i, bool go, float[2,3] h) => (bool on, float[2,3] g) { on = Identity (go)  g = Neg (h) }"
+    before = model(f"{head} {{ y = Loop <body = {body}> (n, , x) }}", {}, opset=17)
+    assert status(before, model(f"{head} {{ y = Neg (x) }}", {}, opset=17), depth) != "verified"
 
 
 TIES = [

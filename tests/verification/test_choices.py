@@ -119,3 +119,23 @@ def test_only_operators_that_sizes_matter_to_are_told_apart() -> None:
     )
     assert not changes("y = Squeeze <axes = [2]> (x)", "y = Squeeze (x, i)", (11, 13), i=np.array([2]))
     assert changes("y = Squeeze (x)", "y = Squeeze (x, i)", i=np.array([2])) == ["Squeeze", "Squeeze"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "weights"),
+    [
+        ("e = Expand (x, s)  y = Relu (e)", "y = Relu (x)", {"s": [2, 64]}),
+        ("e = Add (x, w)  y = Relu (e)", "y = Relu (x)", {"w": np.zeros(64, np.float32)}),
+    ],
+)
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_what_is_broadcast_may_be_one_wide(before: str, after: str, weights: dict[str, Any], depth: Any) -> None:
+    held = {name: np.array(numbers) for name, numbers in weights.items()}
+    found = compared("(float[N,D] x) => (float[A,B] y)", before, after, held, depth=depth)
+    assert (found.status, "shape (" in found.reason) == ("failed", True)
+
+
+def test_an_expand_tells_no_size_locally() -> None:
+    head, held = "(float[N,D] x) => (float[A,B] y)", {"s": np.array([2, 64])}
+    assert compared(head, "e = Expand (x, s)  y = Relu (e)", "y = Relu (x)", held, depth="local").status == "unverified"
+    assert compared(head, "y = Expand (x, s)", "e = Identity (x)  y = Expand (e, s)", held).status == "verified"
