@@ -20,6 +20,7 @@ Shape = Sequence[int | str | None] | None
 ShapeOf = Callable[[ir.Value | None], Shape]
 
 _LARGE = 2**31 - 1
+_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
@@ -68,10 +69,20 @@ def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sha
 
 
 def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
-    """Of both signs if ``signed`` or where nothing is done with them that asks for a count: floats are made of them."""
+    """Of both signs if ``signed`` or where nothing is done with them that asks for a count: floats are made of them.
+
+    If ``signed``, one is too large for a narrower type that they are cast to.
+    """
     takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
     lowest = -8 if takes_any and value.dtype in _SIGNED else 0
-    return rng.integers(lowest, 9, size=shape)
+    found = rng.integers(lowest, 9, size=shape)
+    if signed and value.dtype == TP.INT64 and any(_narrows(node) for node, _ in value.uses):
+        found.reshape(-1)[:1] += 1 << 40
+    return found
+
+
+def _narrows(node: ir.Node) -> bool:
+    return node.is_op("Cast") and not node.has_references and node.attr("to", 0) in _NARROW
 
 
 def _takes_any_sign(node: ir.Node) -> bool:

@@ -49,6 +49,13 @@ def test_a_mask_may_be_false_everywhere(depth: Depth) -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
+def test_integers_may_be_too_large_for_a_narrower_type(depth: Depth) -> None:
+    head, through = "(int64[2,8] x) => (int64[2,8] y)", "i = Cast <to = 6> (x)  j = Cast <to = 7> (i)  y = Add (j, j)"
+    before, after = (model(f"{head} {{ {nodes} }}", {}, opset=17) for nodes in (through, "y = Add (x, x)"))
+    assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
 def test_a_loop_may_run_once(depth: Depth) -> None:
     head = "(int64 n, float[2,3] x) => (float[2,3] y)"
     body = "b (int64 i, bool go, float[2,3] h) => (bool on, float[2,3] g) { on = Identity (go)  g = Neg (h) }"
