@@ -120,7 +120,7 @@ def _captured(b: Builder, x: Drawn) -> None:
             [helper.make_node(op_type, [x.name], [f"{x.name}_{op_type}"])],
             op_type,
             [],
-            [helper.make_tensor_value_info(f"{x.name}_{op_type}", x.dtype, x.shape)],
+            [helper.make_tensor_value_info(f"{x.name}_{op_type}", x.dtype, None)],
         )
         for key, op_type in (("then_branch", "Sin"), ("else_branch", "Identity"))
     }

@@ -23,8 +23,11 @@ COLUMN_ELEMENTS = 1 << 22
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x, w)
+    groups = call.attr("group", 1)
+    if win.size == x.shape[2:] and w.shape[1] > 1 and max((*win.kernel, *win.strides), default=1) == 1:
+        return biased(_pointwise(x, w, groups), b)
     padded = win.padded(x, 0)
-    return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, call.attr("group", 1)), b)
+    return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, groups), b)
 
 
 def conv_window(call: Call, x: Array, w: Array) -> Window:
@@ -47,6 +50,13 @@ def biased(y: Array, b: Array | None) -> Array:
         return y
     require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")
     return np.asarray(y + b.reshape(-1, *(1,) * (y.ndim - 2)))
+
+
+def _pointwise(x: Array, w: Array, groups: int) -> Array:
+    """A kernel of one element at every position: one product a group and image, of what lies in memory as it is."""
+    columns = x.reshape(x.shape[0], groups, w.shape[1], -1)
+    matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
+    return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
 
 
 def depthwise(padded: Array, w: Array, win: Window) -> Array:
