@@ -23,9 +23,12 @@ class Told:
         old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         for model in (before, after):
             model.infer_shapes()
-        learn_shapes(before)
         self._untold: dict[str, dict[str, onnx.TypeProto]] = {}
-        if all(is_known(value) for graph in old.values() for value in graph.values.values()):
+        values = [value for graph in old.values() for value in graph.values.values()]
+        if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
+            return  # there is nothing to learn
+        learn_shapes(before)
+        if all(map(is_known, values)):
             return  # the rewritten model has nothing to add
         inferred = {path: dict(graph.types) for path, graph in new.items()}
         learn_shapes(after)
