@@ -54,7 +54,7 @@ def biased(y: Array, b: Array | None) -> Array:
 
 def _pointwise(x: Array, w: Array, groups: int) -> Array:
     """A kernel of one element at every position: one product a group and image, of what lies in memory as it is."""
-    columns = x.reshape(x.shape[0], groups, w.shape[1], -1)
+    columns = x.reshape(x.shape[0], groups, w.shape[1], math.prod(x.shape[2:]))
     matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
     return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
 
