@@ -63,8 +63,9 @@ def judge(case: Case, folder: Path) -> Outcome:
         rng = np.random.default_rng(settings["fault"])
         FAULTS[int(rng.integers(len(FAULTS)))](after, rng)
     (folder / "after.onnx").write_bytes(after.SerializeToString())
-    declared = _are_declared(onnx.load(before, load_external_data=False), case.feeds)
-    truth = _truth(before, folder / "after.onnx", case.feeds) if declared else "unclear"
+    feeds = {name: array for name, array in case.feeds.items() if name not in report.frozen}
+    declared = _are_declared(onnx.load(before, load_external_data=False), feeds)
+    truth = _truth(before, folder / "after.onnx", feeds) if declared else "unclear"
     try:
         with phases.theirs("onnxruntime") if settings["witness"] != "none" else _nobody():
             verdict = _verify((before, folder / "after.onnx"), report, settings)
@@ -72,7 +73,7 @@ def judge(case: Case, folder: Path) -> Outcome:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
-    if truth == "different" and verdict.status == "verified" and _is_rare(before, folder / "after.onnx", case.feeds):
+    if truth == "different" and verdict.status == "verified" and _is_rare(before, folder / "after.onnx", feeds):
         truth = "rarely different"
     return Outcome(
         _finding(truth, verdict, broken=settings["fault"] is not None),
