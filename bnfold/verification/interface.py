@@ -81,7 +81,8 @@ def ill_typed(model: ir.Model) -> str:
             name = known.input_types[min(index, len(known.input_types) - 1)]
             takes = known.allowed.get(name)
             same = bound.setdefault(name, value.dtype) == value.dtype
-            if takes and not (same and computed_type(value.dtype, "float64") in takes):
+            is_type = value.dtype in onnx.helper.get_all_tensor_dtypes()
+            if takes and not (same and is_type and computed_type(value.dtype, "float64") in takes):
                 return f"input {index} of node {node.label!r} ({node.op_type}) is of type {type_name(value.dtype)}"
     return ""
 

@@ -13,6 +13,8 @@ MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
 
 _MOST_ROUNDS = 4
+_LARGEST = 2**63 - 1
+"""What a file can say of a size; damaged operators may tell more."""
 
 
 def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool = False) -> ir.Model:
@@ -28,7 +30,8 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
         if (known := shapes[info.name]) is not None:
             info.type.tensor_type.shape.SetInParent()
         for axis, dim in enumerate(known or ()):
-            size = {"dim_value": dim} if isinstance(dim, int) else {"dim_param": dim or f"?{info.name}.{axis}"}
+            is_size = isinstance(dim, int) and dim <= _LARGEST
+            size = {"dim_value": dim} if is_size else {"dim_param": f"{dim or f'?{info.name}.{axis}'}"}
             info.type.tensor_type.shape.dim.add(**size)
     for info in copy.proto.graph.output:
         if info.type.HasField("tensor_type"):

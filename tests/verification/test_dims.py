@@ -205,3 +205,8 @@ def test_what_is_placed_has_the_shape_of_its_places(nodes: str, wanted: dict[str
     body = f"(float[2,3,4] x, {', '.join(rest[name] for name in wanted)}) => (float[Q] y) {{ {nodes} }}"
     shapes = told_shapes(ir.load(model(body, {})), {"x": [2, 3, 4], **dict.fromkeys(wanted)})
     assert {name: known(shapes[name]) for name in wanted} == wanted
+
+
+def test_a_size_that_no_file_can_hold_is_open() -> None:
+    half = model("(float[N] x) => (float[M] y) { y = Identity (x) }", {})
+    assert told_shapes(ir.load(half), {"x": [2**63]})["x"] is not None
