@@ -146,7 +146,7 @@ def _row(node: ir.Node, columns: int) -> Float64:
     if node.input(2) is None:
         return np.zeros(columns)
     block = facts.weight(node, 2).float64() * float(node.attr("beta", 1.0))
-    if block.size > 1 and (block.size != columns or block.shape[-1] != columns):
+    if block.size != 1 and (block.size != columns or block.shape[-1] != columns):
         raise Declined(Reason.AXIS, f"C of {facts.where(node)} differs by row")
     return np.broadcast_to(block.reshape(-1), (columns,))
 

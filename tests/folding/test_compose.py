@@ -113,11 +113,16 @@ def _differs_by_row(net: Net) -> list[str]:
     return [net.node("Gemm", middle, net.const(5, 2))]
 
 
+def _has_no_rows(net: Net) -> list[str]:
+    middle = net.node("Gemm", net.input(0, 3), net.const(3, 5), net.const(value=np.zeros((0, 1))))
+    return [net.node("Gemm", middle, net.const(5, 2))]
+
+
 @pytest.mark.parametrize(
     "build",
     [
         _grows, _pads, _neither_is_pointwise, _strides_first, _grouped, _grouped_behind, _read_by_others, _is_output,
-        _computed_weight, _turned_between, _as_the_weight, _differs_by_row,
+        _computed_weight, _turned_between, _as_the_weight, _differs_by_row, _has_no_rows,
     ],
 )  # fmt: skip
 def test_what_stays(build: Callable[[Net], list[str]]) -> None:
