@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bnfold import ir
-from bnfold.verification.sized import MANY_NODES
+from bnfold.verification.dims import Known
+from bnfold.verification.sized import MANY_NODES, sized
 
 PRODUCTS_A_SECOND = 2e9
 """Multiply-adds in float64 that modest machines reach."""
@@ -41,6 +43,21 @@ def estimate(model: ir.Model) -> Cost:
         largest = max(largest, made)
         seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
     return Cost(seconds, 8 * HELD * largest)
+
+
+def estimate_pair(before: ir.Model, after: ir.Model, shapes: Mapping[str, Known]) -> Cost:
+    """The same for a model that has sizes and its rewriting at these ``shapes`` of inputs: the larger.
+
+    Inference does not know what some old operators make; of those that took their place it may.
+    """
+    own = estimate(before)
+    if len(before.graph.nodes) > MANY_NODES or all(map(_is_told, before.graph.nodes)):
+        return own
+    return max(own, estimate(sized(after, shapes)), key=lambda cost: cost.seconds)
+
+
+def _is_told(node: ir.Node) -> bool:
+    return all(value is None or value.shape is not None for value in node.outputs)
 
 
 def session_seconds(*models: ir.Model) -> float:

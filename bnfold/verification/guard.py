@@ -19,7 +19,7 @@ from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.verification.choices import Choice, choices
 from bnfold.verification.compare import pattern_fault
-from bnfold.verification.cost import estimate, memory_there_is, session_seconds
+from bnfold.verification.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs import Feeds, known_shapes, random_feeds
 from bnfold.verification.interface import broken_promise, unread
 from bnfold.verification.jumps import jumps
@@ -80,10 +80,10 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
-    if not sizes or _RUNS * estimate(sizes[-1].model).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
+    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
-    elif not (affordable := [choice for choice in sizes if _seconds(choice) < most]):
-        yield lambda: Guard(left_out=f"running the models would take about {_seconds(sizes[-1]):.0f} s")
+    elif not (affordable := [choice for choice in sizes if _seconds(request, choice) < most]):
+        yield lambda: Guard(left_out=f"running the models would take about {_seconds(request, sizes[-1]):.0f} s")
     else:
         moved = draws.gone.moved(_SMALL)
         with ThreadPoolExecutor(1) as pool:
@@ -127,9 +127,13 @@ def _jumps(request: Request, model: ir.Model) -> bool:
     )
 
 
-def _seconds(choice: Choice) -> float:
+def _cost(request: Request, choice: Choice) -> Cost:
+    return estimate_pair(choice.model, request.after, choice.shapes)
+
+
+def _seconds(request: Request, choice: Choice) -> float:
     """What the guard takes; endless where there is no room."""
-    cost = estimate(choice.model)
+    cost = _cost(request, choice)
     if max(cost.memory, choice.elements * 8) > memory_there_is():
         return math.inf
     return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))

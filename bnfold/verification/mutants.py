@@ -37,9 +37,9 @@ _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
 
 _SMOOTH = {
-    "Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "DepthToSpace",
+    "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
     "DequantizeLinear", "Div", "Expand", "Flatten", "Gather", "Gemm", "GlobalAveragePool", "GroupNormalization",
-    "Identity", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
+    "Identity", "ImageScaler", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
     "MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape",
     "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
     "Upsample",

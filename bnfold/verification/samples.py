@@ -15,7 +15,7 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.settings import ESTIMATE
 from bnfold.verification.choices import Choice, choices, narrower_choices, other_choices, size_changes, told_sizes
-from bnfold.verification.cost import estimate, memory_there_is
+from bnfold.verification.cost import estimate, estimate_pair, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.dims import Known
 from bnfold.verification.floats import is_float
@@ -98,7 +98,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     if request.data is not None:
         runs = load_data(request.data, request.before)
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
-        _check_cost(request, sized(request.before, shapes), sum(map(math.prod, shapes.values())), len(runs))
+        _check_cost(request, sized(request.before, shapes), shapes, len(runs))
         chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
         return Samples(chosen, None, _overridden(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
@@ -122,7 +122,7 @@ def _fitting(request: Request, pair: Pair, model: ir.Model) -> Samples | Unsuppo
     misfit: Unsupported | None = None
     for choice in choices(model, known):
         try:
-            _check_cost(request, choice.model, choice.elements, request.samples)
+            _check_cost(request, choice.model, choice.shapes, request.samples)
             return _drawn_samples(request, pair, known, choice)
         except reference.Misfit as error:
             misfit = error
@@ -184,10 +184,11 @@ def _open_inputs(request: Request) -> list[str]:
     ]
 
 
-def _check_cost(request: Request, model: ir.Model, elements: int, samples: int) -> None:
+def _check_cost(request: Request, model: ir.Model, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
+    elements = sum(map(math.prod, shapes.values()))
     if elements * _FLOAT64 > memory_there_is():
         raise Impossible(f"the inputs alone would take about {elements * _FLOAT64 >> 30} GiB of memory")
-    cost = estimate(model)
+    cost = estimate_pair(model, request.after, shapes)
     seconds = cost.seconds * _EVALUATIONS * samples
     is_limited = request.depth != "full"
     if is_limited and seconds > request.clock.left:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.cost import NODE_SECONDS, PRODUCTS_A_SECOND, estimate
+from bnfold.verification.cost import NODE_SECONDS, PRODUCTS_A_SECOND, estimate, estimate_pair
 from bnfold.verification.sized import sized
 from tests.verification.graphs import model
 
@@ -25,6 +25,16 @@ def test_products_of_other_operators_are_counted() -> None:
     turned = "(float[N,8,H,W] x) => (float[N,4,P,Q] y) { y = ConvTranspose <strides = [2,2]> (x, W) }"
     transposed = ir.load(model(turned, {"W": np.ones((8, 4, 2, 2))}))
     assert estimate(sized(transposed, {"x": (1, 8, 20, 20)})).seconds > 8 * 20 * 20 * 4 * 4 / PRODUCTS_A_SECOND
+
+
+def test_what_inference_does_not_know_costs_what_took_its_place_does() -> None:
+    head = "(float[N,8,H,W] x) => (float[N,16,P,Q] y)"
+    old = model(f"{head} {{ c = Crop <border = [1, 1, 1, 1]> (x)  y = Conv <group = 2> (c, W) }}", WEIGHT, opset=8)
+    new = model(f"{head} {{ c = Relu (x)  y = Conv <group = 2> (c, W) }}", WEIGHT)
+    shapes = {"x": (2, 8, 34, 50)}
+    before, after = sized(ir.load(old), shapes), ir.load(new)
+    products = 2 * 16 * 32 * 48 * 4 * 9
+    assert estimate(before).seconds < products / PRODUCTS_A_SECOND < estimate_pair(before, after, shapes).seconds
 
 
 def test_the_model_is_left_alone() -> None:
