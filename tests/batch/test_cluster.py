@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -109,7 +110,9 @@ def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, sh
             "fold", f"{url}/in/deeper/[bm]*.onnx", f"{url}/out", "--no-verify", "--scheduler", workers.scheduler_address
         )
     assert result.exit_code == 1
-    assert "1 failed, 2 unchecked" in result.stderr
+    assert "1 failed" in result.stderr
+    done = re.findall(r"(\d+) (?:unchecked|skipped)", result.stderr)  # skipped: its worker died before it could say so
+    assert sum(map(int, done)) == 2
     assert "KilledWorker" in result.stdout
     assert {path.name for path in (shelf / "out").glob("*.onnx")} == {"bn9.onnx", "bn14.onnx"}
 
