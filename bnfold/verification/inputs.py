@@ -149,7 +149,7 @@ def random_value(
 
 
 def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array:
-    """Beyond the normal ones, rows that are mixed, all true or all false."""
+    """Beyond the normal ones, rows that are mixed, all true or all false; of the flat kinds, all are alike."""
     mixed = rng.integers(0, 2, size=shape)
     if kind == "normal":
         return mixed

@@ -82,10 +82,7 @@ def _moved(proto: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     for tensor in parts.tensors(copy):
         if tensor.data_type in _ROUNDOFF:
             values = numpy_helper.to_array(tensor).astype(np.float64)
-            size = np.where(
-                values == 0, _largest(values) or 1.0, values
-            )  # what is zero cancels: to a roundoff of others
-            values = values + size * _ROUNDOFF[tensor.data_type] * rng.choice([-2.0, 2.0], values.shape)
+            values = values * (1 + _ROUNDOFF[tensor.data_type] * rng.choice([-2.0, 2.0], values.shape))
             dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
             tensor.CopyFrom(numpy_helper.from_array(values.astype(dtype), tensor.name))
     return copy
