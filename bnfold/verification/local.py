@@ -23,7 +23,7 @@ from bnfold.verification.full import evaluator
 from bnfold.verification.inputs import SAMPLE_KINDS, CannotFeed, choosing, random_value
 from bnfold.verification.mutants import mutants, nudged, taken_over
 from bnfold.verification.programme import MOST, Programme, programme, signature
-from bnfold.verification.region_shapes import Shapes, Trial, fed_or_declared, has_guesses, lacks_rank, region_shapes
+from bnfold.verification.region_shapes import Shapes, Trial, fed_shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.region_trials import Found, RegionTrials, Skip
 from bnfold.verification.regions import Regions, program_of
 from bnfold.verification.rounding import PerturbedWeights
@@ -199,7 +199,7 @@ class RegionVerifier:
             sample = len(found)
             signed = sample % len(SAMPLE_KINDS) == 1
             feeds = {
-                name: random_value(value, shapes[name], self._seed, sample, fed_or_declared(shapes), signed=signed)
+                name: random_value(value, shapes[name], self._seed, sample, fed_shapes(shapes), signed=signed)
                 for name, value in inputs.items()
             }
             feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)

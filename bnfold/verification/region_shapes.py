@@ -102,7 +102,7 @@ def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
     )
 
 
-def fed_or_declared(shapes: Shapes) -> ShapeOf:
+def fed_shapes(shapes: Shapes) -> ShapeOf:
     """The shapes that a region is fed, also where operators keep them, and of weights; others are not known then."""
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
