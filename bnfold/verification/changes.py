@@ -215,18 +215,19 @@ def _attributes(node: ir.Node) -> dict[str, object]:
 
 
 def telling(node: ir.Node) -> list[onnx.AttributeProto]:
-    """The attributes without one that says nothing: a Conv without pads is VALID whether it says so or not."""
+    """The attributes without those of a Conv that say nothing: VALID without padding, the sizes of its weight."""
     found = list(node.proto.attribute)
-    auto, pads = node.find("auto_pad"), node.find("pads")
-    is_idle = (
-        node.is_op("Conv")
-        and auto is not None
-        and auto.s in (b"VALID", b"NOTSET")
-        and (pads is None or (len(pads.ints) > 0 and not any(pads.ints)))
-        and len({each.name for each in found}) == len(found)
-        and not node.has_references
-    )
-    return [each for each in found if not (is_idle and each.name == "auto_pad")]
+    if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
+        return found
+    pads, kernel = node.find("pads"), held(node.input(1))
+    sizes = [] if kernel is None else list(kernel.dims[2:])
+    is_padded = pads is not None and (not pads.ints or any(pads.ints))
+    return [
+        each
+        for each in found
+        if not (each.name == "auto_pad" and each.s in (b"VALID", b"NOTSET") and not is_padded)
+        and not (each.name == "kernel_shape" and sizes and list(each.ints) == sizes)
+    ]
 
 
 def _signature(graph: ir.Graph) -> object:

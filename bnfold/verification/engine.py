@@ -8,15 +8,20 @@ all with what is new, and by no more than rounding ever moves them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
+from bnfold.reference.precision import Datum, widen
 from bnfold.verification.compare import Difference, compare_values
 from bnfold.verification.evidence import Evidence, Find, Mutant, Table
+from bnfold.verification.extract import computed_constants
 from bnfold.verification.floats import float_type
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.rounding import Array, rounds_of
@@ -79,8 +84,23 @@ class Sides:
         is_in_doubt: Callable[[Found], bool],
     ) -> Found:
         """The results compared beside what rounding does to them."""
-        rounds = rounds_of(self.old, self.new, expected, actual, self.moved, self.gone)
+        rounds = rounds_of(self.old, self.new, expected, actual, self.moved, self._errs)
         return explained(rounds, compare, is_in_doubt)
+
+    def _errs(self) -> list[reference.Alterations]:
+        """What moves the original: its weights that are gone, and its computed constants rounded at every node.
+
+        Who stores such a constant may have it as a runtime makes it, whose rounding a normaliser of few numbers
+        amplifies.
+        """
+        moves = [*self.gone()]
+        if constants := computed_constants(self.old.model, self.old.feeds):
+            names = [value.name for value in constants]
+            copy = self.old.model.clone()  # what is kept of the model's own runs is of another precision
+            with suppress(Unsupported):
+                made = self.old(names, model=copy, precision="stored")
+                moves.append({value: partial(_instead, widen(made[value.name])) for value in constants})
+        return moves
 
     def look(self, evidence: Evidence, find: Find, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> None:
         """Whether mutants of either model compute something else than the model does."""
@@ -101,6 +121,10 @@ class Sides:
             return side([name], altered={find(side.model, table.value): lambda _: table.marks})[name]
 
         evidence.read(chosen)
+
+
+def _instead(made: Datum, _: Datum) -> Datum:
+    return made
 
 
 def explained(

@@ -175,3 +175,23 @@ def _info(value: ir.Value) -> onnx.ValueInfoProto:
     if value.type is not None:
         info.type.CopyFrom(value.type)
     return info
+
+
+def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
+    """The values of the main graph that nodes compute from nothing that is ``fed``, and that others or callers read."""
+    found: dict[ir.Value, None] = {}
+
+    def is_constant(value: ir.Value | None) -> bool:
+        if value is None or value in found:
+            return True
+        return value.name not in fed and (value.is_initializer or value.holds_constant)
+
+    makers = [node for node in model.graph.nodes if node.inputs and not node.subgraphs]
+    for node in makers:
+        if all(map(is_constant, node.inputs)):
+            found.update(dict.fromkeys(value for value in node.outputs if value is not None))
+    return [
+        value
+        for value in found
+        if value.is_output or any(output not in found for node in value.readers for output in node.outputs)
+    ]

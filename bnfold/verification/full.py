@@ -14,7 +14,7 @@ from bnfold.verification.engine import Compared, Evaluate, Results, Side, Sides,
 from bnfold.verification.evidence import Evidence, same_place
 from bnfold.verification.inputs import Feeds
 from bnfold.verification.jumps import jumps, substitute
-from bnfold.verification.rounding import Array, PerturbedWeights
+from bnfold.verification.rounding import Array, PerturbedWeights, that_run
 
 FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
@@ -96,6 +96,12 @@ class Pair:
         )
         self._has_reacted = any(item.reacts for item in found)
         return found
+
+    def swayed(self, feeds: Feeds) -> list[Results]:
+        """The original's outputs, once for each share of the weights that the rewritten model has not, moved."""
+        altered = self._sources.gone.of(self.before, self.groups, 0)
+        run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
+        return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
 
     def _run(self, model: ir.Model, feeds: Feeds, names: Sequence[str], /, **options: Any) -> Results:
         """Evaluate a model; what runs of the two have in common is kept, copies of them run once."""

@@ -253,7 +253,8 @@ def _mutants(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) -> 
     made, others = (
         {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
     )
-    return [*found, *(taken_over(made[name]) for name in hidden if name in made and name in others)]
+    inside = (name for name in hidden if name in made and name in others and name not in cut.outputs)
+    return [*found, *(taken_over(made[name]) for name in inside)]
 
 
 def _may_be_fed(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:

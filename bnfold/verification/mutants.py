@@ -17,6 +17,7 @@ from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import TP
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.changes import telling
 from bnfold.verification.evidence import STEP, Mutant
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
@@ -227,9 +228,9 @@ def _settings(node: ir.Node) -> dict[str, Any]:
     """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
     known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     spelled = {
-        name: attribute_value(attribute)
-        for name, attribute in node.attrs.items()
-        if not (name in node.subgraphs or name in MEANINGLESS or attribute.ref_attr_name)
+        attribute.name: attribute_value(attribute)
+        for attribute in telling(node)
+        if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
     }
     return {**(known.defaults if known is not None else {}), **spelled}
 

@@ -55,7 +55,7 @@ def disturb(values: Array, dtype: int, seed: int, old: ir.Tensor | None = None) 
     return np.where(usable, moved, flat).reshape(values.shape)
 
 
-def _that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
+def that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
     """All of them, or none where one does not run: because a size came out another one, it tells nothing."""
     with suppress(reference.Misfit):
         return [*results]
@@ -85,10 +85,10 @@ def rounds_of(
     """
     for number in range(ROUNDS):
         yield [new(altered=altered) for altered in moved(number)]
-    jittered = (_that_run(old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
-    without = (_that_run(old(altered=altered) for altered in gone()), LARGEST_MOVE)
+    jittered = (that_run(old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
+    without = (that_run(old(altered=altered) for altered in gone()), LARGEST_MOVE)
     yield [
-        *_that_run(new(jitter=seed) for seed in range(JITTERS)),
+        *that_run(new(jitter=seed) for seed in range(JITTERS)),
         *(
             {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
             for draws, largest in (jittered, without)

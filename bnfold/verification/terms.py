@@ -128,18 +128,34 @@ def _convolution(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         return
     many: Letter = kernel[1] * group if isinstance(kernel[1], int) else ("second" if group == 1 else "many")
     read, made = ("first", many) if node.is_op("ConvTranspose") else (many, "first")
-    rank = len(kernel) - 2
-    yield weight, ["first", "second", *_axes(rank, "kernel")]
-    yield node.input(0), ["batch", read, *_axes(rank, "read")]
-    yield node.output(0), ["batch", made, *_axes(rank, "made")]
+    yield weight, ["first", "second", *_axes(len(kernel) - 2, "kernel")]
+    yield node.input(0), ["batch", read, *_axes(len(kernel) - 2)]
+    yield node.output(0), ["batch", made, *_made(node, kernel[2:])]
 
 
 def _pool(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     rank = _rank(shape_of, node.input(0), node.output(0)) - 2
     if rank > 0:
-        yield node.input(0), ["batch", "channels", *_axes(rank, "read")]
-        sides = [1] * rank if node.op_type.startswith("Global") else _axes(rank, "made")
+        yield node.input(0), ["batch", "channels", *_axes(rank)]
+        sides = [1] * rank if node.op_type.startswith("Global") else _made(node, node.attr("kernel_shape"))
         yield node.output(0), ["batch", "channels", *sides]
+
+
+def _made(node: ir.Node, kernel: Sequence[Dim]) -> list[Letter]:
+    """The sides that windows make: those they read where one element is for each, which padding may see to."""
+    rank = len(kernel)
+    ones, mode = [1] * rank, node.attr("auto_pad", "NOTSET")
+    pads = node.attr("pads") or [0] * 2 * rank
+    added = [0] * rank if mode == "VALID" else [pads[axis] + pads[axis + rank] for axis in range(rank)]
+    steps = zip(kernel, node.attr("strides") or ones, node.attr("dilations") or ones, added, strict=True)
+    return [
+        f"axis {axis}"
+        if stride == 1
+        and not node.is_op("ConvTranspose")
+        and (mode.startswith("SAME") or (isinstance(size, int) and padding == (size - 1) * dilation))
+        else f"made {axis}"
+        for axis, (size, stride, dilation, padding) in enumerate(steps)
+    ]
 
 
 def _gemm(node: ir.Node, _: ShapeOf) -> Iterator[Term]:

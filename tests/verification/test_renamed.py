@@ -146,9 +146,12 @@ def test_a_constant_may_be_stored_that_was_computed_and_not_the_other_way_round(
         ('auto_pad = "VALID"', 'auto_pad = "SAME_UPPER"', False),
         ('auto_pad = "NOTSET", pads = [1, 1]', 'auto_pad = "VALID", pads = [1, 1]', False),
         ('auto_pad = "NOTSET", pads = [0, 0]', 'auto_pad = "VALID", pads = [0, 0]', True),
+        ("kernel_shape = [3]", "group = 1", False),
+        ("kernel_shape = [3], group = 1", "group = 1", True),
+        ("kernel_shape = [2], group = 1", "group = 1", False),
     ],
 )
-def test_a_convolution_without_pads_says_so_in_two_ways(old: str, new: str, proven: bool) -> None:
+def test_a_convolution_says_the_same_in_two_ways(old: str, new: str, proven: bool) -> None:
     models = [
         model(f"(float[1,2,9] x) => (float[1,2,N] y) {{ y = Conv <{attributes}> (x, w) }}", {"w": np.ones((2, 2, 3))})
         for attributes in (old, new)

@@ -95,10 +95,18 @@ def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Arr
 
 @kernel("InstanceNormalization", 1, 6, 22)
 def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
-    """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B."""
+    """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B.
+
+    In its own type it is one factor and one shift, as in onnxruntime, which loses digits where the factor is large.
+    """
     require(scale.shape == b.shape == x.shape[1:2], f"{scale.size} scales and {b.size} shifts for a {x.shape} input")
-    shape = (-1, *(1,) * (x.ndim - 2))
-    return standardise(x, tuple(range(2, x.ndim)), call.attr("epsilon")) * scale.reshape(shape) + b.reshape(shape)
+    axes, epsilon = tuple(range(2, x.ndim)), call.attr("epsilon")
+    scale, b = (parameter.reshape(-1, *(1,) * (x.ndim - 2)) for parameter in (scale, b))
+    if call.precision == "float64":
+        return standardise(x, axes, epsilon) * scale + b
+    mean = average(x, axes)
+    factor = scale / np.sqrt(average(np.square(x - mean), axes) + np.asarray(epsilon, x.dtype))
+    return x * factor + (b - mean * factor)
 
 
 def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
