@@ -102,4 +102,5 @@ def programme(regions: Regions, sides: Outlines) -> Programme | None:
         return None
     if not follow_from_structure(regions.old.region, regions.new.region, regions.cut.outputs):
         return None
-    return Programme(regions, tuple(side.stored for side in sides), tuple(fed))
+    bare = replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
+    return Programme(bare, tuple(side.stored for side in sides), tuple(fed))
