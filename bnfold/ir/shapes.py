@@ -16,7 +16,7 @@ from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.resizing import unsure_axes, without_sizes
+from bnfold.ir.resizing import may_be_unsure, unsure_axes, without_sizes
 from bnfold.ir.tensor import Inline
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
@@ -147,6 +147,8 @@ Unsure = dict[Node, onnx.TypeProto]
 
 
 def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
+    if not any(map(may_be_unsure, model.nodes())):
+        return {}
     found: Unsure = {}
     kinds: dict[str, onnx.TypeProto] = {}
     for graph, message in _pairs(model, inferred.graph):

@@ -186,7 +186,7 @@ class Evaluation:
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
         """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
         inputs = [None if value is None else self.read(value, environment) for value in node.inputs]
-        function = self.functions.get(function_key(node.proto))
+        function = self.functions.get(function_key(node.proto)) if self.functions else None
         results: Sequence[Datum]
         if function is not None:
             results = self._call(function, node, inputs, bindings)

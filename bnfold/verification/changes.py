@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.reference.dispatch import definition, meaning
-from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.extract import captured, held, maker_of_elements, walk
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import same
+from bnfold.verification.unchanged import same_value, signature, unchanged
 
 _T = onnx.TensorProto
 
@@ -43,7 +41,7 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
     old, new = (
         {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
     )
-    return {name for name in {*old, *new} if not (name in old and name in new and _same_value(old[name], new[name]))}
+    return {name for name in {*old, *new} if not (name in old and name in new and same_value(old[name], new[name]))}
 
 
 def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
@@ -69,7 +67,7 @@ def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
     """Domain and name of functions that are called in another way, or that only one model has."""
     old, new = (
-        {(function.path, *_key(function)): _signature(function) for function in model.functions}
+        {(function.path, *_key(function)): signature(function) for function in model.functions}
         for model in (before, after)
     )
     return {key[1:] for key in {*old, *new} if old.get(key) != new.get(key)}
@@ -172,84 +170,7 @@ def _changed(
 
 
 def _same_output(old: ir.Value, new: ir.Value) -> bool:
-    return (old.producer is None) == (new.producer is None) and _same_value(old, new)
-
-
-def unchanged(old: ir.Node, new: ir.Node) -> bool:
-    """Whether two nodes compute the same from values of the same names, but for what their bodies do."""
-    return (
-        _same_operator(old, new)
-        and _names(old.outputs) == _names(new.outputs)
-        and _names(old.inputs) == _names(new.inputs)
-        and _attributes(old) == _attributes(new)
-        and all(_same_value(a, b) for a, b in zip(old.inputs, new.inputs, strict=False))
-    )
-
-
-def _same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
-    if old is None or new is None:
-        return old is new
-    one, other = held(old), held(new)
-    if one is not None and other is not None:
-        return same(one, other)
-    return one is other and old.graph.path == new.graph.path
-
-
-def _names(values: list[ir.Value | None]) -> list[str]:
-    names = [value.name if value is not None else "" for value in values]
-    while names and not names[-1]:
-        names.pop()
-    return names
-
-
-def _attributes(node: ir.Node) -> dict[str, object]:
-    """Attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
-    return {
-        name: [_signature(graph) for graph in node.subgraphs[name]]
-        if name in node.subgraphs
-        else attribute.SerializeToString(deterministic=True)
-        for name, attribute in ((each.name, each) for each in telling(node))
-        if name not in MEANINGLESS
-    }
-
-
-def telling(node: ir.Node) -> list[onnx.AttributeProto]:
-    """The attributes without those of a Conv that say nothing: VALID without padding, the sizes of its weight."""
-    found = list(node.proto.attribute)
-    if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
-        return found
-    pads, kernel = node.find("pads"), held(node.input(1))
-    sizes = [] if kernel is None else list(kernel.dims[2:])
-    is_padded = pads is not None and (not pads.ints or any(pads.ints))
-    return [
-        each
-        for each in found
-        if not (each.name == "auto_pad" and each.s in (b"VALID", b"NOTSET") and not is_padded)
-        and not (each.name == "kernel_shape" and sizes and list(each.ints) == sizes)
-    ]
-
-
-def _signature(graph: ir.Graph) -> object:
-    """The formal inputs and outputs, in order, and of functions the attributes with their defaults."""
-    inputs = [value.name for value in graph.inputs]
-    outputs = [(value.name, value.graph.path) for value in graph.outputs]
-    if not isinstance(graph.proto, onnx.FunctionProto):
-        return inputs, outputs
-    defaults = sorted(attribute.SerializeToString(deterministic=True) for attribute in graph.proto.attribute_proto)
-    return inputs, outputs, sorted(graph.proto.attribute), defaults
-
-
-def _same_operator(old: ir.Node, new: ir.Node) -> bool:
-    """Whether the meaning is the same; a default that only one version has is what the other one does."""
-    one, other = (definition(node.domain, node.op_type, node.graph.opset(node.domain)) for node in (old, new))
-    defaults = [dict(known.defaults) if known is not None else {} for known in (one, other)]
-    shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
-    return (
-        meaning(old) == meaning(new)
-        and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
-        and all(defaults[0][name] == defaults[1][name] for name in shared)
-    )
+    return (old.producer is None) == (new.producer is None) and same_value(old, new)
 
 
 def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:

@@ -38,7 +38,7 @@ class Dims:
 
     def __init__(self, *, declared: bool = True) -> None:
         self._declared = declared
-        self._shapes: dict[tuple[str, str], list[Dim]] = {}
+        self._shapes: dict[ir.Value, list[Dim]] = {}
         self._same: dict[str, Dim] = {}
         self._facts = 0
         self._mute: set[tuple[object, ...]] = set()
@@ -47,7 +47,7 @@ class Dims:
         """The shape; None for an unknown rank."""
         if value is None:
             return None
-        if (value.graph.path, value.name) not in self._shapes:
+        if value not in self._shapes:
             if is_damaged(value):
                 return None
             shape = value.shape if self._declared or value.is_initializer else None
@@ -56,7 +56,8 @@ class Dims:
             if dims is None:
                 return None
             self._put(value, dims)
-        return [self._now(dim) for dim in self._shapes[value.graph.path, value.name]]
+        known = self._shapes[value]
+        return [self._now(dim) for dim in known] if self._same else known[:]
 
     def tell(self, value: ir.Value | None, shape: Known) -> None:
         """The value has this shape, as far as it is known; what was known before wins."""
@@ -92,7 +93,7 @@ class Dims:
     def _put(self, value: ir.Value, shape: Known) -> None:
         """Note a shape, with a new name for each dim that has none; 0 is what exporters write for an unknown size."""
         count = len(self._shapes)
-        self._shapes[value.graph.path, value.name] = [dim or f"?{count}.{axis}" for axis, dim in enumerate(shape)]
+        self._shapes[value] = [dim or f"?{count}.{axis}" for axis, dim in enumerate(shape)]
 
     def _now(self, dim: Dim) -> Dim:
         while isinstance(dim, str) and dim in self._same:

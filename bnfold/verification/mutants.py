@@ -17,11 +17,11 @@ from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import TP
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.changes import telling
 from bnfold.verification.evidence import STEP, Mutant
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.rounding import Array
+from bnfold.verification.unchanged import telling
 
 FEW = 16
 """Numbers of one constant that are changed one by one; more of them in shares."""

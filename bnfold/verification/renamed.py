@@ -14,8 +14,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes import telling
 from bnfold.verification.rounding import same
+from bnfold.verification.unchanged import telling
 from bnfold.verification.verdict import Verdict
 
 _Thing = TypeVar("_Thing", ir.Graph, ir.Node, ir.Value)

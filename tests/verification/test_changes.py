@@ -61,6 +61,20 @@ def test_a_changed_weight_is_a_change_of_its_reader() -> None:
     assert (cut.inputs, cut.outputs) == (("a",), ("b",))
 
 
+def test_what_a_constant_is_called_is_no_change() -> None:
+    renamed = BODY.replace("W)", "V)")
+    assert changes(model(BODY, WEIGHTS), model(renamed, {"V": WEIGHTS["W"]})) == []
+    (cut,) = changes(model(BODY, WEIGHTS), model(renamed, {"V": WEIGHTS["W"] + 1}))
+    assert cut.outputs == ("b",)
+
+
+def test_what_a_caller_may_override_is_known_by_its_name() -> None:
+    before = "(float[N,3] x, float[3] p, float[3] q) => (float[N,3] y) { y = Mul (x, p) }"
+    weights = {"p": np.ones(3), "q": np.ones(3)}
+    (cut,) = changes(model(before, weights), model(before.replace("(x, p)", "(x, q)"), weights))
+    assert cut.outputs == ("y",)
+
+
 def test_a_new_opset_changes_only_operators_with_a_new_meaning() -> None:
     body = BODY.replace("Relu (x)", "Softmax <axis = 1> (x)", 1)
     assert changes(model(BODY, WEIGHTS, opset=13), model(BODY, WEIGHTS, opset=14)) == []
