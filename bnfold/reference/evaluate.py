@@ -144,7 +144,7 @@ class Evaluation:
         self.later = False
         self.noise: Noise | None = None
         self.altered: Alterations = {}
-        self.deadline = None if limit is None else time.monotonic() + limit
+        self.limit, self.deadline = limit, None if limit is None else time.monotonic() + limit
         self.functions = {function_key(function.proto): function for function in model.functions}
         self._running: list[ir.Graph] = []
         self.prepared = Prepared()
@@ -156,7 +156,8 @@ class Evaluation:
         plan = self._schedule(graph, wanted, environment)
         for node, last_reads in zip(plan.nodes, plan.last_reads, strict=True):
             if self.deadline is not None and time.monotonic() > self.deadline:
-                raise OutOfTime(f"the reference evaluation ran out of time at node {node.label!r}")
+                reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
+                raise OutOfTime(reason)
             self._run_node(node, environment, bindings)
             for value in last_reads:
                 environment.pop(value, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -38,6 +39,8 @@ class Pair:
         """Names of random values that the original draws."""
         self._sources = draws
         self.rows = draws.rows
+        self.patience = math.inf
+        """Seconds that an evaluation may take."""
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
         self._has_reacted = False
 

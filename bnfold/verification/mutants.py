@@ -21,6 +21,7 @@ from bnfold.verification.evidence import STEP, Mutant
 from bnfold.verification.extract import Region, held
 from bnfold.verification.floats import float_type, is_float
 from bnfold.verification.rounding import Array
+from bnfold.verification.settled import settled
 from bnfold.verification.unchanged import telling
 
 FEW = 16
@@ -54,7 +55,8 @@ _Key = tuple[str, str, int, str]
 
 def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
     """All that a comparison of the values ``compared`` has to tell apart."""
-    before, after = _Side(0, old, compared), _Side(1, new, compared)
+    alike = settled(old, new)
+    before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
     yield from _between(before, after, before.contents(after) & after.contents(before))
 
 
@@ -68,7 +70,7 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
 
 def follow_from_structure(old: Region, new: Region, compared: Collection[str]) -> bool:
     """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
-    sides = _Side(0, old, compared), _Side(1, new, compared)
+    sides = _Side(0, old, compared, ()), _Side(1, new, compared, ())
     return all(
         not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
         for side in sides
@@ -87,13 +89,13 @@ def taken_over(value: ir.Value) -> Mutant:
 
 
 class _Side:
-    """What one region holds.
+    """What one region holds, but for nodes that only make what the other holds ``alike``.
 
     ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
     it ``carries`` NaN, all results have it that depend on what is NaN.
     """
 
-    def __init__(self, number: int, region: Region, compared: Collection[str]) -> None:
+    def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node] = ()) -> None:
         self.number = number
         self.nodes: dict[_Key, ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
@@ -102,7 +104,7 @@ class _Side:
         self.clear: set[ir.Node] = set()
         self.carries = True
         for node in reversed(region.nodes):
-            if held(node.output(0)) is None:
+            if held(node.output(0)) is None and node not in alike:
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
@@ -140,7 +142,8 @@ class _Side:
         """What ``old`` has under the same name and otherwise."""
         for name, (value, tensor) in self.constants.items():
             twin = old.constants.get(name)
-            if twin is not None and _are_alike((value, tensor), twin) and not self._is_taken(name, tensor.dtype):
+            is_taken = name in self.plain and name not in self.rough and is_float(tensor.dtype)
+            if twin is not None and _are_alike((value, tensor), twin) and not is_taken:
                 yield from self._of_constant(value, tensor, twin[1].numpy(), sizes=name not in self.rough)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
@@ -198,9 +201,6 @@ class _Side:
             else:
                 poison = _replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
-
-    def _is_taken(self, name: str, dtype: int) -> bool:
-        return name in self.plain and name not in self.rough and is_float(dtype)
 
 
 def _numbers(array: Array) -> tuple[float, ...]:

@@ -49,8 +49,10 @@ _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
 
 _LITTLE_TIME = 0.25
-"""Of what the first sample takes: likewise for other sizes; as much again where operators changed that depend on them.
-"""
+"""Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
+
+_SURPRISE = 20
+"""Times the estimate that an evaluation may take by default: it counts nothing where nothing tells a size."""
 
 _LONG = 5.0
 """Seconds from which on people want to know beforehand."""
@@ -98,7 +100,7 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     if request.data is not None:
         runs = load_data(request.data, request.before)
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
-        _check_cost(request, sized(request.before, shapes), shapes, len(runs))
+        _check_cost(request, pair, Choice(shapes, sized(request.before, shapes)), len(runs))
         chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
         return Samples(chosen, None, _overridden(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
@@ -122,7 +124,7 @@ def _fitting(request: Request, pair: Pair, model: ir.Model) -> Samples | Unsuppo
     misfit: Unsupported | None = None
     for choice in choices(model, known):
         try:
-            _check_cost(request, choice.model, choice.shapes, request.samples)
+            _check_cost(request, pair, choice, request.samples)
             return _drawn_samples(request, pair, known, choice)
         except reference.Misfit as error:
             misfit = error
@@ -184,12 +186,12 @@ def _open_inputs(request: Request) -> list[str]:
     ]
 
 
-def _check_cost(request: Request, model: ir.Model, shapes: Mapping[str, tuple[int, ...]], samples: int) -> None:
-    elements = sum(map(math.prod, shapes.values()))
-    if elements * _FLOAT64 > memory_there_is():
-        raise Impossible(f"the inputs alone would take about {elements * _FLOAT64 >> 30} GiB of memory")
-    cost = estimate_pair(model, request.after, shapes)
+def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> None:
+    if (size := choice.elements * _FLOAT64) > memory_there_is():
+        raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
+    cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * _EVALUATIONS * samples
+    pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.depth == "auto" else math.inf
     is_limited = request.depth != "full"
     if is_limited and seconds > request.clock.left:
         raise Impossible(

@@ -85,14 +85,15 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     try:
         return _examine(request, draws)
     except reference.OutOfTime as error:
-        raise Impossible(f"{error} ({request.clock.budget:.0f} s)") from error
+        raise Impossible(str(error)) from error
     except MemoryError as error:
         raise Impossible("the models need more memory than there is") from error
 
 
 def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     with request.clock.phase("referee"):
-        pair = Pair(request.before, request.after, draws, evaluator(request.policy, lambda: request.clock.left))
+        evaluate = evaluator(request.policy, lambda: min(request.clock.left, pair.patience))
+        pair = Pair(request.before, request.after, draws, evaluate)
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
         heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
