@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -17,30 +16,47 @@ from bnfold.verification.rounding import Array
 
 def settled(old: Region, new: Region) -> set[ir.Node]:
     """The nodes that make nothing but such integers, which what reads them is given on the other side as well."""
-    made = [_computed(region) for region in (old, new)]
-    if not any(made):
-        return set()
-    numbers = [_numbers(region, nodes) for region, nodes in zip((old, new), made, strict=True)]
-    readers = [{_key(node): node for node in region.nodes} for region in (old, new)]
-    found: set[ir.Node] = set()
-    for side, other in ((0, 1), (1, 0)):
+    sides = _Side(old), _Side(new)
+    return {node for side, other in (sides, sides[::-1]) for node in side.settled(other)}
 
-        def is_given(value: ir.Value, reader: ir.Node, slot: int, side: int = side, other: int = other) -> bool:
-            twin = readers[other].get(_key(reader))
-            own, given = numbers[side].get(value.name), twin.input(slot) if twin is not None else None
-            return own is not None and given is not None and _is_same(own, given, numbers[other])
 
-        for node in reversed(made[side]):
+class _Side:
+    """A region: what it computes from constants, in order, and the integers of it by name."""
+
+    def __init__(self, region: Region) -> None:
+        self._nodes = {_key(node): node for node in region.nodes}
+        self._computed = _computed(region)
+        self._numbers = _numbers(region, self._computed) if self._computed else {}
+
+    def settled(self, other: _Side) -> set[ir.Node]:
+        found: set[ir.Node] = set()
+        for node in reversed(self._computed):
             values = [value for value in node.outputs if value is not None]
             uses = [(value, *use) for value in values for use in value.uses]
             is_read_by_callers = any(value.is_output for value in values)
-            if not is_read_by_callers and all(use[1] in found or is_given(*use) for use in uses):
+            if not is_read_by_callers and all(use[1] in found or self._agrees(other, *use) for use in uses):
                 found.add(node)
-    return found
+        return found
+
+    def _agrees(self, other: _Side, value: ir.Value, reader: ir.Node, slot: int) -> bool:
+        """Whether the reader's twin is given the same integers."""
+        twin = other._nodes.get(_key(reader)) if self._nodes.get(_key(reader)) is reader else None
+        given = twin.input(slot) if twin is not None else None
+        mine, theirs = self._numbers.get(value.name), other._number(given) if given is not None else None
+        return mine is not None and theirs is not None and mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
+
+    def _number(self, value: ir.Value) -> Array | None:
+        tensor = ir.constant(value)
+        return self._numbers.get(value.name) if tensor is None else tensor.numpy()
+
+
+def _key(node: ir.Node) -> tuple[object, ...]:
+    """What a node means, and the first value that it makes."""
+    return (*meaning(node), *(value.name for value in node.outputs[:1] if value is not None))
 
 
 def _computed(region: Region) -> list[ir.Node]:
-    """The nodes that read nothing but constants, in order."""
+    """The nodes that read nothing but constants that no caller overrides."""
     values: set[ir.Value] = set()
     found = []
     for node in region.nodes:
@@ -53,22 +69,9 @@ def _computed(region: Region) -> list[ir.Node]:
 
 
 def _numbers(region: Region, nodes: list[ir.Node]) -> dict[str, Array]:
-    """What these make but for floats, by name."""
     made = [value for node in nodes for value in node.outputs if value is not None]
     names = [value.name for value in made if not is_float(value.dtype)]
+    results = {}
     with suppress(BnfoldError):
-        return reference.evaluate(region.model, {}, names, precision="stored")
-    return {}
-
-
-def _is_same(own: Array, given: ir.Value, others: Mapping[str, Array]) -> bool:
-    """Whether these integers are what is given on the other side."""
-    tensor = ir.constant(given)
-    theirs = tensor.numpy() if tensor is not None else others.get(given.name)
-    is_integer = own.dtype.kind in "iub"
-    return is_integer and theirs is not None and own.dtype == theirs.dtype and np.array_equal(own, theirs)
-
-
-def _key(node: ir.Node) -> tuple[object, ...]:
-    """What a node means, and the first value that it makes."""
-    return (*meaning(node), *(value.name for value in node.outputs[:1] if value is not None))
+        results = reference.evaluate(region.model, {}, names, precision="stored")
+    return {name: it for name, it in results.items() if isinstance(it, np.ndarray) and it.dtype.kind in "iub"}
