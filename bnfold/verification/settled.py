@@ -74,4 +74,9 @@ def _numbers(region: Region, nodes: list[ir.Node]) -> dict[str, Array]:
     results = {}
     with suppress(BnfoldError):
         results = reference.evaluate(region.model, {}, names, precision="stored")
-    return {name: it for name, it in results.items() if isinstance(it, np.ndarray) and it.dtype.kind in "iub"}
+    return {name: array for name, array in results.items() if _is_integer(array)}
+
+
+def _is_integer(made: object) -> bool:
+    """Whether it is an array at all, and no sequence."""
+    return isinstance(made, np.ndarray) and made.dtype.kind in "iub"

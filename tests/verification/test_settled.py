@@ -52,3 +52,11 @@ def test_integers_that_a_caller_may_override_are_not_settled() -> None:
     inputs = ", int64[4] p"
     verdict = verify(ir.load(computed(inputs)), ir.load(stored(PADS, inputs, {"p": CHAIN["p"]})))
     assert not verdict.verified
+
+
+def test_sequences_of_constants_are_no_integers() -> None:
+    nodes = "s = SequenceConstruct (p, z)  y = SequenceAt (s, i)"
+    before = model(f"(int64 i) => (int64[n] y) {{ {nodes} }}", {"p": CHAIN["p"], "z": CHAIN["rows"]})
+    after = model(f"(int64 i) => (int64[n] y) {{ {nodes.replace('(p, z)', '(p, p)')} }}", {"p": CHAIN["p"]})
+    verdict = verify(ir.load(before), ir.load(after), depth="local")
+    assert not verdict.verified
