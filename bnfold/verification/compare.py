@@ -96,6 +96,11 @@ def compare_values(
     return difference(expected, actual, kind, allowed, detailed=not by_channel)
 
 
+def size_of(value: Any) -> int:
+    """How many numbers an array has, or all arrays of a sequence."""
+    return sum(map(size_of, value)) if isinstance(value, list) else int(np.size(value))
+
+
 def _in_floats(value: Any) -> npt.NDArray[Any]:
     """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
     array = np.asarray(value)

@@ -13,7 +13,7 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.reference.precision import widen
-from bnfold.verification.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values
+from bnfold.verification.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values, size_of
 from bnfold.verification.engine import Evaluate, Results, Side, Sides, largest_difference
 from bnfold.verification.evidence import Evidence
 from bnfold.verification.extract import Region, held
@@ -191,7 +191,7 @@ class Regions:
 
     def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
-        if any(map(np.size, sides.old.feeds.values())) and not any(map(np.size, expected.values())):
+        if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
             return Skip("its outputs are empty at the sizes that were tried", only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # less than any noise
@@ -224,7 +224,7 @@ class Regions:
             for name in self.cut.outputs
         ]
         worst = max(found, key=lambda difference: difference.excess)
-        return replace(worst, elements=min(np.size(expected[name]) for name in self.cut.outputs))
+        return replace(worst, elements=min(size_of(expected[name]) for name in self.cut.outputs))
 
     def _run(
         self,

@@ -112,8 +112,8 @@ def rounds_of(
 
 def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
     """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
-    arrays = [np.asarray(value) for value in (actual, expected, draw)]
-    if any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
+    arrays = [value for value in (actual, expected, draw) if isinstance(value, np.ndarray)]  # and not a sequence
+    if len(arrays) < 3 or any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
         return actual
     with np.errstate(all="ignore"):
         moves = draw - expected

@@ -15,6 +15,7 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.settings import ESTIMATE
 from bnfold.verification.choices import Choice, choices, narrower_choices, other_choices, size_changes, told_sizes
+from bnfold.verification.compare import size_of
 from bnfold.verification.cost import estimate, estimate_pair, memory_there_is
 from bnfold.verification.data import Recorded, load_data
 from bnfold.verification.dims import Known
@@ -44,7 +45,6 @@ _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
-
 _NO_TIME = 0.2
 """Seconds for all samples beyond those that were asked for."""
 
@@ -209,7 +209,7 @@ def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
     variance of those is nothing but roundoff, on either side another one.
     """
-    made = (np.size(first.expected[value.name]) for value in request.before.graph.outputs)
+    made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
     wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
     if wanted <= request.samples:
