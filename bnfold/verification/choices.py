@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -129,14 +129,37 @@ def told_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known])
     return [*told.values()]
 
 
-def narrower_choices(model: ir.Model, main: Choice, told: Sequence[Places]) -> Iterator[Iterator[Choice]]:
+def further_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """Rows of choices beside the main one, of each of which one tells something else; ``told`` as by `told_sizes`."""
+    yield from _narrower(model, main, told)
+    if changed:
+        yield from _wider(model, main, known)
+    yield from other_choices(model, known, main, changed)
+
+
+def _narrower(model: ir.Model, main: Choice, told: Sequence[Places]) -> Iterator[Iterator[Choice]]:
     """The main choice with 1 in some ``told`` places: what is broadcast there may be as small, whatever it meets."""
-    for places in told[:_MOST_NARROWED]:
-        shapes = {name: [*shape] for name, shape in main.shapes.items()}
-        for name, axis in places:
-            shapes[name][axis] = 1
-        choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
-        yield iter(() if choice is None else (choice,))
+    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+
+
+def _wider(model: ir.Model, main: Choice, known: Mapping[str, Known]) -> Iterator[Iterator[Choice]]:
+    """The main choice with one more along an open axis: a size inside may have been 1, where sums are means."""
+    rows: dict[str, Places] = {}
+    for name, shape in known.items():
+        for axis, dim in enumerate(shape):
+            if not isinstance(dim, int):
+                rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    yield from (_with(model, main, places, lambda size: size + 1) for places in [*rows.values()][:_MOST_NARROWED])
+
+
+def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+    shapes = {name: [*shape] for name, shape in main.shapes.items()}
+    for name, axis in places:
+        shapes[name][axis] = change(shapes[name][axis])
+    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
+    return iter(() if choice is None else (choice,))
 
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:

@@ -101,6 +101,11 @@ def size_of(value: Any) -> int:
     return sum(map(size_of, value)) if isinstance(value, list) else int(np.size(value))
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array; of a sequence, whose arrays may be of several, how many it has."""
+    return (len(value),) if isinstance(value, list) else np.shape(value)
+
+
 def _in_floats(value: Any) -> npt.NDArray[Any]:
     """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
     array = np.asarray(value)

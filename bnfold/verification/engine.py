@@ -19,7 +19,7 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.reference.precision import Datum, widen
-from bnfold.verification.compare import Difference, compare_values
+from bnfold.verification.compare import Difference, compare_values, shape_of
 from bnfold.verification.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.extract import computed_constants
 from bnfold.verification.floats import float_type
@@ -207,7 +207,7 @@ def compared(  # noqa: PLR0913 - a value, and what it is compared by
     draws = [[draw[name] for draw in group] for group in rounds]
     measured = compare_values(expected, actual, draws, dtype, by_channel=False)
     response = _response(actual, draws[0][:new])
-    return Compared(name, sample, measured, dtype, np.shape(expected), is_output, response)
+    return Compared(name, sample, measured, dtype, shape_of(expected), is_output, response)
 
 
 def _response(actual: Any, draws: Sequence[Any]) -> float | None:

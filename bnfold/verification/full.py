@@ -76,7 +76,7 @@ class Pair:
         noise = reference.Noise()
         expected = self._run(self.before, feeds, names, observer=self._look, later=bool(self.misfit), noise=noise)
         self.drawn |= noise.drawn.keys()
-        self.holds = [name for name in self.watched if np.asarray(expected[name]).dtype.kind == "f"]
+        self.holds = [name for name in self.watched if _is_float(expected[name])]
         return expected
 
     def _look(self, _: str, value: Any) -> None:
@@ -135,6 +135,10 @@ class Pair:
     ) -> Compared:
         dtype = self.before.graph.values[name].dtype or self.after.graph.values[name].dtype
         return compared(name, sample, expected, actual, rounds, dtype, is_output=name in self.outputs)
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count, islice
+from itertools import count, islice
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.settings import ESTIMATE
-from bnfold.verification.choices import Choice, choices, narrower_choices, other_choices, size_changes, told_sizes
+from bnfold.verification.choices import Choice, choices, further_choices, size_changes, told_sizes
 from bnfold.verification.compare import size_of
 from bnfold.verification.cost import estimate, estimate_pair, memory_there_is
 from bnfold.verification.data import Recorded, load_data
@@ -231,8 +231,7 @@ def _elsewhere(
     changed = size_changes(request.before, request.after)
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
     most, seconds, asked = max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds), 0.0, request.samples - 1
-    rows = chain(narrower_choices(request.before, main, told), other_choices(request.before, known, main, changed))
-    for alike in rows:
+    for alike in further_choices(request.before, known, main, told, changed):
         for choice in alike:
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.compare import compare_values
+from bnfold.verification.compare import compare_values, shape_of
 from bnfold.verification.engine import Compared, inconclusive, output_rows
 from bnfold.verification.evidence import Evidence
 from bnfold.verification.full import Pair, evaluator
@@ -162,7 +160,7 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
 
 def _promised(request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
     """Where the rewritten model declares an output with a size that it has not."""
-    shapes = ({name: np.shape(sample.expected[name]) for name in pair.outputs} for sample in seen)
+    shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
     return next((found for made in shapes if (found := broken_promise(request.before, request.after, made))), "")
 
 
