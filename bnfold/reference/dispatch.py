@@ -138,6 +138,8 @@ def bind(
     if len(node.inputs) > known.most:
         raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
     required = known.required if known.version != NO_SCHEMA else _without_default(function)
+    if known.version != NO_SCHEMA and known.most > len(required):  # none of a list may be missing
+        required = (*required[:-1], *[True] * (len(node.inputs) - len(required) + 1))
     if any(need and node.input(index) is None for index, need in enumerate(required)):
         raise refused(node, known.version, "a required input is missing")
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)

@@ -194,6 +194,22 @@ def widened(request: Request, cut: ir.Cut) -> ir.Cut:
     return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
+def deepened(request: Request, cut: ir.Cut) -> ir.Cut:
+    """The cut without inputs that only one side reads: the other reads what may be the same by another name."""
+    sides = [
+        next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (request.before, request.after)
+    ]
+    stops = [{side.values[name] for name in cut.inputs} for side in sides]
+    read = [
+        {leaf.name for leaf in walk([side.values[name] for name in cut.outputs], stop)[1] if leaf in stop}
+        for side, stop in zip(sides, stops, strict=True)
+    ]
+    lone = {name for name in read[0] ^ read[1] if _is_activation(sides[1], sides[0], name)}
+    common = {name for name in sides[1].values if name not in lone and _is_activation(sides[1], sides[0], name)}
+    deeper = _around(sides[1], sides[0], cut.outputs[0], "", _stops(sides[1], sides[0], common))
+    return deeper._replace(label=cut.label) if lone else cut
+
+
 def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
     """Whether both graphs have the value, and compute or are given it on both sides."""
     old = twin.values.get(name)

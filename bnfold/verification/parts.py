@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes import beyond, uncovered, widened
+from bnfold.verification.changes import beyond, deepened, uncovered, widened
 from bnfold.verification.local import RegionVerifier, check_cuts
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow
@@ -66,6 +66,10 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     for place, row in enumerate(rows):
         if row.status != "verified" and (wider := widened(request, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, next(check_cuts(bench, [wider]))
+        if rows[place].status == "failed" and (deeper := deepened(request, cuts[place])) != cuts[place]:
+            again = next(check_cuts(bench, [deeper]))
+            if again.status == "verified":
+                cuts[place], rows[place] = deeper, again
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
     behind = [widened(request, cut) for cut in beyond(request, failed)]
     larger = list(check_cuts(bench, behind, hidden=[name for cut in failed for name in cut.outputs]))
