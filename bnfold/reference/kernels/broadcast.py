@@ -132,7 +132,6 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
 @kernel("Min", 8, 12, 13)
 def variadic(call: Call, *operands: Array) -> Result:
     """All operands in one: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
-    require(all(operand is not None for operand in operands), "an operand is left out")
     shapes = {operand.shape for operand in operands}
     require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
     total = reduce({"Max": np.maximum, "Min": np.minimum}.get(call.op, np.add), operands)
