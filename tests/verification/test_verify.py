@@ -338,6 +338,15 @@ def test_by_default_nobody_waits_for_what_was_estimated_to_be_quick(
     assert (verdict.status, verdict.decided_by) == ("verified", decided_by), verdict.reason
 
 
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("sizes", ["2] x, float[3", "n] x, float[m"])
+def test_a_sequence_may_hold_arrays_of_several_shapes(depth: Any, sizes: str) -> None:
+    body = f"(float[{sizes}] z) => (seq(float) y) {{ a = Neg (x)  y = SequenceConstruct (a, z) }}"
+    before, wrong = ir.load(model(body, {}, opset=17)), ir.load(model(body.replace("Neg", "Abs"), {}, opset=17))
+    assert verify(before, ir.load(model(body, {}, opset=17)), depth=depth, witness="none").verified
+    assert verify(before, wrong, depth=depth, witness="none").status == "failed"
+
+
 def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnfold.verification.local.REGION_SECONDS", 0.2)
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
