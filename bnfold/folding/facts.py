@@ -8,7 +8,7 @@ from contextlib import suppress
 from bnfold import ir, upgrading
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.ranks import dims_by_weights
+from bnfold.ir.ranks import contradicts_weights, dims_by_weights
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.ir.tensor import FLOATS, TP
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE, REARRANGING
@@ -68,8 +68,8 @@ _KNOWS_SHAPE_ARITHMETIC = 14
 
 
 def learn_unsure(model: ir.Model) -> None:
-    """Forget the annotated sizes that follow from one which runtimes compute differently."""
-    if any(may_be_unsure(node) for node in model.nodes()):
+    """Forget annotations where runtimes compute a size differently, or where weights say that a rank is wrong."""
+    if any(may_be_unsure(node) for node in model.nodes()) or contradicts_weights(model):
         _learn(model)
 
 

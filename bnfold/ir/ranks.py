@@ -14,7 +14,10 @@ from onnx import TypeProto
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.traits import KEEPS_RANK
+from bnfold.ir.value import Value
 
 Dims = list[int | str | None]
 
@@ -36,6 +39,29 @@ def dims_by_weights(node: Node) -> Dims | None:
     tell = _TELLTALES.get(node.op_type) if node.is_known else None
     with suppress(ReferenceAttribute):
         return tell(node) if tell is not None else None
+    return None
+
+
+def contradicts_weights(model: Model) -> bool:
+    """Whether the file gives a value another rank than weights and inputs do; runtimes go by those."""
+    values = (value for graph in model.graphs() for value in graph.values.values() if value.producer is not None)
+    shapes = ((value, value.shape) for value in values)
+    return any(shape is not None and _certain_rank(value) not in (None, len(shape)) for value, shape in shapes)
+
+
+_FAR = 128
+"""Nodes that a walk upward looks at."""
+
+
+def _certain_rank(value: Value) -> int | None:
+    at: Value | None = value
+    for _ in range(_FAR):
+        if at is None or (node := at.producer) is None:
+            return len(at.shape) if at is not None and at.is_input and at.shape is not None else None
+        told = dims_by_weights(node) if at.slot == 0 else None
+        if told is not None or at.slot or not node.has_trait(KEEPS_RANK):
+            return None if told is None else len(told)
+        at = node.input(0)
     return None
 
 

@@ -16,6 +16,7 @@ from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.ranks import contradicts_weights
 from bnfold.ir.resizing import may_be_unsure, unsure_axes, without_sizes
 from bnfold.ir.tensor import Inline
 from bnfold.ir.traits import READS_VALUES
@@ -64,7 +65,8 @@ def infer(model: Model, *, strict: bool = False) -> None:
         _show_constants(model, proto)
         inferred = _inferred(proto, strict=strict)
         unsure = _unsure(model, inferred)
-        if unsure:
+        is_wrong = contradicts_weights(model)
+        if unsure or is_wrong:
             _hide(model, proto, unsure)
             inferred = _inferred(proto, strict=strict)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
@@ -75,7 +77,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
     for target, source in _pairs(model, inferred.graph):
         for info in (*source.value_info, *source.output):
             known = target.types.get(info.name)
-            fresh = filled(None if unsure else known, info.type) if info.HasField("type") else known
+            fresh = filled(None if unsure or is_wrong else known, info.type) if info.HasField("type") else known
             if fresh is not known and fresh is not None:
                 # A copy, so that it does not keep the whole inferred model in memory.
                 target.types[info.name] = deepcopy(fresh)

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir
+from bnfold.ir.ranks import contradicts_weights
 from tests.ir.build import info, model, weight
 
 
@@ -179,3 +180,17 @@ def test_a_slice_of_a_negative_size_does_not_end_the_process(image: int) -> None
     loaded = ir.load(proto)
     loaded.infer_shapes()
     assert loaded.graph.values["y"].shape == ((1, 2, 1, 24) if image == 30 else None)
+
+
+@pytest.mark.parametrize("declared", ["float[N,7]", "float[N,4,H,W]"])
+def test_a_declared_rank_counts_unless_weights_contradict_it(declared: str) -> None:
+    """Runtimes warn of an output of another rank than declared, and go on."""
+    text = f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[N,3,H,W] x) => ({declared} c, float y) <float[2,3,1,1] w>
+        {{ a = Conv (x, w)  c = Concat <axis = 1> (a, a)  b = Relu (c)  y = ReduceSum <keepdims = 0> (b) }}"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 3, 1, 1), np.float32), "w"))
+    model = ir.load(proto)
+    assert contradicts_weights(model) == (declared == "float[N,7]")
+    model.infer_shapes()
+    assert [len(model.graph.values[name].shape or ()) for name in ("c", "b")] == [4, 4]
