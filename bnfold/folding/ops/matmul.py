@@ -151,7 +151,8 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
     if node.graph.opset() < 7:
         raise Declined(Reason.OPSET, f"a shift behind {facts.where(node)} needs opset 7")
     x = node.input(1 - product.slot)
-    if node.is_op("MatMul") and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
+    is_plain = node.is_op("MatMul") and not node.attrs  # what means nothing to a MatMul may turn a Gemm's operand
+    if is_plain and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
         columns = matrix.dims[1] if product.slot else t.shape[1]
         block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, columns)).reshape(-1)
         return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
