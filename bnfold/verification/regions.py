@@ -257,7 +257,7 @@ def _differ_much(one: Array, other: Array) -> bool:
 
 def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
     """Whether a node does the same at every place of a channel. Windows do not, at borders, of what is constant."""
-    data, *others = node.inputs
+    data, others = node.input(0), node.inputs[1:]
     if node.is_op(*traits.WINDOWED):
         return data is not None and data.name in feeds
     is_normaliser = node.is_op("BatchNormalization")
