@@ -47,6 +47,12 @@ APART = {
     "reference": {"errors", "settings", "ir"},
     "verification": {"errors", "settings", "ir", "reference"},
 }
+IN_VERIFICATION = (
+    *("clock", "verdict", "unscaled", "request"),
+    *("numbers", "feeding", "differences", "comparing", "runtimes"),
+    *("whole", "regions", "parts", "judge", "__init__"),
+)
+"""Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
 MAX_LINES = 300
 
 
@@ -92,6 +98,15 @@ def test_imports_point_one_way() -> None:
     assert forbidden == {}
 
 
+def test_imports_within_verification_point_one_way() -> None:
+    known = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules()}
+    for path in sorted((PACKAGE / "verification").rglob("*.py")):
+        own = path.relative_to(PACKAGE / "verification").with_suffix("").parts[0]
+        below = {*IN_VERIFICATION[: IN_VERIFICATION.index(own) + 1]} - ({"whole"} if own == "regions" else set())
+        taken = {name.split(".")[2] for name in imports(path, known) if name.startswith("bnfold.verification.")}
+        assert taken <= below, path
+
+
 def imports(path: Path, known: Container[str]) -> set[str]:
     """The modules of ``known`` that a file imports, at any depth and for types alone."""
     found = set()
@@ -123,7 +138,7 @@ def test_the_root_stays_small() -> None:
 
 SPEAKING = {
     *("cli/commands.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
-    "verification/worker.py",
+    "verification/runtimes/worker.py",
 }
 """What may write to the standard streams; the worker is a process of its own, whose streams are its interface."""
 

@@ -27,11 +27,11 @@ TABLES = (
     "semantics/",
     "upgrading/table.py",
     "upgrading/adapters/",
-    "verification/terms.py",
-    "verification/roles.py",  # what verification thinks of values is its own
-    "verification/jumps.py",
-    "verification/choices.py",
-    "verification/mutants.py",
+    "verification/feeding/terms.py",
+    "verification/feeding/roles.py",  # what verification thinks of values is its own
+    "verification/numbers/jumps.py",
+    "verification/feeding/choices.py",
+    "verification/comparing/mutants.py",
     "interop/openvino/",  # names of another standard
     "settings.py",
 )

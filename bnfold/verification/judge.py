@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from bnfold.verification.engine import agreement
-from bnfold.verification.guard import start_guard
-from bnfold.verification.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
-from bnfold.verification.local import RegionVerifier
-from bnfold.verification.localise import localise
+from bnfold.verification.comparing.engine import agreement
+from bnfold.verification.differences.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
+from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts
+from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
-from bnfold.verification.rounding import PerturbedWeights
-from bnfold.verification.runtime_check import start_refusal
-from bnfold.verification.samples import Impossible
 from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
-from bnfold.verification.whole import Broken, Whole, examine_whole
+from bnfold.verification.whole.examine import Broken, Whole, examine_whole
+from bnfold.verification.whole.guard import start_guard
+from bnfold.verification.whole.localise import localise
+from bnfold.verification.whole.runtime_check import start_refusal
+from bnfold.verification.whole.samples import Impossible
 
 Bench = Callable[[], RegionVerifier]
 """What compares parts: made once, for whoever compares some first."""

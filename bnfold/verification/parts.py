@@ -8,11 +8,11 @@ from functools import cache, partial
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes import beyond, deepened, uncovered, widened
-from bnfold.verification.local import RegionVerifier, check_cuts
+from bnfold.verification.differences.changes import beyond, deepened, uncovered, widened
+from bnfold.verification.regions.verifier import RegionVerifier, check_cuts
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow
-from bnfold.verification.whole import Whole
+from bnfold.verification.whole.examine import Whole
 
 
 @dataclass(frozen=True, slots=True)

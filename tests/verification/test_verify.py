@@ -13,8 +13,10 @@ import pytest
 from bnfold import ir, reference
 from bnfold.errors import BadInput
 from bnfold.settings import ESTIMATE
-from bnfold.verification import inputs, samples, verify
+from bnfold.verification import verify
+from bnfold.verification.feeding import inputs
 from bnfold.verification.request import Runtime
+from bnfold.verification.whole import samples
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
@@ -329,8 +331,8 @@ def test_by_default_nobody_waits_for_what_was_estimated_to_be_quick(
     monkeypatch: pytest.MonkeyPatch, depth: Any, decided_by: str
 ) -> None:
     """Sizes that nothing tells count nothing, so an estimate may be far too low."""
-    monkeypatch.setattr("bnfold.verification.samples._LONG", 0.0)
-    monkeypatch.setattr("bnfold.verification.samples._SURPRISE", 0.0)
+    monkeypatch.setattr("bnfold.verification.whole.samples._LONG", 0.0)
+    monkeypatch.setattr("bnfold.verification.whole.samples._SURPRISE", 0.0)
     head = "(float[N,3] x) => (float[N,3] y)"
     before = ir.load(model(f"{head} {{ a = Neg (x)  y = Sub (x, a) }}", {}))
     after = ir.load(model(f"{head} {{ y = Add (x, x) }}", {}))
@@ -348,7 +350,7 @@ def test_a_sequence_may_hold_arrays_of_several_shapes(depth: Any, sizes: str) ->
 
 
 def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.verification.local.REGION_SECONDS", 0.2)
+    monkeypatch.setattr("bnfold.verification.regions.verifier.REGION_SECONDS", 0.2)
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"
     before = ir.load(model(f"{head} {{ y = Loop <body = step {step}> (trips, on, x) }}", {}))

@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.interop.openvino.document import Document, weights_path
 from bnfold.ir.elements import FLOATS, TP, Array, to_raw
-from bnfold.verification.rounding import disturb, is_short
+from bnfold.verification.numbers.rounding import disturb, is_short
 
 Weight = tuple[bytes, int]
 """A digest of a constant's bytes, and its element type."""

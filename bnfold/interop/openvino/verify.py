@@ -3,7 +3,7 @@
 There is no float64 referee here, so a difference is weighed against two measured effects of rounding: that of the new
 constants, each moved by one unit of the type it is *stored* in, and that of float32 arithmetic, shown by the *original*
 with its own float32 constants and inputs moved by one unit. What counts as a fault is then decided by the same
-arithmetic as for ONNX (`bnfold.verification.compare`). Nothing here knows how models are rewritten.
+arithmetic as for ONNX (`bnfold.verification.numbers.compare`). Nothing here knows how models are rewritten.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
-from bnfold.verification.compare import ROUNDS
-from bnfold.verification.engine import (
+from bnfold.verification.comparing.engine import (
     Compared,
     agreement,
     compared,
@@ -47,11 +46,12 @@ from bnfold.verification.engine import (
     largest_difference,
     output_rows,
 )
-from bnfold.verification.floats import FLOAT_TYPES
-from bnfold.verification.inputs import CannotFeed, Feeds
-from bnfold.verification.rounding import Array
-from bnfold.verification.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.storage import agrees, errors
+from bnfold.verification.feeding.inputs import CannotFeed, Feeds
+from bnfold.verification.numbers.compare import ROUNDS
+from bnfold.verification.numbers.floats import FLOAT_TYPES
+from bnfold.verification.numbers.rounding import Array
+from bnfold.verification.numbers.storage import agrees, errors
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.verdict import Status
 
 RUNTIME = "openvino"

@@ -22,10 +22,10 @@ from bnfold.interop.pytorch.inputs import Array, Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.verification.clock import Clock
-from bnfold.verification.compare import compare_values
-from bnfold.verification.engine import Compared, largest_difference
-from bnfold.verification.full import Pair, evaluator
-from bnfold.verification.rounding import PerturbedWeights
+from bnfold.verification.comparing.engine import Compared, evaluator, largest_difference
+from bnfold.verification.numbers.compare import compare_values
+from bnfold.verification.numbers.rounding import PerturbedWeights
+from bnfold.verification.whole.pair import Pair
 
 WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from bnfold import ir
 from bnfold.errors import BadInput
-from bnfold.verification.inputs import Feeds, input_shapes, random_value, required
-from bnfold.verification.shapes import sizings
+from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_value, required
+from bnfold.verification.feeding.shapes import sizings
 
 Array = npt.NDArray[Any]
 

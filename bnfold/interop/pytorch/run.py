@@ -21,7 +21,7 @@ from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, simplified
 from bnfold.verification import Verdict
-from bnfold.verification.threads import one_thread
+from bnfold.verification.runtimes.threads import one_thread
 
 SAMPLES = 3
 """Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""

@@ -14,8 +14,9 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.disturb import longest_sum
 from bnfold.interop.openvino.document import read
 from bnfold.interop.openvino.load import load
-from bnfold.verification import Verdict, runtime
-from bnfold.verification.runtime import RuntimeProcess
+from bnfold.verification import Verdict
+from bnfold.verification.runtimes import runtime
+from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.interop.openvino.runtime import UNCHECKED, Array, constant, draw, norm, referee, save, v5
 from tests.interop.openvino.test_fold import branches, convolution
 from tests.interop.openvino.text import convolution_and_norm

@@ -1,0 +1,155 @@
+"""Whether what was compared would show a fault in each thing that differs: mutation testing of the comparison.
+
+Equal results prove nothing about what they do not depend on: a row that no index chose, a bound that nothing reached,
+sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the two models, alone, and
+some result has to change with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.errors import Unsupported
+from bnfold.verification.numbers.compare import compare_values
+from bnfold.verification.numbers.rounding import Array
+
+STEP = 2.0**-10
+"""How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
+share of its tolerance: then a number that is wrong altogether moves it beyond."""
+
+SECONDS = 5.0
+"""Of processor time, for all mutants of one comparison."""
+
+Results = Mapping[str, Array]
+Find = Callable[[ir.Model, ir.Value], ir.Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One of the two models (``side``) with one change.
+
+    It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
+    ``setting`` is None); or the array is what the other model has under this name. What only other ``sizes`` could
+    bring to light is settled where the declared ones, being all there can be, were compared. Not even ``poison``
+    showing in any result proves that nobody reads what changed; None where it may have shown, or proves nothing.
+    """
+
+    side: int
+    what: str
+    value: ir.Value
+    change: Callable[[Any], Any] | None = None
+    attribute: str = ""
+    setting: Any = None
+    sizes: bool = False
+    poison: Callable[[Any], Any] | None = None
+
+    def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
+        """``model``, a part or a copy of the side's, with the change.
+
+        ``find`` tells what a value is there, and ``theirs`` what the other model computes under a name.
+        """
+        if not self.attribute:
+            return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
+        copy = model.clone()
+        node = find(copy, self.value).producer
+        assert node is not None, "it has the attribute"
+        if self.setting is None:
+            node.del_attr(self.attribute)
+        else:
+            node.set_attr(self.attribute, self.setting)
+        return copy, {}
+
+
+@dataclass(slots=True)
+class Table:
+    """A constant of one of the two models (``side``), from which a node makes what is ``chosen`` by computed places.
+
+    ``marks`` stand for its numbers, and ``unread`` says of each of them whether it was never chosen yet. What follows
+    from ``sizes`` alone is settled where all that there can be were compared.
+    """
+
+    side: int
+    value: ir.Value
+    chosen: ir.Value
+    marks: Array
+    unread: Array
+    sizes: bool = False
+
+    def read(self, marks: Array) -> None:
+        """Note what was chosen."""
+        self.unread[np.asarray(marks).astype(np.int64)] = False
+
+
+@dataclass(slots=True)
+class Evidence:
+    """The mutants that no comparison has told from their models yet, and tables with rows that none has read."""
+
+    mutants: Sequence[Mutant]
+    tables: Sequence[Table] = field(default=())
+    seconds: float = field(default=SECONDS)
+    _until: float = field(default=0.0)
+
+    @property
+    def missing(self) -> int:
+        """How many things would not show a fault."""
+        return len(self.mutants) + sum(int(table.unread.sum()) for table in self.tables)
+
+    @property
+    def example(self) -> str:
+        """What one of them is."""
+        rows = (f"row {table.unread.argmax()} of {table.value.name!r}" for table in self.tables if table.unread.any())
+        return next((mutant.what for mutant in self.mutants), "") or next(rows, "")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to look for, or no time."""
+        return not self.missing or time.process_time() > self._until > 0
+
+    def settle(self, *, all_sizes: bool) -> None:
+        """Say that enough was compared, maybe all sizes that there can be."""
+        self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and all_sizes)]
+        self.tables = [table for table in self.tables if not (table.sizes and all_sizes)]
+
+    def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
+        """Compare mutants with the results of the models themselves."""
+        self._until = self._until or time.process_time() + self.seconds
+        self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
+
+    def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
+        if self.is_over:
+            yield replace(mutant, poison=None)
+        elif not _shows(mutant, run, results):
+            is_read = mutant.poison is None or _shows(replace(mutant, change=mutant.poison), run, results)
+            yield replace(mutant, poison=None) if is_read else mutant
+
+    def read(self, chosen: Callable[[Table], Array]) -> None:
+        """Note what was chosen from the tables, marked."""
+        for table in self.tables:
+            if table.unread.any():
+                table.read(chosen(table))
+
+
+def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
+    """The value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
+    values = next(graph for graph in model.graphs() if graph.path == value.graph.path).values
+    if value.name not in values:
+        raise Unsupported(f"value {value.name!r} is not there as it was")
+    return values[value.name]
+
+
+def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:
+    try:
+        changed = run(mutant)
+    except reference.Misfit:
+        return True
+    except Unsupported:
+        return False
+    return any(
+        compare_values(results[name], changed[name], (), None, by_channel=True).excess > STEP for name in results
+    )

@@ -1,0 +1,300 @@
+"""What differs between two regions, as changes that a comparison of them has to react to.
+
+What both have under one name is changed back to what it was, what only one has is moved a little. A float is taken at
+its word where nothing but smooth operators is between it and a result: such functions that are the same at random
+places are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.node import attribute_value
+from bnfold.ir.tensor import TP
+from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.comparing.evidence import STEP, Mutant
+from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.differences.settled import settled
+from bnfold.verification.differences.unchanged import telling
+from bnfold.verification.numbers.floats import float_type, is_float
+from bnfold.verification.numbers.rounding import Array
+
+FEW = 16
+"""Numbers of one constant that are changed one by one; more of them in shares."""
+
+SHARES = 8
+
+_SMALL = 64
+"""Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
+
+_NO_BOUND = float_type(TP.FLOAT).largest
+"""Attributes are float32: what is as large bounds nothing."""
+
+_OPEN_END = 2**31 - 1
+"""Sizes and ends from here on all mean as much as there is."""
+
+_SMOOTH = {
+    "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
+    "DequantizeLinear", "Div", "Expand", "Flatten", "Gather", "Gemm", "GlobalAveragePool", "GroupNormalization",
+    "Identity", "ImageScaler", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
+    "MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape",
+    "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
+    "Upsample",
+}  # fmt: skip
+
+_COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
+
+_Key = tuple[str, str, int, str]
+"""Of a node: domain, operator and version that it means, and the first value that it makes."""
+
+
+def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
+    """All that a comparison of the values ``compared`` has to tell apart."""
+    alike = settled(old, new)
+    before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
+    yield from _between(before, after, before.contents(after) & after.contents(before))
+
+
+def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
+    """``moved`` are contents that both have somewhere."""
+    yield from after.changed_back(before)
+    for side, other in ((after, before), (before, after)):
+        yield from side.moved_a_little(other, moved)
+        yield from _results_of_bodies(side, other)
+
+
+def follow_from_structure(old: Region, new: Region, compared: Collection[str]) -> bool:
+    """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
+    sides = _Side(0, old, compared, ()), _Side(1, new, compared, ())
+    return all(
+        not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
+        for side in sides
+        for name, (_, tensor) in side.constants.items()
+    ) and not any(True for _ in _between(*sides, ()))
+
+
+def nudged(side: int, value: ir.Value) -> Mutant:
+    """A value that is computed, moved a little."""
+    return Mutant(side, f"value {value.name!r}", value, _nudge)
+
+
+def taken_over(value: ir.Value) -> Mutant:
+    """A value of the rewritten model replaced by what the original has under its name."""
+    return Mutant(1, f"value {value.name!r}", value)
+
+
+class _Side:
+    """What one region holds, but for nodes that only make what the other holds ``alike``.
+
+    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
+    it ``carries`` NaN, all results have it that depend on what is NaN.
+    """
+
+    def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node] = ()) -> None:
+        self.number = number
+        self.nodes: dict[_Key, ir.Node] = {}
+        self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
+        self.rough: set[str] = set()
+        self.plain: set[str] = set()
+        self.clear: set[ir.Node] = set()
+        self.carries = True
+        for node in reversed(region.nodes):
+            if held(node.output(0)) is None and node not in alike:
+                self._add(node, compared)
+
+    def _add(self, node: ir.Node, compared: Collection[str]) -> None:
+        made = [value for value in node.outputs if value is not None]
+        smooth = is_smooth(node)
+        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
+        self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
+        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
+            self.clear.add(node)
+        for slot, value in enumerate(node.inputs):
+            tensor = held(value)
+            if value is not None and tensor is not None and not _is_ratio(node, slot):
+                self.constants[value.name] = value, tensor
+                if not smooth:
+                    self.rough.add(value.name)
+                elif node in self.clear:
+                    self.plain.add(value.name)
+        self.nodes[*meaning(node), made[0].name] = node
+
+    def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
+        """The constants and the nodes that have no counterpart of the same name on the other side."""
+        return (
+            [found for name, found in self.constants.items() if not _are_alike(found, other.constants.get(name))],
+            [node for key, node in self.nodes.items() if key not in other.nodes],
+        )
+
+    def contents(self, other: _Side) -> set[tuple[float, ...]]:
+        """What its small lone constants and the attributes of its lone nodes hold."""
+        constants, nodes = self._lone(other)
+        numbers = [tensor.numpy() for _, tensor in constants if tensor.size <= _SMALL]
+        numbers += [np.asarray(setting) for node in nodes for setting in _settings(node).values()]
+        return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
+
+    def changed_back(self, old: _Side) -> Iterator[Mutant]:
+        """What ``old`` has under the same name and otherwise."""
+        for name, (value, tensor) in self.constants.items():
+            twin = old.constants.get(name)
+            is_taken = name in self.plain and name not in self.rough and is_float(tensor.dtype)
+            if twin is not None and _are_alike((value, tensor), twin) and not is_taken:
+                yield from self._of_constant(value, tensor, twin[1].numpy(), sizes=name not in self.rough)
+        for key in self.nodes.keys() & old.nodes.keys():
+            node, former = self.nodes[key], old.nodes[key]
+            settings, were = _settings(node), _settings(former)
+            # A default that only one version has is what the other one does.
+            for name in (settings.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
+                was, is_ = were.get(name), settings.get(name)
+                if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
+                    continue  # of nothing else is the type said
+                if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
+                    yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
+
+    def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
+        """What ``other`` has not. Of the original only what may bound or switch: the rewritten model has the rest."""
+        constants, nodes = self._lone(other)
+        for value, tensor in constants:
+            ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
+            if value.name in self.rough or ends or (self.number and value.name not in self.plain):
+                array = tensor.numpy()
+                if array.size > _SMALL or array.dtype.kind == "O" or _numbers(array) not in moved:
+                    yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
+        for node in nodes:
+            for name, setting in _settings(node).items():
+                is_rough = not (is_smooth(node) or _is_unread(node, name))
+                is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
+                if is_bound and is_rough and (setting,) not in moved:
+                    yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+            change = _WITHOUT.get(node.op_type) if not node.domain else None
+            if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
+                what = f"what {node.op_type} {node.label!r} is for"
+                yield from (Mutant(self.number, what, value, change) for value in node.outputs if value)
+
+    def _of_constant(
+        self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
+    ) -> Iterator[Mutant]:
+        """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
+        array = _flat(tensor.numpy(), tensor.dtype)
+        goal = _nudge(array)
+        if is_float(tensor.dtype):
+            different = np.abs(array) < float_type(tensor.dtype).largest
+            if was is not None:
+                old = _flat(was, tensor.dtype)
+                different = (array != old) & ~(np.isnan(array) & np.isnan(old))
+                goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
+        else:
+            goal = goal if was is None else was.reshape(-1)
+            different = array != goal
+            if array.dtype.kind in "iu":
+                different &= (array < _OPEN_END) | (goal < _OPEN_END)
+        for places in _shares(np.flatnonzero(different)):
+            what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
+            change = _replacing(places, goal[places])
+            if not is_float(tensor.dtype):
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
+            else:
+                poison = _replacing(places, np.full(places.size, np.nan)) if self.carries else None
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+
+def _numbers(array: Array) -> tuple[float, ...]:
+    return tuple(array.astype(np.float64).reshape(-1).tolist())
+
+
+def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor] | None) -> bool:
+    return other is not None and (one[1].dtype, one[1].dims) == (other[1].dtype, other[1].dims)
+
+
+def is_smooth(node: ir.Node) -> bool:
+    """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
+    if node.is_op("Cast"):
+        return is_float(_settings(node).get("to"))
+    if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
+        return False  # it rounds
+    return node.is_op(*_SMOOTH)
+
+
+def _types(node: ir.Node) -> list[int | None]:
+    return [value.dtype for value in node.outputs if value is not None]
+
+
+def _settings(node: ir.Node) -> dict[str, Any]:
+    """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    spelled = {
+        attribute.name: attribute_value(attribute)
+        for attribute in telling(node)
+        if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
+    }
+    return {**(known.defaults if known is not None else {}), **spelled}
+
+
+def _is_unread(node: ir.Node, name: str) -> bool:
+    """Of Dropouts with a ratio of their own only those are evaluated that drop nothing."""
+    return node.is_op("Dropout") and name == "ratio"
+
+
+def _is_ratio(node: ir.Node, slot: int) -> bool:
+    """Whether an input is what a Dropout that nobody trains would drop."""
+    return node.is_op("Dropout") and slot == 1 and node.input(2) is None
+
+
+def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:
+    value = next(value for value in node.outputs if value is not None)
+    what = f"attribute {name!r} of {node.op_type} {node.label!r}"
+    return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)
+
+
+def _flat(array: Array, dtype: int) -> Array:
+    return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
+
+
+def _shares(places: Array) -> list[Array]:
+    if places.size <= FEW:
+        return np.split(places, places.size) if places.size else []
+    return np.array_split(places, SHARES)
+
+
+def _replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
+    def change(array: Array) -> Array:
+        copy = np.array(array)
+        copy.reshape(-1)[places] = numbers
+        return copy
+
+    return change
+
+
+def _nudge(datum: Any) -> Any:
+    """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
+    kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
+    if kind == "f":
+        scale = np.abs(datum, where=np.isfinite(datum), out=np.zeros(datum.shape)).max(initial=0.0)
+        return np.asarray(datum + STEP * np.where(datum == 0, scale or 1.0, datum))
+    if kind == "O":
+        return datum + datum
+    return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
+
+
+def _let_through(held_back: Array) -> Array:
+    """Negative where a Relu made zeros."""
+    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
+
+
+_WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}
+"""What is made of a result as if the operator never had to act; where only one model has it, it has to."""
+
+
+def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:
+    """What bodies make that only this side has: a branch that was not taken proves nothing."""
+    nodes = [node for node in side.nodes.values() if node.subgraphs]
+    models = [node.graph.model for node in other.nodes.values()] if nodes else []
+    known = {graph.path for model in models[:1] for graph in model.graphs()}
+    for node in nodes:
+        for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
+            yield from (nudged(side.number, value) for value in body.outputs if value.graph is body)

@@ -1,0 +1,71 @@
+"""What models choose from by places that are computed: equal results prove nothing of what was never chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.traits import CHOOSING
+from bnfold.reference.dispatch import meaning
+from bnfold.verification.comparing.evidence import Table
+from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.numbers.floats import is_float
+from bnfold.verification.numbers.rounding import Array
+
+
+def tables(old: Region, new: Region) -> list[Table]:
+    """What one model chooses from otherwise than the other; where only its numbers differ, these."""
+    nodes = [{key: node for node in side.nodes if (key := _key(node)) is not None} for side in (old, new)]
+    lone = [(0, node) for key, node in nodes[0].items() if key not in nodes[1]]
+    found = []
+    for side, node in [*lone, *((1, node) for node in nodes[1].values())]:
+        value, tensor, others = node.input(0), held(node.input(0)), [other for other in node.inputs[1:] if other]
+        if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(held, others)):
+            continue
+        marks = _marks(node, tensor)
+        unread = np.ones(int(marks.max(initial=-1)) + 1, bool)
+        key = _key(node)
+        twin = nodes[0].get(key) if side and key is not None else None
+        before = held(twin.input(0)) if twin is not None else None
+        if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
+            differs = before.numpy() != tensor.numpy()
+            if nodes[0].keys() == nodes[1].keys() or not differs.any():
+                unread[:] = False
+                unread[marks[differs].astype(np.int64)] = True
+        chosen = next(made for made in node.outputs if made is not None)
+        found.append(Table(side, value, chosen, marks, unread, _follow_from_sizes(others)))
+    return found
+
+
+def _key(node: ir.Node) -> tuple[object, ...] | None:
+    """What a node means and the first value that it makes; None for one of constants."""
+    made = next((value for value in node.outputs if value is not None), None)
+    return (*meaning(node), made.name) if made is not None and held(node.output(0)) is None else None
+
+
+def _marks(node: ir.Node, tensor: ir.Tensor) -> Array:
+    """A number for each row of a table that rows are chosen from, else for each element."""
+    dtype = np.float64 if is_float(tensor.dtype) else np.int64
+    axis = int(node.attr("axis", 0)) if node.is_op("Gather") and not node.has_references else None
+    if axis is None or not -len(tensor.dims) <= axis < len(tensor.dims):
+        return np.arange(tensor.size, dtype=dtype).reshape(tensor.dims)
+    rows = np.arange(tensor.dims[axis], dtype=dtype)
+    return np.moveaxis(np.broadcast_to(rows, (*np.delete(tensor.dims, axis), rows.size)), -1, axis)
+
+
+def _follow_from_sizes(values: Sequence[ir.Value]) -> bool:
+    """Whether no data are among what these are made from."""
+    stack, seen = [*values], {*values}
+    while stack:
+        value = stack.pop()
+        if held(value) is not None:
+            continue
+        if value.producer is None or value.producer.subgraphs:
+            return False
+        if not value.producer.is_op("Shape", "Size"):
+            read = {other for other in value.producer.inputs if other is not None} - seen
+            seen |= read
+            stack += read
+    return True

@@ -1,0 +1,197 @@
+"""Cut the region between some values out of a model, as a small model of its own.
+
+The walk goes back from the outputs over the index, so its cost is the region's size, whatever the model's. Weights are
+shared, not copied: the region's skeleton carries the same tokens. Values captured from enclosing graphs are followed
+outward, which makes the region of an If or Loop body a flat model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.ir.tensor import InMemory
+from bnfold.ir.traits import REARRANGING
+from bnfold.reference.attributes import dense
+from bnfold.verification.numbers.floats import is_float
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """``model`` computes the outputs from ``inputs`` (the values to feed, by name, as they are in the source model)."""
+
+    model: ir.Model
+    inputs: Mapping[str, ir.Value]
+    nodes: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a region consists of, in its model: what it makes, its nodes, what it stores, and what has to be fed."""
+
+    outputs: Sequence[ir.Value]
+    nodes: Sequence[ir.Node]
+    stored: Sequence[ir.Value]
+    fed: Sequence[ir.Value]
+
+
+def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
+    """The node that makes the elements of a value, which others have only rearranged since."""
+    makers = value.makers() if value is not None else ()
+    return next((node for node in makers if not node.has_trait(REARRANGING)), None)
+
+
+def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:
+    """As `outline`, a model of its own. The model must be in sync (`ir.Model.sync`)."""
+    return built(outline(outputs, stops, defaults))
+
+
+def outline(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Outline:
+    """The region that makes ``outputs``, ending at ``stops``, at weights, and at inputs of the graph.
+
+    Inputs named in ``defaults`` are left at theirs, others that have one are fed other numbers. Raises Unsupported
+    where two values of the region share one name.
+    """
+    stopped = set(stops)
+    nodes, leaves = walk(outputs, stopped)
+    _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
+    stored: list[ir.Value] = []
+    fed: list[ir.Value] = []
+    for value in leaves:
+        if value.tensor_proto is not None:
+            is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
+        else:
+            is_stored = sparse_of(value) is not None
+        (stored if is_stored else fed).append(value)
+    return Outline(outputs, nodes, stored, fed)
+
+
+def built(found: Outline) -> Region:
+    """The region as a model."""
+    source = found.outputs[0].graph.model
+    proto = _header(source, found.outputs[0].graph)
+    if any((node.domain, node.op_type) in _function_keys(source) for node in found.nodes):
+        proto.functions.extend(function.proto for function in source.functions)
+    for value in found.stored:
+        if value.tensor_proto is not None:
+            proto.graph.initializer.append(value.tensor_proto)
+        elif (sparse := sparse_of(value)) is not None:
+            proto.graph.sparse_initializer.append(sparse)
+    proto.graph.input.extend(map(_info, found.fed))
+    proto.graph.node.extend(node.proto for node in found.nodes)
+    proto.graph.output.extend(map(_info, found.outputs))
+    return Region(ir.Model(proto, source.payloads), {value.name: value for value in found.fed}, tuple(found.nodes))
+
+
+def _is_free(value: ir.Value) -> bool:
+    """Whether the value is an input with a default that any other floats may replace."""
+    return value.graph.model.is_overridable(value) and is_float(value.dtype)
+
+
+def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
+    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from.
+
+    The walk goes through the outputs themselves even if they are among the stops.
+    """
+    order: list[ir.Node] = []
+    leaves: dict[ir.Value, None] = {}
+    entered: set[ir.Node] = set()
+    targets = set(outputs)
+    stack: list[tuple[ir.Value | None, ir.Node | None]] = [(value, None) for value in reversed(outputs)]
+    while stack:
+        value, done = stack.pop()
+        if done is not None:
+            order.append(done)
+        if value is None:
+            continue
+        producer = value.producer
+        if producer is None or (value in stops and value not in targets):
+            leaves[value] = None
+        elif producer not in entered:
+            entered.add(producer)
+            stack.append((None, producer))
+            stack.extend((read, None) for read in reads(producer))
+    return order, list(leaves)
+
+
+def reads(node: ir.Node) -> Iterator[ir.Value]:
+    """What a node reads, its subgraphs' captured values included."""
+    yield from (value for value in node.inputs if value is not None)
+    for bodies in node.subgraphs.values():
+        for body in bodies:
+            yield from captured(body)
+
+
+def captured(body: ir.Graph) -> Iterator[ir.Value]:
+    """What a subgraph, and those inside it, read of the graphs around it."""
+    inner = set(body.subgraphs())
+    for graph in inner:
+        for node in graph.nodes:
+            yield from (value for value in node.inputs if value is not None and value.graph not in inner)
+        yield from (value for value in graph.outputs if value.graph not in inner)
+
+
+def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:
+    """An empty model of the same dialect; from IR version 4 on, weights need not be listed as inputs."""
+    proto = onnx.ModelProto(ir_version=max(source.proto.ir_version, 4))
+    imports = graph.proto.opset_import if isinstance(graph.proto, onnx.FunctionProto) else source.proto.opset_import
+    proto.opset_import.extend(imports)
+    proto.graph.name = "region"
+    return proto
+
+
+def _function_keys(source: ir.Model) -> set[tuple[str, str]]:
+    return {(function.proto.domain, function.proto.name) for function in source.functions}
+
+
+def _check_names(values: Sequence[ir.Value]) -> None:
+    by_name: dict[str, ir.Value] = {}
+    for value in values:
+        if by_name.setdefault(value.name, value) is not value:
+            raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
+
+
+def held(value: ir.Value | None) -> ir.Tensor | None:
+    """The tensor that a value is, unless a caller overrides it."""
+    sparse = sparse_of(value) if value is not None else None
+    if value is None or sparse is None:
+        return ir.constant(value) or (value.tensor if value is not None else None)
+    array = dense(value.graph, sparse)
+    return InMemory(sparse.values.data_type, array)
+
+
+def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
+    """The message of a sparse initializer."""
+    stored = getattr(value.graph.proto, "sparse_initializer", ())
+    return next((sparse for sparse in stored if sparse.values.name == value.name), None)
+
+
+def _info(value: ir.Value) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=value.name)
+    if value.type is not None:
+        info.type.CopyFrom(value.type)
+    return info
+
+
+def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
+    """The values of the main graph that nodes compute from nothing that is ``fed``, and that others or callers read."""
+    found: dict[ir.Value, None] = {}
+
+    def is_constant(value: ir.Value | None) -> bool:
+        if value is None or value in found:
+            return True
+        return value.name not in fed and (value.is_initializer or value.holds_constant)
+
+    makers = [node for node in model.graph.nodes if node.inputs and not node.subgraphs]
+    for node in makers:
+        if all(map(is_constant, node.inputs)):
+            found.update(dict.fromkeys(value for value in node.outputs if value is not None))
+    return [
+        value
+        for value in found
+        if value.is_output or any(output not in found for node in value.readers for output in node.outputs)
+    ]

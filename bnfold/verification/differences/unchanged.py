@@ -1,0 +1,96 @@
+"""Whether two nodes of two models are the same one: the same operator, wiring and settings, the same constants."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import onnx
+
+from bnfold import ir
+from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.differences.extract import held
+from bnfold.verification.numbers.rounding import same
+
+
+def unchanged(old: ir.Node, new: ir.Node) -> bool:
+    """Whether two nodes compute the same from values of the same names, but for what their bodies do."""
+    return (
+        _same_operator(old, new)
+        and _names(old.outputs) == _names(new.outputs)
+        and _attributes(old) == _attributes(new)
+        and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
+    )
+
+
+def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """What nobody can override means what it is, whatever it is called."""
+    names = [value.name if value is not None else "" for value in (old, new)]
+    are_constant = ir.constant(old) is not None and ir.constant(new) is not None
+    return (names[0] == names[1] or are_constant) and same_value(old, new)
+
+
+def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
+    if old is None or new is None:
+        return old is new
+    one, other = held(old), held(new)
+    if one is not None and other is not None:
+        return same(one, other)
+    return one is other and old.graph.path == new.graph.path
+
+
+def _names(values: list[ir.Value | None]) -> list[str]:
+    names = [value.name if value is not None else "" for value in values]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def _attributes(node: ir.Node) -> dict[str, object]:
+    """Attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
+    return {
+        name: [signature(graph) for graph in node.subgraphs[name]]
+        if name in node.subgraphs
+        else attribute.SerializeToString(deterministic=True)
+        for name, attribute in ((each.name, each) for each in telling(node))
+        if name not in MEANINGLESS
+    }
+
+
+def telling(node: ir.Node) -> list[onnx.AttributeProto]:
+    """The attributes without those of a Conv that say nothing: VALID without padding, the sizes of its weight."""
+    found = list(node.proto.attribute)
+    if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
+        return found
+    pads, kernel = node.find("pads"), held(node.input(1))
+    sizes = [] if kernel is None else list(kernel.dims[2:])
+    is_padded = pads is not None and (not pads.ints or any(pads.ints))
+    return [
+        each
+        for each in found
+        if not (each.name == "auto_pad" and each.s in (b"VALID", b"NOTSET") and not is_padded)
+        and not (each.name == "kernel_shape" and sizes and list(each.ints) == sizes)
+    ]
+
+
+def signature(graph: ir.Graph) -> object:
+    """The formal inputs and outputs, in order, and of functions the attributes with their defaults."""
+    inputs = [value.name for value in graph.inputs]
+    outputs = [(value.name, value.graph.path) for value in graph.outputs]
+    if not isinstance(graph.proto, onnx.FunctionProto):
+        return inputs, outputs
+    defaults = sorted(attribute.SerializeToString(deterministic=True) for attribute in graph.proto.attribute_proto)
+    return inputs, outputs, sorted(graph.proto.attribute), defaults
+
+
+def _same_operator(old: ir.Node, new: ir.Node) -> bool:
+    """Whether the meaning is the same; a default that only one version has is what the other one does."""
+    one, other = (definition(node.domain, node.op_type, node.graph.opset(node.domain)) for node in (old, new))
+    defaults = [dict(known.defaults) if known is not None else {} for known in (one, other)]
+    shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
+    return (
+        meaning(old) == meaning(new)
+        and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
+        and all(defaults[0][name] == defaults[1][name] for name in shared)
+    )

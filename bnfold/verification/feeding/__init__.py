@@ -1,0 +1,1 @@
+"""What models and regions are fed: which sizes, and which numbers."""

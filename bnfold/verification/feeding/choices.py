@@ -1,0 +1,239 @@
+"""Which sizes of its inputs to try a model at: those that fit together first, then others at which faults may show."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.ir.shapes import SMALL
+from bnfold.ir.traits import READS_VALUES
+from bnfold.verification.feeding.dims import Known
+from bnfold.verification.feeding.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
+from bnfold.verification.feeding.sized import MANY_NODES, sized
+
+Shapes = dict[str, tuple[int, ...]]
+Kinds = Counter[tuple[str, tuple[bytes, ...]]]
+Places = list[tuple[str, int]]
+"""Axes of inputs."""
+
+_LARGEST_GUESS = 1 << 25
+"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_SMALL_GUESS = 1 << 14
+"""Likewise for the further guesses: fewer than any image has."""
+
+_LARGEST_SEARCHED = 1 << 20
+_MOST_INFERRED = 12_000
+"""Nodes that the search for sizes may infer shapes of altogether; that takes about two seconds."""
+
+_MOST_NUMBERS = 24
+_MOST_SEARCHED = 100
+"""Sizes from the search that are worth an evaluation: what inference does not see may be against all of them."""
+
+_MOST_NARROWED = 8
+
+_INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_MOST_BOUND = 4096
+"""Larger constants are ends that mean "all"."""
+
+_ANY_SIZE = frozenset(
+    [
+        *("Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Constant", "Cast", "Dropout", "Relu", "LeakyRelu"),
+        *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul"),
+    ]
+)
+"""Operators that do the same whatever the sizes are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Shapes of the inputs, and the model with what follows from them."""
+
+    shapes: Shapes
+    model: ir.Model
+
+    @property
+    def elements(self) -> int:
+        return sum(map(math.prod, self.shapes.values()))
+
+
+def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
+    """The sizes worth trying until the model runs: those that inference has nothing against come first.
+
+    A model that leaves nothing open has one choice.
+    """
+    tried: list[Shapes] = []
+    doubtful: list[Shapes] = []
+    knows = _is_sound(model, known)
+    for shapes in _distinct(known, _usual(), tried):
+        choice = _choice(model, shapes) if knows else None
+        if choice is not None:
+            yield choice
+        else:
+            doubtful.append(shapes)
+    names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
+    if knows and names:
+        searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
+        most = _MOST_INFERRED // (len(model.graph.nodes) + 1)
+        found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
+        yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
+    for shapes in doubtful:
+        yield Choice(shapes, sized(model, shapes))
+
+
+def _numbers_in(model: ir.Model) -> list[int]:
+    """What sizes may have to do with: the numbers that operators are told, what they come to, and their divisors."""
+    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model.nodes()) for held in told if len(held) % 8 == 0]
+    sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
+    sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
+    found = {size for size in sizes if 1 < size <= _MOST_BOUND}
+    found |= {size for number in found for size in range(2, number) if number % size == 0}
+    return sorted(found)[:_MOST_NUMBERS]
+
+
+def other_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
+
+    The last is another batch of what the main choice has: all else may have to be as it is.
+    """
+    tried = [main.shapes]
+    batches = {shape[0] for shape in known.values() if shape}
+    sizes = chain.from_iterable(zip(shape, main.shapes[name], strict=True) for name, shape in known.items())
+    kept = {dim: size for dim, size in sizes if isinstance(dim, str) and dim not in batches}
+    for goal in other_sizings(max([0, *_bounds(changed)])):
+        same = Sizing(goal[0].batch, goal[0].spatial, goal[0].other, dict(kept))
+        shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in (*goal, same)), tried)
+        yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
+
+
+def told_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
+    """The axes of inputs whose sizes nobody but the operators tells; those of one name together."""
+    told: dict[str, Places] = {}
+    for name, shape in known.items():
+        own = declared[name]
+        if own is None or len(own) != len(shape):
+            own = [None] * len(shape)
+        for axis, (dim, size) in enumerate(zip(own, shape, strict=True)):
+            if not (isinstance(dim, int) and dim > 0) and isinstance(size, int) and size > 1:
+                told.setdefault(dim if isinstance(dim, str) else f"{name} {axis}", []).append((name, axis))
+    return [*told.values()]
+
+
+def further_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """Rows of choices beside the main one, of each of which one tells something else; ``told`` as by `told_sizes`."""
+    yield from _narrower(model, main, told)
+    if changed:
+        yield from _wider(model, main, known)
+    yield from other_choices(model, known, main, changed)
+
+
+def _narrower(model: ir.Model, main: Choice, told: Sequence[Places]) -> Iterator[Iterator[Choice]]:
+    """The main choice with 1 in some ``told`` places: what is broadcast there may be as small, whatever it meets."""
+    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+
+
+def _wider(model: ir.Model, main: Choice, known: Mapping[str, Known]) -> Iterator[Iterator[Choice]]:
+    """The main choice with one more along an open axis: a size inside may have been 1, where sums are means."""
+    rows: dict[str, Places] = {}
+    for name, shape in known.items():
+        for axis, dim in enumerate(shape):
+            if not isinstance(dim, int):
+                rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    yield from (_with(model, main, places, lambda size: size + 1) for places in [*rows.values()][:_MOST_NARROWED])
+
+
+def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+    shapes = {name: [*shape] for name, shape in main.shapes.items()}
+    for name, axis in places:
+        shapes[name][axis] = change(shapes[name][axis])
+    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
+    return iter(() if choice is None else (choice,))
+
+
+def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
+    """The operators whose results depend on sizes and that only one of two models has."""
+    old, new = _kinds(before.nodes()), _kinds(after.nodes())
+    return (old - new) + (new - old)
+
+
+def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
+    """Whether an operator among the nodes may do something else at other sizes than a stride apart."""
+    return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
+
+
+def largest_bound(nodes: Iterable[ir.Node]) -> int:
+    """The largest size or place that an operator among the nodes is told; 0 where there is none."""
+    return max([0, *_bounds(_kinds(nodes))])
+
+
+def _bounds(kinds: Kinds) -> Iterator[int]:
+    """The sizes and places that operators are told."""
+    for _, told in kinds:
+        for held in told:
+            numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
+            yield from numbers[numbers <= _MOST_BOUND].tolist()
+
+
+def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
+    """Operators with the numbers they are told, and how many there are of each."""
+    return Counter(
+        (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
+    )
+
+
+def _numbers(node: ir.Node) -> Iterator[bytes]:
+    """Attributes and small constants, as int64 where they are integers: later versions read what earlier ones state."""
+    for attribute in node.proto.attribute:
+        if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
+            yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
+        elif attribute.name not in node.subgraphs:
+            yield attribute.SerializeToString(deterministic=True)
+    for value in node.inputs[1:]:
+        held = ir.constant(value)
+        if held is not None and held.size <= SMALL and (held.dtype in _INTEGERS or node.op_type in READS_VALUES):
+            yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
+
+
+def _usual() -> Iterator[tuple[Sizing, int]]:
+    first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings())
+    return chain([first], ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
+
+
+def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
+    """Shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
+    for sizing, most in found:
+        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
+        if shapes not in tried and not (tried and sum(map(math.prod, shapes.values())) > most):
+            tried.append(shapes)
+            yield shapes
+
+
+def _is_sound(model: ir.Model, known: Mapping[str, Known]) -> bool:
+    """Whether inference can follow the model at all; else what it has against some sizes means nothing."""
+    if len(model.graph.nodes) > MANY_NODES:
+        return False
+    try:
+        sized(model, known, strict=True)
+    except Unsupported:
+        return False
+    return True
+
+
+def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
+    """None for sizes that inference has something against."""
+    try:
+        return Choice(shapes, sized(model, shapes, strict=True))
+    except Unsupported:
+        return None

@@ -1,0 +1,1 @@
+"""Each changed region on its own, in float64."""

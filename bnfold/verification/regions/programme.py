@@ -1,0 +1,106 @@
+"""Regions that are one programme of nodes with other weights: the first is compared in full, the others are run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from bnfold import ir
+from bnfold.ir.traits import READS_VALUES
+from bnfold.verification.comparing.mutants import follow_from_structure
+from bnfold.verification.differences.extract import Outline, held
+from bnfold.verification.feeding.inputs import Feeds
+from bnfold.verification.numbers.compare import Difference
+from bnfold.verification.numbers.floats import is_float
+from bnfold.verification.regions.regions import Regions, is_light, program_of
+
+MOST = 256
+"""Programmes that are kept for one model."""
+
+_SHOWN = 256
+"""Numbers of a constant that belong to the programme: sizes, places, bounds. One with more of them is not shared."""
+
+_LARGEST = 1 << 20
+"""Elements of activations that are kept for one programme."""
+
+Outlines = Sequence[Outline]
+"""Those of the original and of the rewritten model."""
+
+
+def signature(path: str, sides: Outlines) -> Hashable | None:
+    """Equal for regions of a graph that differ in nothing but names and the numbers of float weights.
+
+    None where that cannot be told: of bodies, say.
+    """
+    numbers: dict[str, int] = {"": -1}
+    found: list[Hashable] = [path]
+    for side in sides:
+        for node in side.nodes:
+            if node.subgraphs:
+                return None
+            slots = [
+                tuple(numbers.setdefault(value.name if value else "", len(numbers)) for value in values)
+                for values in (node.inputs, node.outputs)
+            ]
+            told = [attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute]
+            kinds = [value.dtype if value else None for value in node.outputs]
+            found += [node.domain, node.op_type, getattr(node.proto, "overload", ""), *slots, *told, *kinds]
+        for value in side.stored:
+            if (content := _content(value)) is None:
+                return None
+            found.append((numbers.get(value.name), *content))
+        for value in (*side.fed, *side.outputs):
+            found.append((numbers.get(value.name), value.dtype, value.shape, value.is_initializer))
+    return tuple(found)
+
+
+def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
+    """What counts of a stored tensor; None where it cannot be shared."""
+    tensor = value.tensor
+    if tensor is None or not is_light(value):
+        return None
+    if is_float(tensor.dtype) and not any(slot and node.op_type in READS_VALUES for node, slot in value.uses):
+        return tensor.dtype, tensor.dims
+    return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
+
+
+@dataclass(frozen=True, slots=True)
+class Programme:
+    """The regions that were compared first, which showed no difference on ``feeds``, in order."""
+
+    regions: Regions
+    stored: tuple[Sequence[ir.Value], ...]
+    feeds: tuple[tuple[Feeds, bool], ...]
+
+    def repeat(self, sides: Outlines) -> Difference | None:
+        """The largest difference of regions of one signature; None where they have to be compared by themselves."""
+        old, new = (
+            program_of(like.region, side.stored, stored, like)
+            for side, stored, like in zip(sides, self.stored, (self.regions.old, self.regions.new), strict=True)
+        )
+        regions = replace(self.regions, old=old, new=new, finite={})
+        worst = Difference()
+        for feeds, guessed in self.feeds:
+            found = regions.attempt(feeds, guessed=guessed)
+            if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
+                return None
+            worst = max(worst, found, key=lambda difference: difference.excess)
+        return worst
+
+
+def programme(regions: Regions, sides: Outlines) -> Programme | None:
+    """What others may repeat; None where more than equal results was needed, or would be with other weights.
+
+    A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
+    """
+    fed = [(feeds, guessed) for feeds, guessed, _ in regions.tried]
+    passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in regions.tried)
+    is_small = sum(array.size for feeds, _ in fed for array in feeds.values()) <= _LARGEST
+    if not (fed and passed and is_small and not regions.evidence.tables):
+        return None
+    if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
+        return None
+    if not follow_from_structure(regions.old.region, regions.new.region, regions.cut.outputs):
+        return None
+    bare = replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
+    return Programme(bare, tuple(side.stored for side in sides), tuple(fed))

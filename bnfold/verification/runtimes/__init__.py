@@ -1,0 +1,1 @@
+"""Models in onnxruntime or OpenVINO, in processes of their own."""

@@ -1,0 +1,153 @@
+"""Processes that answer one request after the other, for starting one takes longer than most models do.
+
+A helper that has answered waits for the next request of this process; one that crashed or took too long is gone, and
+all of them end with their parent, whose pipe to them then closes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from bnfold.verification.runtimes import worker
+from bnfold.verification.runtimes.worker import Array, Sample
+
+Answer = tuple[dict[str, Any], list[Sample]]
+
+MOST_ANSWERS = 200
+"""Then a helper makes room for a new one: what leaks in a runtime goes with it."""
+
+
+class HelperDied(Exception):
+    """There is no answer; the message is how it died."""
+
+
+class HelperLate(Exception):
+    """There is no answer in time."""
+
+
+class Helper:
+    """One process, run by the interpreter ``python``; ``answers`` counts what it has done. Raises OSError."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        self.answers = 0
+        self._errors = _scratch()
+        self._last_words: list[str] = []
+        self._process = subprocess.Popen(
+            [python, "-P", worker.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors or subprocess.DEVNULL,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def ask(self, request: bytes, limit_seconds: float) -> Answer:
+        """The answer; raises HelperLate or HelperDied, and then the process is gone."""
+        process, late = self._process, threading.Event()
+        assert process.stdin is not None, "it is a pipe"
+        assert process.stdout is not None, "it is a pipe"
+
+        def give_up() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(limit_seconds, give_up)
+        timer.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.flush()
+            answer = worker.unpack(process.stdout)
+        except (OSError, ValueError) as error:
+            self.end(grace_seconds=limit_seconds)
+            if late.is_set():
+                raise HelperLate(f"took longer than {limit_seconds:.0f} s") from error
+            raise HelperDied(self._how_it_died()) from error
+        finally:
+            timer.cancel()
+            timer.join()
+        self.answers += 1
+        return answer
+
+    def end(self, grace_seconds: float = 0.0) -> None:
+        """Close the pipes, and kill what does not end by itself in time."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what could not be written
+                if pipe is not None:
+                    pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace_seconds)
+        self._process.kill()
+        self._process.wait()
+        if self._errors is not None:
+            self._errors.seek(0)
+            self._last_words = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            self._errors.close()
+
+    def _how_it_died(self) -> str:
+        code = self._process.returncode
+        if code < 0:
+            return f"crashed ({signal.Signals(-code).name})"
+        return ": ".join([f"ended with code {code}", *self._last_words])
+
+
+def _scratch() -> IO[bytes] | None:
+    """Where a helper complains; None where there is no place for temporary files."""
+    with suppress(OSError):
+        return tempfile.TemporaryFile()
+    return None
+
+
+_idle: dict[int, list[Helper]] = {}
+"""By process: a fork must not speak into its parent's pipes."""
+
+_lock = threading.Lock()
+
+
+def ask(python: str, head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Answer:
+    """The answer of a helper. One that did other work before may have died of that: then a new one is asked.
+
+    Raises HelperLate, HelperDied, and OSError where no process can be started.
+    """
+    request = worker.pack(head, samples)
+    helper = _take(python)
+    if helper is not None:
+        with suppress(HelperDied):
+            return _ask(helper, request, limit_seconds)
+    return _ask(Helper(python), request, limit_seconds)
+
+
+def _ask(helper: Helper, request: bytes, limit_seconds: float) -> Answer:
+    answer = helper.ask(request, limit_seconds)
+    if helper.answers >= MOST_ANSWERS:
+        helper.end()
+        return answer
+    with _lock:
+        _idle.setdefault(os.getpid(), []).append(helper)
+    return answer
+
+
+def _take(python: str) -> Helper | None:
+    with _lock:
+        mine = _idle.get(os.getpid(), [])
+        helper = next((one for one in mine if one.python == python), None)
+        if helper is not None:
+            mine.remove(helper)
+        return helper
+
+
+@atexit.register
+def _end_all() -> None:
+    for helper in _idle.pop(os.getpid(), []):
+        helper.end()

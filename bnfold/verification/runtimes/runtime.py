@@ -1,0 +1,76 @@
+"""Run a model in a runtime (onnxruntime, OpenVINO), in a subprocess with a time limit."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bnfold import ir
+from bnfold.errors import OutputError
+from bnfold.verification.runtimes import helpers
+from bnfold.verification.runtimes.worker import Array, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeResult:
+    """The outputs of a model for each sample, or the error that stopped the run."""
+
+    runtime: str
+    results: tuple[Sample, ...] = ()
+    error: str = ""
+
+    @property
+    def ran(self) -> bool:
+        """Whether there are results."""
+        return not self.error
+
+
+@dataclass(slots=True, eq=False)
+class RuntimeProcess:
+    """A subprocess of ``python``, the interpreter that the runtime is installed for."""
+
+    runtime: str
+    python: str = field(default=sys.executable)
+
+    def run(
+        self,
+        model: ir.Model | Path,
+        samples: Sequence[Mapping[str, Array]],
+        limit_seconds: float,
+        initializers: Mapping[str, Array] | None = None,
+    ) -> RuntimeResult:
+        """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards.
+
+        ``initializers`` take the place of those that are stored under these names; only onnxruntime can do that.
+        """
+        asked = [*samples, initializers] if initializers else samples
+        given = {"has_initializers": bool(initializers)}
+        if isinstance(model, Path):
+            return self._ask(model, asked, limit_seconds, given)
+        try:
+            with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+                path = Path(folder) / "model.onnx"
+                ir.save(model, path)
+                return self._ask(path, asked, limit_seconds, given)
+        except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
+            return RuntimeResult(self.runtime, error=_one_line(f"no place for the model: {error}"))
+
+    def _ask(
+        self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float, given: Mapping[str, bool]
+    ) -> RuntimeResult:
+        request = {"runtime": self.runtime, "model": str(path.absolute()), **given}
+        try:
+            head, results = helpers.ask(self.python, request, samples, limit_seconds)
+        except (helpers.HelperLate, helpers.HelperDied) as error:
+            return RuntimeResult(self.runtime, error=_one_line(str(error)))
+        except OSError as error:
+            return RuntimeResult(self.runtime, error=_one_line(f"cannot be started: {error}"))
+        return RuntimeResult(head["version"], tuple(results), _one_line(head["error"]))
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 300 else f"{text[:297]}..."

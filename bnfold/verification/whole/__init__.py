@@ -1,0 +1,1 @@
+"""Both models whole: in float64 and in a runtime."""

@@ -1,0 +1,208 @@
+"""Examine whole models: feed both, compare in float64, and have a runtime say how each errs in storage precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bnfold import reference
+from bnfold.errors import Unsupported
+from bnfold.verification.comparing.engine import Compared, evaluator, inconclusive, output_rows
+from bnfold.verification.comparing.evidence import Evidence
+from bnfold.verification.differences.interface import broken_promise
+from bnfold.verification.feeding.inputs import SAMPLE_KINDS, Feeds
+from bnfold.verification.numbers.compare import compare_values, shape_of
+from bnfold.verification.numbers.jumps import jump_elsewhere
+from bnfold.verification.numbers.rounding import PerturbedWeights
+from bnfold.verification.numbers.storage import Errors
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.hazards import hazards
+from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.whole.pair import Pair
+from bnfold.verification.whole.runtime_check import evaluate_runtimes, recorded, start_runtimes
+from bnfold.verification.whole.samples import Impossible, Sample, Samples, choose_samples
+
+_TINY = SAMPLE_KINDS.index("tiny")
+
+_OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
+"""Samples of all kinds but the usual, and one with integers of both signs."""
+
+
+class Broken(Exception):
+    """The rewritten model does not run where the original does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
+
+    ``refusal`` says that the runtime runs the original only; ``fed`` are the inputs that were given values,
+    those with a default among them where others fit.
+    """
+
+    rows: tuple[OutputRow, ...]
+    fault: str
+    test: str
+    doubt: str
+    refusal: str
+    witnesses: tuple[WitnessRow, ...]
+    notes: tuple[str, ...]
+    fed: frozenset[str]
+    pair: Pair
+    seen: tuple[Sample, ...]
+    failing: Feeds
+    another: Callable[..., Sample] | None
+
+    def look(self, evidence: Evidence) -> None:
+        """Whether the comparison would show the mutants, sample by sample."""
+        for sample in self.seen:
+            if not evidence.is_over:
+                self.pair.look(evidence, sample.feeds, sample.expected)
+
+    def differs_elsewhere(self) -> bool:
+        """Whether a sample of another kind of numbers shows a difference; recorded ones are all that count."""
+        if self.another is None:
+            return False
+        return any(self._differs(number, signed=signed) for number, signed in _OTHER_KINDS)
+
+    def _differs(self, number: int, *, signed: bool) -> bool:
+        assert self.another is not None, "there are such samples"
+        try:
+            sample = self.another(number, signed=signed)
+        except reference.Misfit:  # the original takes no such numbers
+            return False
+        compared = self.pair.compare(sample.feeds, sample.expected, 0)
+        return any(item.difference.fault for item in compared)
+
+
+def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
+    """Compare the whole models.
+
+    Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
+    """
+    try:
+        return _examine(request, draws)
+    except reference.OutOfTime as error:
+        raise Impossible(str(error)) from error
+    except MemoryError as error:
+        raise Impossible("the models need more memory than there is") from error
+
+
+def _examine(request: Request, draws: PerturbedWeights) -> Whole:
+    with request.clock.phase("referee"):
+        evaluate = evaluator(request.policy, lambda: min(request.clock.left, pair.patience))
+        pair = Pair(request.before, request.after, draws, evaluate)
+        drawn = choose_samples(request, pair)
+        samples = drawn.chosen
+        heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
+    with start_runtimes(request, heard) as answers:
+        with request.clock.phase("referee"):
+            seen = [*samples, *drawn.elsewhere]
+            pair, compared = _compare_all(request, pair, seen)
+            extra = drawn.another(_TINY) if drawn.another and not any(item.reacts for item in compared) else None
+            if extra is not None:
+                compared += _compare(request, pair, extra, len(seen))
+                seen.append(extra)
+        with request.clock.phase("witness"):
+            evidence = evaluate_runtimes(request, pair, heard, answers())
+    fault = next((item for item in compared if item.difference.fault), None)
+    faults = {
+        "float64": fault.sentence if fault is not None else "",
+        "storage precision": evidence.fault,
+        "interface": _promised(request, pair, seen),
+    }
+    test = next((test for test, found in faults.items() if found), "float64")
+    if faults[test] and pair.misfit:  # what never ran cannot be broken
+        raise Impossible(pair.misfit)
+    return Whole(
+        rows=evidence.fill(output_rows(compared)),
+        fault=faults[test],
+        test=test,
+        doubt=_ignores_inputs(pair, drawn) or _inconclusive_reason(compared, evidence.errors_before),
+        refusal=evidence.refusal,
+        witnesses=(*evidence.rows, *recorded(pair, samples)),
+        notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
+        fed=frozenset(name for sample in seen for name in sample.feeds),
+        pair=pair,
+        seen=tuple(seen),
+        failing=seen[fault.sample if fault is not None else 0].feeds,
+        another=drawn.another,
+    )
+
+
+def _compare_all(request: Request, pair: Pair, samples: Sequence[Sample]) -> tuple[Pair, list[Compared]]:
+    """All samples; where operators jump elsewhere than before, what is made of a value inside decides if that agrees.
+
+    Names inside are their maker's business: who quantizes earlier gives a value that is quantized later its old name.
+    """
+    compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
+    differing = {item.name for item in compared if item.difference.fault and not item.is_output}
+    if not differing or not jump_elsewhere(request.before, request.after):
+        return pair, compared
+    freed, again = _compare_all(request, pair.without(differing), samples)
+    return (pair, compared) if any(item.difference.fault for item in again) else (freed, again)
+
+
+def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
+    """Values before jumps come first: a fault there is the cause of what follows."""
+    request.progress("rewritten", index, max(index, request.samples))
+    try:
+        return pair.compare(sample.feeds, sample.expected, index)
+    except reference.Random as error:
+        raise Impossible(f"the rewritten model draws random numbers: {error}") from error
+    except reference.Misfit as error:
+        if pair.misfit:
+            raise Impossible(pair.misfit) from error
+        raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
+    except Unsupported as error:
+        raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
+
+
+def _promised(request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
+    """Where the rewritten model declares an output with a size that it has not."""
+    shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
+    return next((found for made in shapes if (found := broken_promise(request.before, request.after, made))), "")
+
+
+def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
+    """Whether no output shows anything of the inputs.
+
+    The sizes that were guessed may leave nothing of them but padding and biases; and of few numbers, all may be zero
+    behind a Hardmax, whatever was drawn.
+    """
+    first, *others = drawn.chosen
+    if drawn.another is None or not first.feeds:
+        return ""
+    if not others and first.is_hollow:
+        others = [drawn.another(len(drawn.chosen))]
+    if others and all(_same_outputs(pair, first, other) for other in others):
+        return "no output depends on the inputs at the sizes that were tried"
+    return ""
+
+
+def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
+    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
+    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
+
+
+def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
+    def exceeds(item: Compared) -> bool:
+        own = errors_before.get(item.name)
+        return item.exceeds() and (own is None or own.largest < item.difference.relative / 8)
+
+    return inconclusive(found, exceeds)
+
+
+def _notes(pair: Pair) -> list[str]:
+    notes = []
+    if pair.holds:
+        notes.append(
+            f"{len(pair.holds)} inputs of operators whose result jumps (Round, ArgMax …) were compared; "
+            "behind those operators, both models went on with the original's values"
+        )
+    if pair.uncut:
+        notes.append(
+            f"{len(pair.uncut)} inputs of operators whose result jumps (Round, ArgMax …) could not be replaced by the "
+            "original's values"
+        )
+    return notes

@@ -1,0 +1,212 @@
+"""Whole models in a runtime, once each: the guard against parts that were cut out wrongly.
+
+Both compute in storage precision, so they differ. How far rounding takes them is measured: the original runs once more
+with what the rewrite replaced moved by a unit in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BadInput, Unsupported
+from bnfold.verification.differences.interface import broken_promise, unread
+from bnfold.verification.feeding.choices import Choice, choices
+from bnfold.verification.feeding.cost import Cost, estimate_pair, memory_there_is, session_seconds
+from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.verification.feeding.sized import sized
+from bnfold.verification.numbers.compare import pattern_fault
+from bnfold.verification.numbers.jumps import jumps
+from bnfold.verification.numbers.rounding import Array, PerturbedWeights
+from bnfold.verification.numbers.storage import LEAST, SLACK
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.runtime import RuntimeProcess
+from bnfold.verification.runtimes.worker import Sample
+from bnfold.verification.verdict import WitnessRow
+
+LITTLE_TIME = 0.5
+"""Seconds: models that take less are compared whole in float64, which tells more."""
+
+_RUNS = 3
+
+_USUAL = 224
+_SIDES = (160, 192)
+"""Of images that are larger than usual, where the operators take them so."""
+
+SHARE = 1 / 12
+"""Of the budget that the guard may take."""
+
+_FASTER = 10
+"""A runtime in float32 is so much faster than the referee."""
+
+_SMALL = 1 << 16
+"""Elements up to which a weight is moved; those of one channel move all that it makes."""
+
+BLIND = 1e-4
+"""Of the scale. Where rounding explains more, a weight that is wrong by a thousandth would not show."""
+
+_SPREAD = 8.0
+"""Accepted units of what one draw of rounding moves the results by."""
+
+_HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What running the whole models gave.
+
+    ``left_out`` is why they were not run, ``doubt`` why that they were proves nothing, ``fault`` how they differ.
+    """
+
+    witness: WitnessRow | None = None
+    left_out: str = ""
+    doubt: str = ""
+    fault: str = ""
+
+
+@contextmanager
+def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
+    """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
+    session = _RUNS * session_seconds(request.before)
+    most = request.clock.budget * SHARE
+    if _is_asked(request) and session > most:
+        yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
+        return
+    sizes = _sizes(request)
+    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
+        yield None
+    elif not (affordable := [choice for choice in sizes if _seconds(request, choice) < most]):
+        yield lambda: Guard(left_out=f"running the models would take about {_seconds(request, sizes[-1]):.0f} s")
+    else:
+        moved = draws.gone.moved(_SMALL)
+        with ThreadPoolExecutor(1) as pool:
+            yield pool.submit(_guard, request, affordable, moved, bool(draws.gone.new)).result
+
+
+def _is_asked(request: Request) -> bool:
+    return request.depth == "auto" and request.data is None and request.witness == "onnxruntime"
+
+
+def _sizes(request: Request) -> list[Choice]:
+    """The sizes to run at, one after the other until they fit; none where the whole is to be looked at otherwise."""
+    if not _is_asked(request):
+        return []
+    try:
+        usual = next(choices(request.before, known_shapes(request.before, request.inputs)), None)
+    except (BadInput, Unsupported):
+        return []
+    if usual is None:
+        return []
+    shapes = {name: shape if name in request.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
+    if shapes == usual.shapes:
+        return [usual]
+    with suppress(Unsupported):
+        return [Choice(shapes, sized(request.before, shapes, strict=True)), usual]
+    return [usual]
+
+
+def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Images of more than the usual size with fewer elements."""
+    return (*shape[:2], *_SIDES) if len(shape) == 4 and min(shape[2:]) > _USUAL else shape
+
+
+def _jumps(request: Request, model: ir.Model) -> bool:
+    """Whether results may jump, or overflow where a runtime does not see it: then only float64 can tell."""
+    values = (*model.graph.values.values(), *request.after.graph.values.values())
+    return (
+        any(value.dtype in _HALVES for value in values)
+        or any(jumps(request.before, request.after))
+        or bool(unread(request.before, request.after, ()))
+    )
+
+
+def _cost(request: Request, choice: Choice) -> Cost:
+    return estimate_pair(choice.model, request.after, choice.shapes)
+
+
+def _seconds(request: Request, choice: Choice) -> float:
+    """What the guard takes; endless where there is no room."""
+    cost = _cost(request, choice)
+    if max(cost.memory, choice.elements * 8) > memory_there_is():
+        return math.inf
+    return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))
+
+
+def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool) -> Guard:
+    """What is found at the first sizes that the runtime takes."""
+    found = Guard()
+    for choice in sizes:
+        found = _guard_at(request, choice, moved, has_new)
+        if found.witness is None or found.witness.ran_before:
+            break
+    return found
+
+
+def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
+    feeds = random_feeds(choice.model, choice.shapes, request.seed, 0)
+    runtime = RuntimeProcess(request.witness)
+    sides = [request.before_file or request.before, request.after_file or request.after]
+    if _is_resized(request.before, choice):
+        sides = [choice.model, sized(request.after, choice.shapes)]
+    before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
+    row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
+    if not (before.ran and after.ran):
+        return Guard(row, doubt="the runtime does not run both models")
+    spread = runtime.run(sides[0], [feeds], request.clock.left, moved) if moved else None
+    if has_new and (spread is None or not spread.ran):
+        return Guard(row, doubt="nothing shows what rounding does to the whole models")
+    old, new = before.results[0], after.results[0]
+    outputs = [value.name for value in request.before.graph.outputs]
+    if {*old} != {*outputs} or {*new} != {*outputs}:
+        return Guard(row, doubt="an output is no tensor")
+    if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
+        return Guard(row, doubt=fault)
+    return _compared(row, old, new, spread.results[0] if spread is not None else None)
+
+
+def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
+    """The worst output. Each has to agree; what does not move with the weights would not show a fault in them."""
+    relative = allowed = 0.0
+    reacts = moved is None
+    for name in old:
+        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape or old[name].dtype.kind != "f":
+            return Guard(row, doubt=f"output {name!r} is no float of one type and shape")
+        if pattern := pattern_fault(old[name], new[name]):
+            return Guard(row, fault=f"output {name!r}: {pattern}")
+        found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
+        unit = float(np.finfo(old[name].dtype).eps) / 2
+        most = _SPREAD * spread + max(SLACK * unit, LEAST)
+        if found > most:
+            return Guard(row, fault=f"output {name!r} differs by {found:.2g} of its largest value, {most:.2g} allowed")
+        reacts = reacts or spread > 0
+        relative, allowed = max(relative, found), max(allowed, most)
+    if allowed > BLIND or not reacts:
+        return Guard(row, doubt="the whole models would not show a weight that is wrong")
+    differ = f"differ by at most {relative:.1e} of their largest value" if relative else "do not differ"
+    note = f"outputs {differ}; rounding explains up to {allowed:.1e}"
+    return Guard(replace(row, notes=(note,)))
+
+
+def _apart(one: Array, other: Array) -> float:
+    """The largest difference of finite elements, relative to the largest of them."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    wide = [np.where(finite, array, 0.0).astype(np.float64) for array in (one, other)]
+    scale = float(np.abs(wide[0]).max(initial=0.0))
+    largest = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
+    return largest / scale if scale > 0 else float(largest > 0)
+
+
+def _is_resized(model: ir.Model, choice: Choice) -> bool:
+    """Whether a size is not the declared one."""
+    return any(
+        isinstance(dim, int) and 0 < dim != size
+        for name, shape in choice.shapes.items()
+        for dim, size in zip(model.graph.values[name].shape or (), shape, strict=False)
+    )

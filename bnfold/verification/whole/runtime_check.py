@@ -1,0 +1,291 @@
+"""Run both models in a runtime, and compare its errors against the float64 evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from bnfold.verification.differences.changes import changed_unseen
+from bnfold.verification.feeding.choices import choices
+from bnfold.verification.feeding.cost import session_seconds
+from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.verification.numbers.rounding import Array
+from bnfold.verification.numbers.storage import Errors, agrees, errors, growth_fault
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.whole.guard import SHARE
+from bnfold.verification.whole.pair import Pair
+
+if TYPE_CHECKING:
+    from bnfold.verification.whole.samples import Sample
+
+_HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
+
+_SIZES = 4
+"""At which a runtime may be asked to run models whose sizes are open."""
+
+OWN = "bnfold's kernels in the models' own precision"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
+
+    ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too;
+    ``refusal`` why it did not run the rewritten model although it ran the original.
+    """
+
+    errors_before: Mapping[str, Errors] = field(default_factory=dict)
+    errors_after: Mapping[str, Errors] = field(default_factory=dict)
+    fault: str = ""
+    suspicion: str = ""
+    refusal: str = ""
+    rows: tuple[WitnessRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
+        """The rows with the errors in storage precision filled in."""
+        before, after = self.errors_before, self.errors_after
+        return tuple(
+            replace(
+                row,
+                error_before=before[row.name].largest if row.name in before else None,
+                error_after=after[row.name].largest if row.name in after else None,
+            )
+            for row in rows
+        )
+
+
+Answers = tuple[RuntimeResult, RuntimeResult]
+
+
+@contextmanager
+def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
+    """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
+    if request.witness == "none":
+        yield lambda: None
+        return
+    feeds = [sample.feeds for sample in samples]
+    sides = ((request.before, request.before_file), (request.after, request.after_file))
+    with ThreadPoolExecutor(1) as pool:  # the other processor is the referee's
+        before, after = (pool.submit(_run, request, file or model, feeds) for model, file in sides)
+        yield lambda: (before.result(), after.result())
+
+
+def evaluate_runtimes(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
+    """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
+    rows: list[WitnessRow] = []
+    if answers is not None:
+        evidence = _weigh(request, pair, samples, *answers)
+        if evidence.errors_before and evidence.errors_after:
+            heard = _second_opinion(request, pair, samples, evidence)
+            return replace(heard, fault=heard.fault or _half_fault(request, pair, samples))
+        rows = list(evidence.rows)
+    own = replace(_own_evidence(request, pair, samples), refusal=_refusal(*answers) if answers is not None else "")
+    return replace(own, fault=own.fault or own.suspicion, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
+
+
+@contextmanager
+def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
+    """The yielded function says that the runtime takes the original, but not the rewritten model, if nobody ran them.
+
+    It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
+    only a runtime computes.
+    """
+    changed = cache(partial(changed_unseen, request.before, request.after))
+    if request.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
+        yield lambda: ""
+    elif request.depth == "local" and not changed():
+        with ThreadPoolExecutor(1) as pool:
+            yield pool.submit(_refused, request, [()]).result
+    else:
+        yield lambda: _refused(request, _samples(request) if changed() else [()])
+
+
+def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
+    runtime = RuntimeProcess(request.witness)
+    for samples in tried:
+        after = runtime.run(request.after_file or request.after, samples, request.clock.left)
+        if after.ran:
+            return ""
+        before = runtime.run(request.before_file or request.before, samples, request.clock.left)
+        if before.ran:
+            return _refusal(before, after)
+    return ""
+
+
+def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
+    """One input at each of the first sizes to try."""
+    with suppress(BnfoldError):
+        for choice in islice(choices(request.before, known_shapes(request.before, request.inputs)), _SIZES):
+            yield [random_feeds(choice.model, choice.shapes, request.seed, 0)]
+
+
+def _refusal(before: RuntimeResult, after: RuntimeResult) -> str:
+    if not before.ran or after.ran:
+        return ""
+    return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
+
+
+def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: Evidence) -> Evidence:
+    """Where the runtime is far off on the original as well, its errors compare two draws of its own approximations.
+
+    onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
+    and one ulp of its input decides whether it says zero or ten times too much. Our own kernels say whether the
+    rewritten model can be computed in its types; where they cannot, or cannot be asked, the suspicion stands.
+    """
+    if evidence.fault or not evidence.suspicion:
+        return evidence
+    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples))
+    if not errs or not all(agrees(errs[name], request.before.graph.values[name].dtype) for name in errs):
+        return replace(evidence, fault=evidence.suspicion)
+    note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
+    return replace(evidence, notes=(*evidence.notes, note))
+
+
+def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
+    """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
+    values = (*request.before.graph.values.values(), *request.after.graph.values.values())
+    if not any(value.dtype in _HALVES for value in values):
+        return ""
+    own = _own_evidence(request, pair, samples)
+    return own.fault or own.suspicion
+
+
+def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+    """Recorded outputs, as one more witness of what the original computes; none where none were recorded."""
+    told = [sample for sample in samples if sample.recorded]
+    if not told:
+        return []
+    found = {
+        name: errors([sample.expected for sample in told], [sample.recorded for sample in told], name)
+        for name in pair.outputs
+    }
+    dtypes = {name: pair.before.graph.values[name].dtype for name in pair.outputs}
+    doubtful = {name: error for name, error in found.items() if error is not None and not agrees(error, dtypes[name])}
+    notes = tuple(_disagreement(name, error) for name, error in doubtful.items())
+    return [WitnessRow("recorded outputs", not doubtful, ran_before=True, ran_after=False, notes=notes)]
+
+
+def _own_note(evidence: Evidence) -> list[str]:
+    return ["bnfold's own kernels measured the errors in the models' own precision"] if evidence.errors_before else []
+
+
+def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+    if seconds := _session_too_long(request, request.clock.left):
+        return RuntimeResult(request.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
+    return RuntimeProcess(request.witness).run(model, feeds, request.clock.left)
+
+
+def _session_too_long(request: Request, limit: float) -> float:
+    """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
+    seconds = session_seconds(request.before, request.after) if request.witness == "onnxruntime" else 0.0
+    return seconds if seconds > limit else 0.0
+
+
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+    """Our kernels computing in each tensor's own type: no independent witness, but it knows every legacy operator."""
+    try:
+        results = [
+            reference.evaluate(
+                model,
+                sample.feeds,
+                precision="stored",
+                limit_seconds=request.clock.left,
+                policy=request.policy,
+                noise=reference.Noise(),
+            )
+            for sample in samples
+        ]
+    except (BnfoldError, MemoryError) as error:
+        return RuntimeResult(OWN, error=str(error))
+    return RuntimeResult(OWN, tuple(results))
+
+
+def _own_evidence(request: Request, pair: Pair, samples: Sequence[Sample]) -> Evidence:
+    sides = (_own(request, model, samples) for model in (request.before, request.after))
+    return _weigh(request, pair, samples, *sides)
+
+
+def _weigh(
+    request: Request, pair: Pair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
+) -> Evidence:
+    truth = [sample.expected for sample in samples]
+    old, new = _errors(pair, truth, before), _errors(pair, truth, after)
+    dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
+    jumping = bool(pair.holds or pair.uncut or pair.drawn)
+    doubtful = [] if jumping else [name for name in old if not agrees(old[name], dtypes[name])]
+    row = WitnessRow(
+        witness=before.runtime if before.ran else after.runtime,
+        agrees=None if jumping or not old else not doubtful,
+        ran_before=before.ran,
+        ran_after=after.ran,
+        notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
+    )
+
+    def grown_from(errs: Mapping[str, Errors]) -> dict[str, str]:
+        return {name: _growth(name, dtypes[name], errs[name], new[name], jumping) for name in errs if name in new}
+
+    grown = grown_from(old)
+    if any(grown.values()):
+        grown = grown_from(_swayed(pair, samples, old))
+    firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
+    return Evidence(old, new, _first(firm), _first(grown.values()), rows=(row,))
+
+
+def _swayed(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
+    """The original's errors, and what it errs by with the weights that are gone moved by a unit in the last place.
+
+    One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
+    """
+    truth = [sample.expected for sample in samples]
+    draws = [pair.swayed(sample.feeds) for sample in samples]
+    moved = [_errors(pair, truth, RuntimeResult(OWN, tuple(results))) for results in zip(*draws, strict=False)]
+    return {
+        name: replace(own, largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
+        for name, own in found.items()
+    }
+
+
+def _first(faults: Iterable[str]) -> str:
+    return next((fault for fault in faults if fault), "")
+
+
+def _errors(pair: Pair, truth: Sequence[Mapping[str, Array]], side: RuntimeResult) -> dict[str, Errors]:
+    if not side.ran:
+        return {}
+    found = {name: errors(truth, side.results, name) for name in pair.outputs}
+    return {name: error for name, error in found.items() if error is not None}
+
+
+def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping: bool) -> str:
+    """The fault of an output; behind operators that jump, both sides may err by any size, so only breakage counts."""
+    if jumping:
+        before, after = (Errors(0.0, 0.0, side.broken) for side in (before, after))
+    return growth_fault(name, dtype, before, after)
+
+
+def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
+    if before.error and before.error == after.error:
+        return [f"cannot run either model: {before.error}"]
+    sides = (("original", before), ("rewritten model", after))
+    return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
+
+
+def _disagreement(name: str, found: Errors) -> str:
+    broken = f"{found.broken} elements are not finite; " if found.broken else ""
+    return (
+        f"computes output {name!r} of the original {found.largest:.2g} of its largest value away from float64; {broken}"
+        "the model is ill-conditioned in its own type, or one of the two results is wrong"
+    )

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+from bnfold import ir, reference
+from bnfold.verification import verify
+from bnfold.verification.clock import Clock
+from bnfold.verification.differences.changes import uncovered
+from bnfold.verification.request import Request
+from tests.verification.graphs import model
+
+BODY = (
+    "(float[N,3] x) => (float[N,4] y) { a = Relu (x)  b = MatMul (a, W)  c = LeakyRelu <alpha = 0.2> (b)  y = Neg (c) }"
+)
+WEIGHTS = {"W": np.arange(12.0).reshape(3, 4)}
+
+
+def changes(before: onnx.ModelProto, after: onnx.ModelProto, cuts: Sequence[ir.Cut] = ()) -> list[ir.Cut]:
+    request = Request(
+        before=ir.load(before),
+        after=ir.load(after),
+        before_file=None,
+        after_file=None,
+        cuts=(),
+        depth="local",
+        inputs={},
+        data=None,
+        samples=1,
+        seed=0,
+        witness="none",
+        policy=reference.Policy(),
+        clock=Clock(10.0),
+    )
+    return uncovered(request, cuts)
+
+
+def test_equal_models_have_no_changes() -> None:
+    assert changes(model(BODY, WEIGHTS), model(BODY, WEIGHTS)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        ("alpha = 0.2", "alpha = 0.3", "c"),
+        ("Relu (x)", "Tanh (x)", "a"),
+        ("Neg (c)", "Neg (b)", "y"),
+        ("Neg (c)", "Identity (c)", "y"),
+    ],
+)
+def test_a_changed_node_becomes_a_cut(old: str, new: str, made: str) -> None:
+    (cut,) = changes(model(BODY, WEIGHTS), model(BODY.replace(old, new, 1), WEIGHTS))
+    assert cut.outputs == (made,)
+
+
+def test_a_changed_weight_is_a_change_of_its_reader() -> None:
+    (cut,) = changes(model(BODY, WEIGHTS), model(BODY, {"W": WEIGHTS["W"] * 2}))
+    assert (cut.inputs, cut.outputs) == (("a",), ("b",))
+
+
+def test_what_a_constant_is_called_is_no_change() -> None:
+    renamed = BODY.replace("W)", "V)")
+    assert changes(model(BODY, WEIGHTS), model(renamed, {"V": WEIGHTS["W"]})) == []
+    (cut,) = changes(model(BODY, WEIGHTS), model(renamed, {"V": WEIGHTS["W"] + 1}))
+    assert cut.outputs == ("b",)
+
+
+def test_what_a_caller_may_override_is_known_by_its_name() -> None:
+    before = "(float[N,3] x, float[3] p, float[3] q) => (float[N,3] y) { y = Mul (x, p) }"
+    weights = {"p": np.ones(3), "q": np.ones(3)}
+    (cut,) = changes(model(before, weights), model(before.replace("(x, p)", "(x, q)"), weights))
+    assert cut.outputs == ("y",)
+
+
+def test_a_new_opset_changes_only_operators_with_a_new_meaning() -> None:
+    body = BODY.replace("Relu (x)", "Softmax <axis = 1> (x)", 1)
+    assert changes(model(BODY, WEIGHTS, opset=13), model(BODY, WEIGHTS, opset=14)) == []
+    cuts = changes(model(body, WEIGHTS, opset=12), model(body, WEIGHTS, opset=13))
+    assert [cut.outputs for cut in cuts] == [("a",)]
+
+
+def test_what_a_cut_contains_is_not_reported_again() -> None:
+    after = model(BODY.replace("alpha = 0.2", "alpha = 0.3"), WEIGHTS)
+    assert changes(model(BODY, WEIGHTS), after, [ir.Cut("", ("a",), ("c",), "known")]) == []
+    assert changes(model(BODY, WEIGHTS), after, [ir.Cut("", ("x",), ("a",), "elsewhere")]) != []
+
+
+def test_boundaries_reach_back_to_what_both_models_have() -> None:
+    fused = BODY.replace("b = MatMul", "q = MatMul").replace("(b)", "(q)")
+    (cut,) = changes(model(BODY, WEIGHTS), model(fused, WEIGHTS))
+    assert (cut.inputs, cut.outputs) == (("a",), ("c",))
+
+
+def test_a_boundary_value_that_depends_on_another_is_computed_where_feeding_it_shows_a_difference() -> None:
+    before = "(float[N,3] x) => (float[N,3] y, float[N,3] b) { a = Relu (x)  b = Neg (a)  y = Add (a, b) }"
+    after = before.replace("Add (a, b)", "Sub (a, a)")
+    (cut,) = changes(model(before, {}), model(after, {}))
+    assert set(cut.inputs) == {"a", "b"}
+    verdict = verify(ir.load(model(before, {})), ir.load(model(after, {})), depth="local")
+    assert verdict.verified, verdict.reason
+
+
+def test_changes_inside_a_body_are_found() -> None:
+    body = (
+        "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
+        " else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+    )
+    assert changes(model(body, {}), model(body, {})) == []
+    (cut,) = changes(model(body, {}), model(body.replace("Abs", "Exp"), {}))
+    assert cut.graph
+    assert cut.outputs == ("v",)
+
+
+def test_an_output_that_became_a_weight_is_a_change() -> None:
+    constant = "(float[N,3] x) => (float[N,4] y) { a = Relu (x) }"
+    cuts = changes(model(BODY, WEIGHTS), model(constant, {"y": np.ones((1, 4))}))
+    assert [cut.outputs for cut in cuts] == [("y",)]
+
+
+BRANCHES = (
+    "(bool c, float[N,3] x) => (float[N,3] y) { y = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
+    " else_branch = e () => (float[N,3] v) { v = Abs (x) }> }"
+)
+
+
+def test_a_body_without_a_counterpart_is_a_change_of_its_node() -> None:
+    (cut,) = changes(model("(bool c, float[N,3] x) => (float[N,3] y) { y = Neg (x) }", {}), model(BRANCHES, {}))
+    assert (cut.graph, cut.outputs) == ("", ("y",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x1 = Neg (a)", "x1 = Neg (b)"),  # what a body reads
+        ("float[3] a, float[3] b)", "float[3] b, float[3] a)"),  # the order in which it is given it
+        ("float[3] x1, float[3] x2", "float[3] x2, float[3] x1"),  # and gives back
+        ("x1 = Neg (a)", "h = Neg (a)"),  # then x1 is a value of the main graph
+    ],
+)
+def test_how_a_body_is_called_is_part_of_its_node(old: str, new: str) -> None:
+    text = (
+        "(float[3] p, float[3] q) => (float[3] y, float[3] z) { x1 = Relu (p)"
+        " y, z = Loop <body = step (int64 i, bool g, float[3] a, float[3] b) => (bool m, float[3] x1, float[3] x2)"
+        " { m = Identity (g) x1 = Neg (a) x2 = Abs (b) }> (trips, on, x1, q) }"
+    )
+    weights = {"trips": np.array(2), "on": np.array(True)}
+    assert changes(model(text, weights), model(text, weights)) == []
+    assert changes(model(text, weights), model(text.replace(old, new), weights)) != []
+
+
+@pytest.mark.parametrize(("old", "new"), [("> (p, s)", "> (s, p)"), ("k: float = 0.5", "k: float = 0.7")])
+def test_how_a_function_is_called_is_a_change_of_its_calls(old: str, new: str) -> None:
+    text = (
+        '<ir_version: 9, opset_import: ["" : 15, "own" : 1]> g (float[N] x) => (float[N] y) { y = own.f (x, x) }'
+        '<domain: "own", opset_import: ["" : 15]> f <k: float = 0.5> (p, s) => (r)'
+        " { c = Constant <value_float: float = @k> () d = Sub (p, s) r = Mul (d, c) }"
+    )
+    before = onnx.parser.parse_model(text)
+    assert changes(before, onnx.parser.parse_model(text)) == []
+    (cut,) = changes(before, onnx.parser.parse_model(text.replace(old, new)))
+    assert (cut.graph, cut.outputs) == ("", ("y",))
+
+
+def with_input(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The initializer as a default that callers may override."""
+    proto.graph.input.append(onnx.helper.make_tensor_value_info(name, 1, [3, 4]))
+    return proto
+
+
+def with_sparse(value: float) -> onnx.ModelProto:
+    proto = model(BODY, {})
+    values = onnx.numpy_helper.from_array(np.array([1.0, value], np.float32), "W")
+    places = onnx.numpy_helper.from_array(np.array([1, 7]), "places")
+    proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, places, [3, 4]))
+    return proto
+
+
+WORDS = "(string[N] x) => (bool[N] y) { w = Constant <value_strings = [WORD]> ()  y = Equal (x, w) }"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made"),
+    [
+        (with_input(model(BODY, WEIGHTS), "W"), with_input(model(BODY, {"W": WEIGHTS["W"] * 2}), "W"), "b"),
+        (with_sparse(2.0), with_sparse(3.0), "b"),
+        (model(WORDS.replace("WORD", '"a"'), {}), model(WORDS.replace("WORD", '"b"'), {}), "w"),
+        (model("(float[N] x) => (float[1] k) { y = Neg (x) }", {"k": np.ones(1)}), None, "k"),
+    ],
+    ids=["a default", "a sparse weight", "words", "a weight that is an output"],
+)
+def test_what_is_stored_is_compared_wherever_it_is(
+    before: onnx.ModelProto, after: onnx.ModelProto | None, made: str
+) -> None:
+    other = after or model("(float[N] x) => (float[1] k) { y = Neg (x) }", {"k": np.zeros(1)})
+    assert changes(before, before) == []
+    assert made in [cut.outputs[0] for cut in changes(before, other)]
+
+
+def test_what_is_read_outside_a_cut_as_well_is_compared_by_itself() -> None:
+    """The cut says that y is the same; z reads a value inside it."""
+    text = "(float[N] x) => (float[N] y, float[N] z) { a = Relu (x)  b = Abs (a)  y = Neg (b)  z = Exp (a) }"
+    cut = ir.Cut("", ("x",), ("y",), "known")
+    after = model(text.replace("Relu", "Tanh"), {})
+    assert [found.outputs for found in changes(model(text, {}), after, [cut])] == [("a",)]
+
+
+def test_integers_that_nodes_make_are_no_boundary() -> None:
+    """Fed instead of made, n0 would be anything, and both targets could mean the same."""
+    text = (
+        "(float[N,2,6] x) => (float[A,B,C] y) { c = Neg (x)  s = Shape (c)  n0 = Gather (s, zero)"
+        "  t = Concat <axis = 0> (n0, two, rest)  y = Reshape (c, t) }"
+    )
+    weights = {"zero": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
+    before, after = (
+        ir.load(model(body, weights)) for body in (text, text.replace("(n0, two, rest)", "(rest, two, n0)"))
+    )
+    for side in (before, after):
+        side.infer_shapes()
+    request = Request(before, after, None, None, (), "local", {}, None, 1, 0, "none", reference.Policy(), Clock(10.0))
+    assert [(cut.inputs, cut.outputs) for cut in uncovered(request, ())] == [(("c",), ("t",))]
+    assert verify(before, after, depth="local", witness="none").status == "failed"
+
+
+def test_nodes_that_only_move_elements_in_circles_end() -> None:
+    before, after = (
+        model(f"(float[N,4] x) => (float[N,4] y) {{ f = Flatten ({read})  y = Neg (f) }}", {}) for read in "xf"
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    assert verdict.status == "unverified"
+    assert "depend on themselves" in verdict.reason
+
+
+@pytest.mark.parametrize("axis", [1, 7])
+def test_an_axis_that_there_is_not_is_a_change_of_constants_as_well(axis: int) -> None:
+    """No runtime takes it, so it makes no constant that could be compared where it is read."""
+    weights = {"q": np.array([7, -9], np.int8), "s": np.array([0.5, 0.25])}
+    body = "(float[N,2] x) => (float[N,2] y) {{ w = DequantizeLinear <axis = {}> (q, s)  y = Mul (x, w) }}"
+    before, after = (model(body.format(place), weights) for place in (0, axis))
+    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    assert verdict.status != "verified", verdict.reason

@@ -1,0 +1,39 @@
+"""Libraries that compute take no more threads than there is work for, and get them back afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from bnfold.verification.runtimes import worker
+from bnfold.verification.runtimes.threads import one_thread
+
+
+def test_blas_has_one_thread_meanwhile() -> None:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    outside = threads()
+    with one_thread():
+        assert set(threads()) <= {1}
+    assert threads() == outside
+
+
+def test_torch_has_one_thread_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    torch = SimpleNamespace(get_num_threads=lambda: 7, set_num_threads=seen.append)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with one_thread():
+        assert seen == [1]
+    assert seen == [1, 7]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system binds no process to processors")
+def test_a_runtime_takes_the_processors_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    assert worker.processors() == 1
