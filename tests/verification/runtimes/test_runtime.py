@@ -144,7 +144,7 @@ def test_helpers_end_with_the_program(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(proto(), path)
     program = (
-        "import sys; from pathlib import Path; from bnfold.verification import helpers, runtime\n"
+        "import sys; from pathlib import Path; from bnfold.verification.runtimes import helpers, runtime\n"
         "import numpy as np\n"
         "feeds = [{'x': np.ones((2, 3), np.float32)}]\n"
         "told = runtime.RuntimeProcess('onnxruntime').run(Path(sys.argv[1]), feeds, 60)\n"
