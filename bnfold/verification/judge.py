@@ -16,7 +16,6 @@ from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole.examine import Broken, Whole, examine_whole
 from bnfold.verification.whole.guard import start_guard
-from bnfold.verification.whole.localise import localise
 from bnfold.verification.whole.runtime_check import start_refusal
 from bnfold.verification.whole.samples import Impossible
 
@@ -119,8 +118,8 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
 
 
 def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
-    """Whoever wants whole models compared is content with parts for what these do not show, and no more."""
-    if request.depth == "full" and (whole is None or whole.doubt):
+    """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
+    if request.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
         return check_parts(replace(request, after=bench().after), bench(), whole)
@@ -129,11 +128,13 @@ def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
     local = parts.rows
     decided = whole is not None and not whole.doubt
-    broken = next((row for row in (parts.announced if decided else local) if row.status == "failed"), None)
+    broken = _failed(parts.announced if decided else local)
     if whole is not None and whole.fault:
-        return _verdict(request, "failed", whole.fault, whole.test, whole, local, _location(request, whole, broken))
+        failed = broken or _failed(local)
+        found = _location(failed) if failed is not None else whole.location
+        return _verdict(request, "failed", whole.fault, whole.test, whole, parts.announced, found)
     if broken is not None:
-        return _verdict(request, "failed", _said(broken), "local", whole, local, _found(broken))
+        return _verdict(request, "failed", _said(broken), "local", whole, local, _location(broken))
     if whole is not None and whole.refusal:
         return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
     if whole is None or whole.doubt:
@@ -143,6 +144,14 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         reason = f"the whole models agree, but might not show every change: {_said(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
+
+
+def _failed(rows: Sequence[LocalRow]) -> LocalRow | None:
+    return next((row for row in rows if row.status == "failed"), None)
+
+
+def _location(row: LocalRow) -> Location:
+    return Location(row.outputs[0], row.label, row.relative)
 
 
 def _said(row: LocalRow) -> str:
@@ -165,17 +174,6 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     reason = same if local else "nothing that is computed has changed"
     reason += f" (not compared as a whole: {obstacle})" if obstacle else ""
     return _verdict(request, "verified", reason, "local", whole, local)
-
-
-def _location(request: Request, whole: Whole, broken: LocalRow | None) -> Location | None:
-    if broken is not None:
-        return _found(broken)
-    with request.clock.phase("localise"):
-        return localise(request, whole.pair, whole.failing)
-
-
-def _found(broken: LocalRow) -> Location:
-    return Location(broken.outputs[0], broken.label, broken.relative)
 
 
 def _verified_reason(whole: Whole) -> str:

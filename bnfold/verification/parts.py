@@ -33,7 +33,7 @@ class Parts:
 
 
 def check_parts(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
-    """Compare each part; what the whole models were shown to differ in need not be looked for."""
+    """Compare each part; where the whole models differ, until one is found that does."""
     with ir.evaluated_once(request.before), ir.evaluated_once(request.after):
         return _compared(request, bench, whole)
 
@@ -41,10 +41,10 @@ def check_parts(request: Request, bench: RegionVerifier, whole: Whole | None) ->
 def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
     cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
     announced = _rows(request, bench, cuts, "rewrites")
-    if whole is not None and whole.fault:
+    if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-    decided = whole if whole is not None and not whole.doubt else None
+    decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
     return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)), bench.largest)
 
 

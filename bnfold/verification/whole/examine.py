@@ -10,14 +10,14 @@ from bnfold.errors import Unsupported
 from bnfold.verification.comparing.engine import Compared, evaluator, inconclusive, output_rows
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.differences.interface import broken_promise
-from bnfold.verification.feeding.inputs import SAMPLE_KINDS, Feeds
+from bnfold.verification.feeding.inputs import SAMPLE_KINDS
 from bnfold.verification.numbers.compare import compare_values, shape_of
 from bnfold.verification.numbers.jumps import jump_elsewhere
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.numbers.storage import Errors
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
-from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.verdict import Location, OutputRow, WitnessRow
 from bnfold.verification.whole.pair import Pair
 from bnfold.verification.whole.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.whole.samples import Impossible, Sample, Samples, choose_samples
@@ -36,8 +36,8 @@ class Broken(Exception):
 class Whole:
     """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
 
-    ``refusal`` says that the runtime runs the original only; ``fed`` are the inputs that were given values,
-    those with a default among them where others fit.
+    ``location`` is the compared value that shows it in float64. ``refusal`` says that the runtime runs the original
+    only; ``fed`` are the inputs that were given values, those with a default among them where others fit.
     """
 
     rows: tuple[OutputRow, ...]
@@ -50,8 +50,8 @@ class Whole:
     fed: frozenset[str]
     pair: Pair
     seen: tuple[Sample, ...]
-    failing: Feeds
     another: Callable[..., Sample] | None
+    location: Location | None
 
     def look(self, evidence: Evidence) -> None:
         """Whether the comparison would show the mutants, sample by sample."""
@@ -125,8 +125,8 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         fed=frozenset(name for sample in seen for name in sample.feeds),
         pair=pair,
         seen=tuple(seen),
-        failing=seen[fault.sample if fault is not None else 0].feeds,
         another=drawn.another,
+        location=Location(fault.name, "", fault.difference.relative) if fault is not None else None,
     )
 
 
