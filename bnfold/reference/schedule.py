@@ -36,10 +36,11 @@ def read_by(node: ir.Node) -> Iterator[ir.Value]:
     """The values a node reads, with those that its subgraphs capture from outside."""
     yield from (value for value in node.inputs if value is not None)
     for body in node.bodies:
-        yield from _captured(body)
+        yield from captured(body)
 
 
-def _captured(subgraph: ir.Graph) -> Iterator[ir.Value]:
+def captured(subgraph: ir.Graph) -> Iterator[ir.Value]:
+    """What a subgraph, and those inside it, read of the graphs around it."""
     for inner in subgraph.nodes:
         yield from (value for value in read_by(inner) if value.graph is not subgraph)
     yield from (value for value in subgraph.outputs if value.graph is not subgraph)

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.verification.differences.extract import captured, held, maker_of_elements, walk
+from bnfold.reference.schedule import captured
+from bnfold.verification.differences.extract import held, maker_of_elements, walk
 from bnfold.verification.differences.unchanged import same_value, signature, unchanged
 from bnfold.verification.request import Request
 

@@ -7,8 +7,8 @@ outward, which makes the region of an If or Loop body a flat model.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from functools import cached_property
 
 import onnx
 
@@ -17,26 +17,8 @@ from bnfold.errors import Unsupported
 from bnfold.ir.tensor import InMemory
 from bnfold.ir.traits import REARRANGING
 from bnfold.reference.attributes import dense
+from bnfold.reference.schedule import read_by
 from bnfold.verification.numbers.floats import is_float
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """``model`` computes the outputs from ``inputs`` (the values to feed, by name, as they are in the source model)."""
-
-    model: ir.Model
-    inputs: Mapping[str, ir.Value]
-    nodes: tuple[ir.Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What a region consists of, in its model: what it makes, its nodes, what it stores, and what has to be fed."""
-
-    outputs: Sequence[ir.Value]
-    nodes: Sequence[ir.Node]
-    stored: Sequence[ir.Value]
-    fed: Sequence[ir.Value]
 
 
 def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
@@ -45,46 +27,51 @@ def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
     return next((node for node in makers if not node.has_trait(REARRANGING)), None)
 
 
-def extract(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Region:
-    """As `outline`, a model of its own. The model must be in sync (`ir.Model.sync`)."""
-    return built(outline(outputs, stops, defaults))
+class Region:
+    """What makes some values of a model: its nodes, what it stores, and what has to be fed, ending at ``stops``.
 
-
-def outline(outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()) -> Outline:
-    """The region that makes ``outputs``, ending at ``stops``, at weights, and at inputs of the graph.
-
-    Inputs named in ``defaults`` are left at theirs, others that have one are fed other numbers. Raises Unsupported
-    where two values of the region share one name.
+    It ends at weights and at inputs of the graph too. Inputs named in ``defaults`` are left at theirs, others that have
+    one are fed other numbers. The model must be in sync (`ir.Model.sync`). Raises Unsupported where two values of the
+    region share one name.
     """
-    stopped = set(stops)
-    nodes, leaves = walk(outputs, stopped)
-    _check_names([*leaves, *(value for node in nodes for value in node.outputs if value is not None)])
-    stored: list[ir.Value] = []
-    fed: list[ir.Value] = []
-    for value in leaves:
-        if value.tensor_proto is not None:
-            is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
-        else:
-            is_stored = sparse_of(value) is not None
-        (stored if is_stored else fed).append(value)
-    return Outline(outputs, nodes, stored, fed)
 
+    def __init__(
+        self, outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()
+    ) -> None:
+        stopped = set(stops)
+        self.outputs = outputs
+        self.nodes, leaves = walk(outputs, stopped)
+        _check_names([*leaves, *(value for node in self.nodes for value in node.outputs if value is not None)])
+        self.stored: list[ir.Value] = []
+        self.fed: list[ir.Value] = []
+        for value in leaves:
+            if value.tensor_proto is not None:
+                is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
+            else:
+                is_stored = sparse_of(value) is not None
+            (self.stored if is_stored else self.fed).append(value)
 
-def built(found: Outline) -> Region:
-    """The region as a model."""
-    source = found.outputs[0].graph.model
-    proto = _header(source, found.outputs[0].graph)
-    if any((node.domain, node.op_type) in _function_keys(source) for node in found.nodes):
-        proto.functions.extend(function.proto for function in source.functions)
-    for value in found.stored:
-        if value.tensor_proto is not None:
-            proto.graph.initializer.append(value.tensor_proto)
-        elif (sparse := sparse_of(value)) is not None:
-            proto.graph.sparse_initializer.append(sparse)
-    proto.graph.input.extend(map(_info, found.fed))
-    proto.graph.node.extend(node.proto for node in found.nodes)
-    proto.graph.output.extend(map(_info, found.outputs))
-    return Region(ir.Model(proto, source.payloads), {value.name: value for value in found.fed}, tuple(found.nodes))
+    @property
+    def inputs(self) -> dict[str, ir.Value]:
+        """The values to feed, by name."""
+        return {value.name: value for value in self.fed}
+
+    @cached_property
+    def model(self) -> ir.Model:
+        """A model of its own that computes the outputs."""
+        source = self.outputs[0].graph.model
+        proto = _header(source, self.outputs[0].graph)
+        if any((node.domain, node.op_type) in _function_keys(source) for node in self.nodes):
+            proto.functions.extend(function.proto for function in source.functions)
+        for value in self.stored:
+            if value.tensor_proto is not None:
+                proto.graph.initializer.append(value.tensor_proto)
+            elif (sparse := sparse_of(value)) is not None:
+                proto.graph.sparse_initializer.append(sparse)
+        proto.graph.input.extend(map(_info, self.fed))
+        proto.graph.node.extend(node.proto for node in self.nodes)
+        proto.graph.output.extend(map(_info, self.outputs))
+        return ir.Model(proto, source.payloads)
 
 
 def _is_free(value: ir.Value) -> bool:
@@ -114,25 +101,8 @@ def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list
         elif producer not in entered:
             entered.add(producer)
             stack.append((None, producer))
-            stack.extend((read, None) for read in reads(producer))
+            stack.extend((read, None) for read in read_by(producer))
     return order, list(leaves)
-
-
-def reads(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads, its subgraphs' captured values included."""
-    yield from (value for value in node.inputs if value is not None)
-    for bodies in node.subgraphs.values():
-        for body in bodies:
-            yield from captured(body)
-
-
-def captured(body: ir.Graph) -> Iterator[ir.Value]:
-    """What a subgraph, and those inside it, read of the graphs around it."""
-    inner = set(body.subgraphs())
-    for graph in inner:
-        for node in graph.nodes:
-            yield from (value for value in node.inputs if value is not None and value.graph not in inner)
-        yield from (value for value in graph.outputs if value.graph not in inner)
 
 
 def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.comparing.mutants import follow_from_structure
-from bnfold.verification.differences.extract import Outline, held
+from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
@@ -23,11 +23,8 @@ _SHOWN = 256
 _LARGEST = 1 << 20
 """Elements of activations that are kept for one programme."""
 
-Outlines = Sequence[Outline]
-"""Those of the original and of the rewritten model."""
 
-
-def signature(path: str, sides: Outlines) -> Hashable | None:
+def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
     """Equal for regions of a graph that differ in nothing but names and the numbers of float weights.
 
     None where that cannot be told: of bodies, say.
@@ -69,14 +66,13 @@ class Programme:
     """The regions that were compared first, which showed no difference on ``feeds``, in order."""
 
     regions: Regions
-    stored: tuple[Sequence[ir.Value], ...]
     feeds: tuple[tuple[Feeds, bool], ...]
 
-    def repeat(self, sides: Outlines) -> Difference | None:
+    def repeat(self, sides: Sequence[Region]) -> Difference | None:
         """The largest difference of regions of one signature; None where they have to be compared by themselves."""
         old, new = (
-            program_of(like.region, side.stored, stored, like)
-            for side, stored, like in zip(sides, self.stored, (self.regions.old, self.regions.new), strict=True)
+            program_of(like.region, side.stored, like)
+            for side, like in zip(sides, (self.regions.old, self.regions.new), strict=True)
         )
         regions = replace(self.regions, old=old, new=new, finite={})
         worst = Difference()
@@ -88,7 +84,7 @@ class Programme:
         return worst
 
 
-def programme(regions: Regions, sides: Outlines) -> Programme | None:
+def programme(regions: Regions) -> Programme | None:
     """What others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
@@ -98,9 +94,10 @@ def programme(regions: Regions, sides: Outlines) -> Programme | None:
     is_small = sum(array.size for feeds, _ in fed for array in feeds.values()) <= _LARGEST
     if not (fed and passed and is_small and not regions.evidence.tables):
         return None
+    sides = regions.old.region, regions.new.region
     if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
         return None
-    if not follow_from_structure(regions.old.region, regions.new.region, regions.cut.outputs):
+    if not follow_from_structure(*sides, regions.cut.outputs):
         return None
     bare = replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
-    return Programme(bare, tuple(side.stored for side in sides), tuple(fed))
+    return Programme(bare, tuple(fed))

@@ -40,11 +40,9 @@ class Program:
     alike: dict[int, bool] = field(default_factory=dict)
 
 
-def program_of(
-    region: Region, values: Sequence[ir.Value], others: Sequence[ir.Value], like: Program | None = None
-) -> Program:
-    """The region with what ``values`` store in the place of its ``others``: read and widened once."""
-    pairs = [(value, other) for value, other in zip(values, others, strict=True) if is_light(value)]
+def program_of(region: Region, values: Sequence[ir.Value], like: Program | None = None) -> Program:
+    """The region with what ``values`` store in the place of what it does: read and widened once."""
+    pairs = [(value, other) for value, other in zip(values, region.stored, strict=True) if is_light(value)]
     held = {other.name: widen(value.tensor.numpy()) for value, other in pairs if value.tensor is not None}
     names = {other.name: value.name for value, other in pairs if other.name != value.name}
     return Program(region, held, names) if like is None else Program(region, held, names, like.prepared, like.alike)

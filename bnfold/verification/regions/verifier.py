@@ -19,7 +19,7 @@ from bnfold.verification.comparing.evidence import Evidence, Mutant
 from bnfold.verification.comparing.mutants import mutants, nudged, taken_over
 from bnfold.verification.comparing.tables import tables
 from bnfold.verification.differences.changes import changed_defaults, may_be_fed
-from bnfold.verification.differences.extract import Outline, Region, built, outline
+from bnfold.verification.differences.extract import Region
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS, CannotFeed, choosing, random_value
 from bnfold.verification.feeding.sized import sized
@@ -101,16 +101,16 @@ class RegionVerifier:
 
         Raises Unsupported for a cut that is not in both models.
         """
-        outlines = self._outlines(cut)
-        if isinstance(outlines, Skip):
-            raise Unsupported(outlines.reason)
-        old, new = map(built, outlines)
+        sides = self._sides(cut)
+        if isinstance(sides, Skip):
+            raise Unsupported(sides.reason)
+        old, new = sides
         values = self._graphs[1][cut.graph].values
         found = [*(nudged(1, values[name]) for name in cut.outputs), *mutants(old, new, ())]
         return Evidence(found, tables(old, new), seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        sides = self._outlines(cut)
+        sides = self._sides(cut)
         if isinstance(sides, Skip):
             return sides
         self.largest = max(self.largest, len(sides[0].nodes))
@@ -118,21 +118,18 @@ class RegionVerifier:
         is_told = not any(value.name in untold for side in sides for value in side.fed)
         key = signature(cut.graph, sides) if is_told and not hidden else None
         if key is None:
-            return self._compare_alone(cut, sides, hidden)
+            return self._compare_alone(cut, *sides, hidden)
         known = self._programmes.get(key)
         found = known.repeat(sides) if known is not None else None
-        return found if found is not None else self._compare_alone(cut, sides, hidden, key)
+        return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
     def _compare_alone(
-        self, cut: ir.Cut, sides: Sequence[Outline], hidden: Collection[str], key: Hashable = None
+        self, cut: ir.Cut, old: Region, new: Region, hidden: Collection[str], key: Hashable = None
     ) -> Found:
-        old, new = map(built, sides)
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
-        first, second = (
-            program_of(side, found.stored, found.stored) for side, found in zip((old, new), sides, strict=True)
-        )
+        first, second = (program_of(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if bends(old, new) else 1
         regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
@@ -160,7 +157,7 @@ class RegionVerifier:
         if passes and not own and (doubt := self._at_untold_sizes(regions, fed, old)):
             return doubt
         if key is not None and equal is not None and len(self._programmes) < MOST:
-            self._programmes.setdefault(key, programme(regions, sides))
+            self._programmes.setdefault(key, programme(regions))
         if evidence.missing and passes:
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
@@ -216,15 +213,15 @@ class RegionVerifier:
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
-    def _outlines(self, cut: ir.Cut) -> tuple[Outline, Outline] | Skip:
+    def _sides(self, cut: ir.Cut) -> tuple[Region, Region] | Skip:
         # A value that only one side has, because another rewrite made it or gave it a name, is no boundary for either.
         inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
-        old, new = (self._outline(graphs, cut, inputs) for graphs in self._graphs)
+        old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
         return new if isinstance(new, Skip) else (old, new)
 
-    def _outline(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Outline | Skip:
+    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
@@ -233,7 +230,7 @@ class RegionVerifier:
             return Skip(f"its boundary values {missing} are not in both models")
         found = [_visible(graph, name) for name in inputs if name not in self._defaults]
         stops = [value for value in found if value is not None and ir.constant(value) is None]
-        return outline([graph.values[name] for name in cut.outputs], stops, self._defaults)
+        return Region([graph.values[name] for name in cut.outputs], stops, self._defaults)
 
 
 def _takes_long(region: ir.Model, shapes: Shapes) -> bool:
