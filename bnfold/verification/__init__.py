@@ -64,18 +64,13 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     request = Request(
         before=_opened(before, frozen=frozen),
         after=_opened(after, frozen=frozen),
+        checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after),
         cuts=tuple(cuts),
-        scaled=scaled or {},
-        depth="auto" if checks.depth == "none" else checks.depth,
-        inputs=checks.inputs,
-        data=checks.data,
-        samples=checks.samples,
-        seed=checks.seed,
-        witness=checks.witness,
         policy=policy or reference.Policy(),
         clock=Clock(checks.verify_seconds if budget_seconds is None else budget_seconds),
+        scaled=scaled or {},
         progress=progress or (lambda _phase, _done, _total: None),
     )
     with one_thread():

@@ -43,7 +43,7 @@ def judge(request: Request) -> Verdict:
             unscaled(request.after, request.scaled),
             draws,
             request.policy,
-            request.seed,
+            request.checks.seed,
             request.clock,
         )
     )
@@ -109,7 +109,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
 
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
     """The examination of the whole models, or the reason why there is none."""
-    if request.depth == "local":
+    if request.checks.depth == "local":
         return None, "whole models were not compared (--verify local)"
     try:
         return examine_whole(request, draws), ""
@@ -119,7 +119,7 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
 
 def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
     """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
-    if request.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
+    if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
         return check_parts(replace(request, after=bench().after), bench(), whole)
@@ -168,7 +168,7 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
         number = f"{len(skipped)} of {len(local)} changed parts"
         reason = f"{obstacle}; {number} could not be compared ({_said(skipped[0])})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
-    if request.depth == "full":
+    if request.checks.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
     same = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
     reason = same if local else "nothing that is computed has changed"
@@ -201,7 +201,7 @@ def _verdict(
         witnesses=whole.witnesses if whole else (),
         local=tuple(local),
         samples=len(whole.seen) if whole else 0,
-        seed=request.seed,
+        seed=request.checks.seed,
         localised=localised,
         notes=(*(whole.notes if whole else ()), *notes),
         seconds=dict(request.clock.seconds),

@@ -45,7 +45,11 @@ def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> P
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
     decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
-    return Parts(tuple(announced), tuple(_others(request, bench, uncovered(request, same), decided)), bench.largest)
+    return Parts(
+        tuple(announced),
+        tuple(_others(request, bench, uncovered(request.before, request.after, same), decided)),
+        bench.largest,
+    )
 
 
 def _rows(request: Request, bench: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
@@ -64,14 +68,17 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     """
     rows = _rows(request, bench, cuts, "changes")
     for place, row in enumerate(rows):
-        if row.status != "verified" and (wider := widened(request, cuts[place])) != cuts[place]:
+        if row.status != "verified" and (wider := widened(request.before, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, next(check_cuts(bench, [wider]))
-        if rows[place].status == "failed" and (deeper := deepened(request, cuts[place])) != cuts[place]:
+        if (
+            rows[place].status == "failed"
+            and (deeper := deepened(request.before, request.after, cuts[place])) != cuts[place]
+        ):
             again = next(check_cuts(bench, [deeper]))
             if again.status == "verified":
                 cuts[place], rows[place] = deeper, again
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
-    behind = [widened(request, cut) for cut in beyond(request, failed)]
+    behind = [widened(request.before, cut) for cut in beyond(request.before, request.after, failed)]
     larger = list(check_cuts(bench, behind, hidden=[name for cut in failed for name in cut.outputs]))
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import onnx
 
 Array = npt.NDArray[Any]
 Weights = dict[str, Array]
+Depth = Literal["auto", "full", "local"]
 EPSILON = float(np.float32(1e-5))
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.request import Depth
 from bnfold.verification.verdict import Verdict
-from tests.verification.graphs import model
+from tests.verification.graphs import Depth, model
 
 DROP = "h = Constant <value_float = {}> ()  t = Constant <value = bool {{1}}> ()  d = Dropout (x, h, t)  "
 HEAD = "(float[4,8] x) => (float[4,8] y)"

@@ -15,7 +15,6 @@ from bnfold.errors import BadInput
 from bnfold.settings import ESTIMATE
 from bnfold.verification import verify
 from bnfold.verification.feeding import inputs
-from bnfold.verification.request import Runtime
 from bnfold.verification.whole import samples
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -214,7 +213,7 @@ def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_pr
     head = "(float16[N,3] x) => (float16[N,3] y)"
     before = model(f"{head} {{ h = Add (x, x)  z = Mul (h, a)  w = Mul (z, b)  y = Mul (w, b) }}", half)
     after = model(f"{head} {{ h = Add (x, x)  z = Mul (h, b)  w = Mul (z, b)  y = Mul (w, a) }}", half)
-    witnesses: tuple[Runtime, ...] = ("onnxruntime", "none")
+    witnesses: tuple[Literal["onnxruntime", "none"], ...] = ("onnxruntime", "none")
     for witness in witnesses:
         verdict = verify(ir.load(before), ir.load(after), witness=witness)
         assert (verdict.status, verdict.decided_by) == ("failed", "storage precision")

@@ -15,7 +15,6 @@ from bnfold import ir
 from bnfold.reference.schedule import captured
 from bnfold.verification.differences.extract import held, maker_of_elements, walk
 from bnfold.verification.differences.unchanged import same_value, signature, unchanged
-from bnfold.verification.request import Request
 
 _T = onnx.TensorProto
 
@@ -23,17 +22,17 @@ _NEARBY = 256
 """Nodes looked at to tell whether one boundary value depends on the others."""
 
 
-def uncovered(request: Request, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
+def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
     """Cuts around all changes that the given cuts do not contain."""
-    before, after = ({graph.path: graph for graph in model.graphs()} for model in (request.before, request.after))
+    old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
     covered: dict[str, set[ir.Node]] = {}
     for cut in cuts_done:
-        covered.setdefault(cut.graph, set()).update(_inside(after.get(cut.graph), cut))
+        covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
     cuts: list[ir.Cut] = []
-    calls = _changed_functions(request.before, request.after)
-    for path, graph in after.items():
-        if path in before:  # a graph that only one model has belongs to nodes that are changed themselves
-            cuts += _changed(graph, before[path], covered.get(path, set()), calls)
+    calls = _changed_functions(before, after)
+    for path, graph in new.items():
+        if path in old:  # a graph that only one model has belongs to nodes that are changed themselves
+            cuts += _changed(graph, old[path], covered.get(path, set()), calls)
     return cuts
 
 
@@ -110,18 +109,18 @@ def _is_dequantized(value: ir.Value | None) -> bool:
     return maker is not None and maker.is_op("DequantizeLinear")
 
 
-def beyond(request: Request, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
+def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
     """The next larger cuts around unannounced changes whose values differ.
 
     Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
     that is made of it is the same. So such values are hidden, and what is behind each is compared instead; what is
     compared is not hidden itself. Outputs of graphs are not hidden, callers read them by their names.
     """
-    before = {graph.path: graph for graph in request.before.graphs()}
+    twins = {graph.path: graph for graph in before.graphs()}
     cuts: list[ir.Cut] = []
-    for graph in request.after.graphs():
+    for graph in after.graphs():
         inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
-        twin = before.get(graph.path)
+        twin = twins.get(graph.path)
         if not inputs or twin is None:
             continue
         hidden: set[str] = set()
@@ -188,18 +187,16 @@ def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequen
     return ir.Cut(graph.path, tuple(leaves), (name,), f"{what} {name}")
 
 
-def widened(request: Request, cut: ir.Cut) -> ir.Cut:
+def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
     """The cut without inputs that depend on others: fed beside them, they may be what they never are."""
-    values = next(graph for graph in request.before.graphs() if graph.path == cut.graph).values
+    values = next(graph for graph in before.graphs() if graph.path == cut.graph).values
     leaves = [values[name] for name in cut.inputs]
     return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
-def deepened(request: Request, cut: ir.Cut) -> ir.Cut:
+def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
     """The cut without inputs that only one side reads: the other reads what may be the same by another name."""
-    sides = [
-        next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (request.before, request.after)
-    ]
+    sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
     stops = [{side.values[name] for name in cut.inputs} for side in sides]
     read = [
         {leaf.name for leaf in walk([side.values[name] for name in cut.outputs], stop)[1] if leaf in stop}

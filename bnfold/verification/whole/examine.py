@@ -94,7 +94,9 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         pair = Pair(request.before, request.after, draws, evaluate)
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
-        heard = samples if request.data is not None else samples[: request.samples]  # by runtimes, which take longer
+        heard = (
+            samples if request.checks.data is not None else samples[: request.checks.samples]
+        )  # by runtimes, which take longer
     with start_runtimes(request, heard) as answers:
         with request.clock.phase("referee"):
             seen = [*samples, *drawn.elsewhere]
@@ -145,7 +147,7 @@ def _compare_all(request: Request, pair: Pair, samples: Sequence[Sample]) -> tup
 
 def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
     """Values before jumps come first: a fault there is the cause of what follows."""
-    request.progress("rewritten", index, max(index, request.samples))
+    request.progress("rewritten", index, max(index, request.checks.samples))
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:

@@ -91,7 +91,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
 
 
 def _is_asked(request: Request) -> bool:
-    return request.depth == "auto" and request.data is None and request.witness == "onnxruntime"
+    return request.checks.depth == "auto" and request.checks.data is None and request.checks.witness == "onnxruntime"
 
 
 def _sizes(request: Request) -> list[Choice]:
@@ -99,12 +99,12 @@ def _sizes(request: Request) -> list[Choice]:
     if not _is_asked(request):
         return []
     try:
-        usual = next(choices(request.before, known_shapes(request.before, request.inputs)), None)
+        usual = next(choices(request.before, known_shapes(request.before, request.checks.inputs)), None)
     except (BadInput, Unsupported):
         return []
     if usual is None:
         return []
-    shapes = {name: shape if name in request.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
+    shapes = {name: shape if name in request.checks.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
     if shapes == usual.shapes:
         return [usual]
     with suppress(Unsupported):
@@ -150,8 +150,8 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
 
 
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
-    feeds = random_feeds(choice.model, choice.shapes, request.seed, 0)
-    runtime = RuntimeProcess(request.witness)
+    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
+    runtime = RuntimeProcess(request.checks.witness)
     sides = [request.before_file or request.before, request.after_file or request.after]
     if _is_resized(request.before, choice):
         sides = [choice.model, sized(request.after, choice.shapes)]

@@ -73,7 +73,7 @@ Answers = tuple[RuntimeResult, RuntimeResult]
 @contextmanager
 def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
     """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
-    if request.witness == "none":
+    if request.checks.witness == "none":
         yield lambda: None
         return
     feeds = [sample.feeds for sample in samples]
@@ -104,9 +104,9 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
     only a runtime computes.
     """
     changed = cache(partial(changed_unseen, request.before, request.after))
-    if request.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
+    if request.checks.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
         yield lambda: ""
-    elif request.depth == "local" and not changed():
+    elif request.checks.depth == "local" and not changed():
         with ThreadPoolExecutor(1) as pool:
             yield pool.submit(_refused, request, [()]).result
     else:
@@ -114,7 +114,7 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
 
 
 def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
-    runtime = RuntimeProcess(request.witness)
+    runtime = RuntimeProcess(request.checks.witness)
     for samples in tried:
         after = runtime.run(request.after_file or request.after, samples, request.clock.left)
         if after.ran:
@@ -128,8 +128,8 @@ def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
 def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
     """One input at each of the first sizes to try."""
     with suppress(BnfoldError):
-        for choice in islice(choices(request.before, known_shapes(request.before, request.inputs)), _SIZES):
-            yield [random_feeds(choice.model, choice.shapes, request.seed, 0)]
+        for choice in islice(choices(request.before, known_shapes(request.before, request.checks.inputs)), _SIZES):
+            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
 
 
 def _refusal(before: RuntimeResult, after: RuntimeResult) -> str:
@@ -184,13 +184,13 @@ def _own_note(evidence: Evidence) -> list[str]:
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
     if seconds := _session_too_long(request, request.clock.left):
-        return RuntimeResult(request.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
-    return RuntimeProcess(request.witness).run(model, feeds, request.clock.left)
+        return RuntimeResult(request.checks.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
+    return RuntimeProcess(request.checks.witness).run(model, feeds, request.clock.left)
 
 
 def _session_too_long(request: Request, limit: float) -> float:
     """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
-    seconds = session_seconds(request.before, request.after) if request.witness == "onnxruntime" else 0.0
+    seconds = session_seconds(request.before, request.after) if request.checks.witness == "onnxruntime" else 0.0
     return seconds if seconds > limit else 0.0
 
 

@@ -97,8 +97,8 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
 
     Raises Impossible where the original cannot be fed, or cannot be evaluated on anything that was tried.
     """
-    if request.data is not None:
-        runs = load_data(request.data, request.before)
+    if request.checks.data is not None:
+        runs = load_data(request.checks.data, request.before)
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
         _check_cost(request, pair, Choice(shapes, sized(request.before, shapes)), len(runs))
         chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
@@ -118,13 +118,13 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
 def _fitting(request: Request, pair: Pair, model: ir.Model) -> Samples | Unsupported | None:
     """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not."""
     try:
-        known = known_shapes(model, request.inputs)
+        known = known_shapes(model, request.checks.inputs)
     except CannotFeed as error:
         raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
     for choice in choices(model, known):
         try:
-            _check_cost(request, pair, choice, request.samples)
+            _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)
         except reference.Misfit as error:
             misfit = error
@@ -141,17 +141,19 @@ def _looser(request: Request) -> Iterator[ir.Model]:
     Whoever wants whole models compared wants them as they are declared.
     """
     has_time = _EVALUATIONS * estimate(request.before).seconds < _NO_TIME
-    if request.depth != "full" and has_time and not _open_inputs(request) and not _runs_elsewhere(request):
+    if request.checks.depth != "full" and has_time and not _open_inputs(request) and not _runs_elsewhere(request):
         yield from loosened(request.before)
 
 
 def _runs_elsewhere(request: Request) -> bool:
     """Whether the runtime takes the original as it is declared: then it is the referee who does not know it."""
-    if request.witness == "none":
+    if request.checks.witness == "none":
         return False
-    feeds = random_feeds(request.before, input_shapes(request.before, sizings()[0], request.inputs), request.seed, 0)
+    feeds = random_feeds(
+        request.before, input_shapes(request.before, sizings()[0], request.checks.inputs), request.checks.seed, 0
+    )
     model = request.before_file or request.before
-    return RuntimeProcess(request.witness).run(model, [feeds], request.clock.left).ran
+    return RuntimeProcess(request.checks.witness).run(model, [feeds], request.clock.left).ran
 
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:
@@ -159,7 +161,7 @@ def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], cho
     first = _drawn(request, pair, choice, 0)
     elsewhere = [*_elsewhere(request, pair, known, choice)]
     sizes = [choice, *(other for other, _ in elsewhere)]
-    asked = [_drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.samples)]
+    asked = [_drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.checks.samples)]
     draw = partial(_drawn_in_range, request, pair, choice, first)
     return Samples(
         [first, *asked, *map(draw, _further(request, choice, first))],
@@ -181,7 +183,7 @@ def _open_inputs(request: Request) -> list[str]:
     return [
         value.name
         for value in required(request.before)
-        if value.name not in request.inputs
+        if value.name not in request.checks.inputs
         and (value.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in value.shape))
     ]
 
@@ -191,8 +193,8 @@ def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> N
         raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
     cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * _EVALUATIONS * samples
-    pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.depth == "auto" else math.inf
-    is_limited = request.depth != "full"
+    pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
+    is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.left:
         raise Impossible(
             f"running the models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left"
@@ -212,11 +214,13 @@ def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
     wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
-    if wanted <= request.samples:
+    if wanted <= request.checks.samples:
         return iter(())
     affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
-    others = (number for number in count(request.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT)
-    return islice(others, max(0, min(wanted, affordable) - request.samples))
+    others = (
+        number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
+    )
+    return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
 
 
 def _elsewhere(
@@ -224,13 +228,17 @@ def _elsewhere(
 ) -> Iterator[tuple[Choice, Sample]]:
     """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
     told = told_sizes(
-        {value.name: request.inputs.get(value.name, value.shape) for value in required(request.before)}, known
+        {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
     )
     if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
         return
     changed = size_changes(request.before, request.after)
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
-    most, seconds, asked = max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds), 0.0, request.samples - 1
+    most, seconds, asked = (
+        max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds),
+        0.0,
+        request.checks.samples - 1,
+    )
     for alike in further_choices(request.before, known, main, told, changed):
         for choice in alike:
             cost = estimate(choice.model).seconds
@@ -256,9 +264,9 @@ def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
     floats = [value for value in free if is_float(value.dtype)]
     for values in (chosen for chosen in (free, floats) if chosen):
         shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
-        others = {value.name: random_value(value, shapes[value.name], request.seed, 0) for value in values}
+        others = {value.name: random_value(value, shapes[value.name], request.checks.seed, 0) for value in values}
         try:
-            return [_expected(request, pair, Recorded({**first.feeds, **others}), 0, request.samples)]
+            return [_expected(request, pair, Recorded({**first.feeds, **others}), 0, request.checks.samples)]
         except (Unsupported, BadInput):
             continue
     return []
@@ -271,9 +279,9 @@ def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
 
 
 def _drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
-    feeds = random_feeds(choice.model, choice.shapes, request.seed, index, signed=signed)
+    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(required(choice.model), feeds, pair.rows, index)
-    return _expected(request, pair, Recorded(feeds), index, request.samples)
+    return _expected(request, pair, Recorded(feeds), index, request.checks.samples)
 
 
 def _drawn_in_range(

@@ -8,8 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Verdict, verify
-from bnfold.verification.request import Depth
-from tests.verification.graphs import Weights, model, numbers
+from tests.verification.graphs import Depth, Weights, model, numbers
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
 

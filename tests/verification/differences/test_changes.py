@@ -6,11 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
+from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.clock import Clock
 from bnfold.verification.differences.changes import uncovered
-from bnfold.verification.request import Request
 from tests.verification.graphs import model
 
 BODY = (
@@ -20,22 +18,7 @@ WEIGHTS = {"W": np.arange(12.0).reshape(3, 4)}
 
 
 def changes(before: onnx.ModelProto, after: onnx.ModelProto, cuts: Sequence[ir.Cut] = ()) -> list[ir.Cut]:
-    request = Request(
-        before=ir.load(before),
-        after=ir.load(after),
-        before_file=None,
-        after_file=None,
-        cuts=(),
-        depth="local",
-        inputs={},
-        data=None,
-        samples=1,
-        seed=0,
-        witness="none",
-        policy=reference.Policy(),
-        clock=Clock(10.0),
-    )
-    return uncovered(request, cuts)
+    return uncovered(ir.load(before), ir.load(after), cuts)
 
 
 def test_equal_models_have_no_changes() -> None:
@@ -219,8 +202,7 @@ def test_integers_that_nodes_make_are_no_boundary() -> None:
     )
     for side in (before, after):
         side.infer_shapes()
-    request = Request(before, after, None, None, (), "local", {}, None, 1, 0, "none", reference.Policy(), Clock(10.0))
-    assert [(cut.inputs, cut.outputs) for cut in uncovered(request, ())] == [(("c",), ("t",))]
+    assert [(cut.inputs, cut.outputs) for cut in uncovered(before, after, ())] == [(("c",), ("t",))]
     assert verify(before, after, depth="local", witness="none").status == "failed"
 
 

@@ -11,8 +11,7 @@ from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.verification import Verdict, verify
 from bnfold.verification.differences.interface import interface_fault, narrowed
-from bnfold.verification.request import Depth
-from tests.verification.graphs import model, numbers, statistics
+from tests.verification.graphs import Depth, model, numbers, statistics
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
 BODY = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x)  z = Neg (x) }"

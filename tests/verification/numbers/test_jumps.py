@@ -7,8 +7,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.numbers.jumps import jump_slots, jumps, substitute
-from bnfold.verification.request import Depth
-from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
+from tests.verification.graphs import Array, Depth, affine, along, model, numbers, single, statistics
 
 
 def fold(tail: str, outputs: str, **faults: float) -> tuple[onnx.ModelProto, onnx.ModelProto]:
