@@ -18,9 +18,10 @@ from bnfold.verification.numbers.storage import Errors
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.verdict import Location, OutputRow, WitnessRow
+from bnfold.verification.whole.drawing import Sample
 from bnfold.verification.whole.pair import Pair
 from bnfold.verification.whole.runtime_check import evaluate_runtimes, recorded, start_runtimes
-from bnfold.verification.whole.samples import Impossible, Sample, Samples, choose_samples
+from bnfold.verification.whole.samples import Impossible, Samples, choose_samples
 
 _TINY = SAMPLE_KINDS.index("tiny")
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 
@@ -24,11 +23,9 @@ from bnfold.verification.numbers.storage import Errors, agrees, errors, growth_f
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.whole.drawing import Sample
 from bnfold.verification.whole.guard import SHARE
 from bnfold.verification.whole.pair import Pair
-
-if TYPE_CHECKING:
-    from bnfold.verification.whole.samples import Sample
 
 _HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 

@@ -7,49 +7,29 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, islice
-
-import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.settings import ESTIMATE
-from bnfold.verification.feeding.choices import Choice, choices, further_choices, size_changes, told_sizes
+from bnfold.verification.feeding.choices import Choice, choices
 from bnfold.verification.feeding.cost import estimate, estimate_pair, memory_there_is
-from bnfold.verification.feeding.data import Recorded, load_data
+from bnfold.verification.feeding.data import load_data
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.inputs import (
-    FLAT,
-    SAMPLE_KINDS,
     CannotFeed,
-    Feeds,
-    choosing,
     input_shapes,
     known_shapes,
-    overridable,
     random_feeds,
-    random_value,
     required,
 )
 from bnfold.verification.feeding.loose import loosened
 from bnfold.verification.feeding.shapes import sizings
 from bnfold.verification.feeding.sized import sized
-from bnfold.verification.numbers.compare import size_of
-from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
+from bnfold.verification.whole.drawing import Sample, drawn, drawn_in_range, evaluated
+from bnfold.verification.whole.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.whole.pair import Pair
-
-_FEW = 1024
-"""Elements of its smallest input and output that a model should be tried on, where it takes no time."""
-
-_MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
-_NO_TIME = 0.2
-"""Seconds for all samples beyond those that were asked for."""
-
-_LITTLE_TIME = 0.25
-"""Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
 
 _SURPRISE = 20
 """Times the estimate that an evaluation may take by default: it counts nothing where nothing tells a size."""
@@ -58,25 +38,10 @@ _LONG = 5.0
 """Seconds from which on people want to know beforehand."""
 
 _FLOAT64 = 8
-_EVALUATIONS = 3
-"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
 
 
 class Impossible(Exception):
     """The whole models cannot be compared; the message is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One set of inputs with what the original makes of it in float64, and what was recorded for it.
-
-    It ``is_hollow`` where something on the way has no elements.
-    """
-
-    feeds: Feeds
-    expected: Mapping[str, Array]
-    recorded: Mapping[str, Array] = field(default_factory=dict)
-    is_hollow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +66,8 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
         runs = load_data(request.checks.data, request.before)
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
         _check_cost(request, pair, Choice(shapes, sized(request.before, shapes)), len(runs))
-        chosen = [_expected(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
-        return Samples(chosen, None, _overridden(request, pair, chosen[0]))
+        chosen = [evaluated(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
+        return Samples(chosen, None, other_defaults(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
     if isinstance(found, Samples):
         return found
@@ -140,7 +105,7 @@ def _looser(request: Request) -> Iterator[ir.Model]:
 
     Whoever wants whole models compared wants them as they are declared.
     """
-    has_time = _EVALUATIONS * estimate(request.before).seconds < _NO_TIME
+    has_time = EVALUATIONS * estimate(request.before).seconds < NO_TIME
     if request.checks.depth != "full" and has_time and not _open_inputs(request) and not _runs_elsewhere(request):
         yield from loosened(request.before)
 
@@ -158,15 +123,15 @@ def _runs_elsewhere(request: Request) -> bool:
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:
     """Samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
-    first = _drawn(request, pair, choice, 0)
-    elsewhere = [*_elsewhere(request, pair, known, choice)]
+    first = drawn(request, pair, choice, 0)
+    elsewhere = [*other_sizes(request, pair, known, choice)]
     sizes = [choice, *(other for other, _ in elsewhere)]
-    asked = [_drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.checks.samples)]
-    draw = partial(_drawn_in_range, request, pair, choice, first)
+    asked = [drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.checks.samples)]
+    draw = partial(drawn_in_range, request, pair, choice, first)
     return Samples(
-        [first, *asked, *map(draw, _further(request, choice, first))],
+        [first, *asked, *map(draw, more_numbers(request, choice, first))],
         draw,
-        [*(sample for _, sample in elsewhere), *_overridden(request, pair, first)],
+        [*(sample for _, sample in elsewhere), *other_defaults(request, pair, first)],
     )
 
 
@@ -192,7 +157,7 @@ def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> N
     if (size := choice.elements * _FLOAT64) > memory_there_is():
         raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
     cost = estimate_pair(choice.model, request.after, choice.shapes)
-    seconds = cost.seconds * _EVALUATIONS * samples
+    seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.left:
@@ -203,105 +168,3 @@ def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> N
         raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
     if seconds > _LONG:
         request.progress(ESTIMATE, round(seconds), 0)
-
-
-def _further(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
-    """More samples than asked for, where an input or an output is very few numbers.
-
-    They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
-    variance of those is nothing but roundoff, on either side another one.
-    """
-    made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
-    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
-    wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
-    if wanted <= request.checks.samples:
-        return iter(())
-    affordable = int(_NO_TIME / (_EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
-    others = (
-        number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
-    )
-    return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
-
-
-def _elsewhere(
-    request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
-) -> Iterator[tuple[Choice, Sample]]:
-    """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
-    told = told_sizes(
-        {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
-    )
-    if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
-        return
-    changed = size_changes(request.before, request.after)
-    share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
-    most, seconds, asked = (
-        max(_NO_TIME / _EVALUATIONS, share * estimate(main.model).seconds),
-        0.0,
-        request.checks.samples - 1,
-    )
-    for alike in further_choices(request.before, known, main, told, changed):
-        for choice in alike:
-            cost = estimate(choice.model).seconds
-            if seconds + cost > most and asked <= 0:
-                continue
-            try:
-                yield choice, _drawn(request, pair, choice, 0)
-            except (Unsupported, BadInput):
-                seconds += cost / _EVALUATIONS
-            else:
-                seconds += cost
-                asked -= 1
-                break
-
-
-def _overridden(request: Request, pair: Pair, first: Sample) -> list[Sample]:
-    """The first sample with other values for the inputs that have a default: all of them, or else those of floats."""
-    both = {value.name: value for value in overridable(request.after)}
-    free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
-    cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
-    if _EVALUATIONS * cost.seconds > _NO_TIME:  # old exporters list all weights: only what is read in other places
-        free = [value for value in free if _readers(value) != _readers(both[value.name])]
-    floats = [value for value in free if is_float(value.dtype)]
-    for values in (chosen for chosen in (free, floats) if chosen):
-        shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
-        others = {value.name: random_value(value, shapes[value.name], request.checks.seed, 0) for value in values}
-        try:
-            return [_expected(request, pair, Recorded({**first.feeds, **others}), 0, request.checks.samples)]
-        except (Unsupported, BadInput):
-            continue
-    return []
-
-
-def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
-    return {
-        (node.op_type, slot, tuple(made.name for made in node.outputs if made is not None)) for node, slot in value.uses
-    }
-
-
-def _drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
-    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
-    feeds = choosing(required(choice.model), feeds, pair.rows, index)
-    return _expected(request, pair, Recorded(feeds), index, request.checks.samples)
-
-
-def _drawn_in_range(
-    request: Request, pair: Pair, choice: Choice, first: Sample, index: int, *, signed: bool = False
-) -> Sample:
-    """A sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
-
-    What overflows may be infinite or NaN, as the order of the operators has it.
-    """
-    sample = _drawn(request, pair, choice, index, signed=signed)
-    if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
-        return sample
-    return _drawn(request, pair, choice, 2 * len(SAMPLE_KINDS) * index, signed=signed)
-
-
-def _has_nan(array: object) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
-
-
-def _expected(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
-    request.progress("original", index, max(index, total))
-    expected = pair.expect(run.feeds)
-    return Sample(run.feeds, expected, run.outputs, pair.has_empty)
