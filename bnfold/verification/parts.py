@@ -9,7 +9,7 @@ from functools import cache, partial
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import beyond, deepened, uncovered, widened
-from bnfold.verification.regions.verifier import RegionVerifier, check_cuts
+from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow
 from bnfold.verification.whole.examine import Whole
@@ -54,8 +54,8 @@ def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> P
 
 def _rows(request: Request, bench: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
     rows = []
-    for row in check_cuts(bench, cuts):
-        rows.append(row)
+    for cut in cuts:
+        rows.append(bench.check(cut))
         request.progress(phase, len(rows), len(cuts))
     return rows
 
@@ -69,17 +69,17 @@ def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: 
     rows = _rows(request, bench, cuts, "changes")
     for place, row in enumerate(rows):
         if row.status != "verified" and (wider := widened(request.before, cuts[place])) != cuts[place]:
-            cuts[place], rows[place] = wider, next(check_cuts(bench, [wider]))
+            cuts[place], rows[place] = wider, bench.check(wider)
         if (
             rows[place].status == "failed"
             and (deeper := deepened(request.before, request.after, cuts[place])) != cuts[place]
         ):
-            again = next(check_cuts(bench, [deeper]))
+            again = bench.check(deeper)
             if again.status == "verified":
                 cuts[place], rows[place] = deeper, again
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
     behind = [widened(request.before, cut) for cut in beyond(request.before, request.after, failed)]
-    larger = list(check_cuts(bench, behind, hidden=[name for cut in failed for name in cut.outputs]))
+    larger = [bench.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
     else:

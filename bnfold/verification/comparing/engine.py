@@ -22,7 +22,7 @@ from bnfold.reference.precision import Datum, widen
 from bnfold.verification.comparing.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.differences.extract import computed_constants
 from bnfold.verification.feeding.inputs import Feeds
-from bnfold.verification.numbers.compare import Difference, compare_values, shape_of
+from bnfold.verification.numbers.compare import Difference, compare_values, distance, magnitude, shape_of
 from bnfold.verification.numbers.floats import float_type
 from bnfold.verification.numbers.rounding import Array, rounds_of
 from bnfold.verification.verdict import OutputRow
@@ -226,13 +226,8 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
         return None
     if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
         return 0.0
-    finite = np.isfinite(actual)
-    scale = float(np.abs(actual, where=finite, out=np.zeros(actual.shape)).max(initial=0.0))
-    largest = 0.0
-    for draw in (draw for draw in draws if draw.shape == actual.shape):
-        usable = finite & np.isfinite(draw)
-        move = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
-        largest = max(largest, float(move.max(initial=0.0)))
+    moves = (distance(actual, draw).max(initial=0.0) for draw in draws if draw.shape == actual.shape)
+    largest, scale = float(max(moves, default=0.0)), magnitude(actual)
     return largest / scale if scale > 0 else 0.0
 
 

@@ -21,6 +21,7 @@ from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.settled import settled
 from bnfold.verification.differences.unchanged import telling
+from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
 from bnfold.verification.numbers.rounding import Array
 
@@ -274,8 +275,7 @@ def _nudge(datum: Any) -> Any:
     """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
     if kind == "f":
-        scale = np.abs(datum, where=np.isfinite(datum), out=np.zeros(datum.shape)).max(initial=0.0)
-        return np.asarray(datum + STEP * np.where(datum == 0, scale or 1.0, datum))
+        return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
     if kind == "O":
         return datum + datum
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum

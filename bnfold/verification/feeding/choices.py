@@ -12,12 +12,11 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.errors import Unsupported
 from bnfold.ir.shapes import SMALL
 from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
-from bnfold.verification.feeding.sized import MANY_NODES, sized
+from bnfold.verification.feeding.sized import MANY_NODES, fitted, sized
 
 Shapes = dict[str, tuple[int, ...]]
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
@@ -222,18 +221,10 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
 
 def _is_sound(model: ir.Model, known: Mapping[str, Known]) -> bool:
     """Whether inference can follow the model at all; else what it has against some sizes means nothing."""
-    if len(model.graph.nodes) > MANY_NODES:
-        return False
-    try:
-        sized(model, known, strict=True)
-    except Unsupported:
-        return False
-    return True
+    return len(model.graph.nodes) <= MANY_NODES and fitted(model, known) is not None
 
 
 def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
     """None for sizes that inference has something against."""
-    try:
-        return Choice(shapes, sized(model, shapes, strict=True))
-    except Unsupported:
-        return None
+    copy = fitted(model, shapes)
+    return None if copy is None else Choice(shapes, copy)

@@ -52,13 +52,12 @@ def _loses_elements(node: ir.Node) -> bool:
     return sorted(map(len, sizes)) == sorted(map(len, shapes)) and len(set(map(math.prod, sizes))) > 1
 
 
-def fits(model: ir.Model, shapes: Mapping[str, Known]) -> bool:
-    """Whether inference has nothing against these shapes of inputs."""
+def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:
+    """As `sized`; None where operators are known not to fit together at these sizes."""
     try:
-        sized(model, shapes, strict=True)
+        return sized(model, shapes, strict=True)
     except Unsupported:
-        return False
-    return True
+        return None
 
 
 def told_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:

@@ -143,8 +143,8 @@ def difference(
     pattern = "" if finite.all() else pattern_fault(expected, actual)
     size = np.where(finite, np.abs(expected), 0.0)
     scale = float(size.max(initial=0.0))
-    with np.errstate(over="ignore"):  # beyond all numbers is beyond the tolerance
-        delta = np.abs(np.subtract(expected, actual, where=finite, out=np.zeros(expected.shape)))
+    delta = distance(expected, actual)
+    with np.errstate(over="ignore"):
         excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
         seen = detailed and size >= scale * _VISIBLE
         ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen) if detailed else np.zeros(1)
@@ -191,7 +191,7 @@ def tolerance(
     floor = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
     if not any(rounds):
         return np.broadcast_to(floor, expected.shape)
-    moves = [[_moves(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
+    moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
     # In units of the largest move: one beyond 1e154 has no square.
     unit = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0) or 1.0
     squares = [np.square(np.stack(group) / unit).sum(axis=0) for group in moves if group]
@@ -201,11 +201,17 @@ def tolerance(
     return total
 
 
-def _moves(actual: F64, draw: npt.NDArray[Any]) -> F64:
-    """How far each element moved; one that is not finite on a side has no noise to speak of."""
-    usable = np.isfinite(actual) & np.isfinite(draw)
-    moved: F64 = np.abs(np.subtract(draw, actual, where=usable, out=np.zeros(actual.shape)))
-    return moved
+def distance(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> F64:
+    """How far the elements of two arrays are apart; 0 where one of them is not finite."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    with np.errstate(over="ignore"):  # beyond all numbers is beyond any tolerance
+        apart: F64 = np.abs(np.subtract(other, one, where=finite, out=np.zeros(one.shape), dtype=np.float64))
+    return apart
+
+
+def magnitude(values: npt.NDArray[Any]) -> float:
+    """The largest finite number, whatever its sign; 0 where there is none."""
+    return float(np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=0.0))
 
 
 def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:

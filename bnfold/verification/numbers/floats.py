@@ -51,6 +51,10 @@ def float_type(dtype: int | None) -> FloatType:
     return FLOAT_TYPES.get(dtype or _T.FLOAT, FLOAT_TYPES[_T.FLOAT])
 
 
+HALVES = frozenset({_T.FLOAT16, _T.BFLOAT16})
+"""The types in which a runtime may not see what overflows between nodes: it takes float32."""
+
+
 def is_float(dtype: int | None) -> bool:
     """Whether the onnx data type is a float of any width."""
     return dtype in FLOAT_TYPES

@@ -19,7 +19,7 @@ import onnx
 from bnfold import ir, reference
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
-from bnfold.verification.numbers.compare import ROUNDS
+from bnfold.verification.numbers.compare import ROUNDS, magnitude
 from bnfold.verification.numbers.floats import FLOAT_TYPES, FloatType, float_type
 
 Array = npt.NDArray[Any]
@@ -117,8 +117,7 @@ def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
         return actual
     with np.errstate(all="ignore"):
         moves = draw - expected
-        scale = np.abs(expected, where=np.isfinite(expected), out=np.zeros(expected.shape)).max(initial=0.0)
-    return np.where(np.abs(moves) <= largest * scale, actual + moves, actual)
+        return np.where(np.abs(moves) <= largest * magnitude(expected), actual + moves, actual)
 
 
 Key = tuple[str, str]

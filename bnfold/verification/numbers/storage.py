@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bnfold.verification.numbers.compare import distance, magnitude
 from bnfold.verification.numbers.floats import float_type
 
 GROWTH = 4.0
@@ -56,10 +57,8 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
         if actual is None or actual.shape != expected.shape:
             return None
         wide = actual.astype(np.float64)
-        finite = np.isfinite(expected) & np.isfinite(wide)
-        broken += int(np.count_nonzero(np.isfinite(expected) & ~finite))
-        delta = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape), dtype=np.float64))
-        scale = float(np.abs(np.where(np.isfinite(expected), expected, 0)).max(initial=0.0)) or 1.0
+        broken += int(np.count_nonzero(np.isfinite(expected) & ~np.isfinite(wide)))
+        delta, scale = distance(expected, wide), magnitude(expected) or 1.0
         largest = max(largest, float(delta.max(initial=0.0)) / scale)
         rms = max(rms, float(np.sqrt(np.mean(np.square(delta / scale)))) if delta.size else 0.0)
     return Errors(largest, rms, broken)

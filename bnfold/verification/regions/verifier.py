@@ -7,7 +7,7 @@ model of any size is checked in time linear in its rewrites.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import islice
 
 from bnfold import ir, reference
@@ -21,7 +21,7 @@ from bnfold.verification.comparing.tables import tables
 from bnfold.verification.differences.changes import changed_defaults, may_be_fed
 from bnfold.verification.differences.extract import Region
 from bnfold.verification.feeding.cost import estimate
-from bnfold.verification.feeding.inputs import SAMPLE_KINDS, CannotFeed, choosing, random_value
+from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_value
 from bnfold.verification.feeding.sized import sized
 from bnfold.verification.feeding.told import Told
 from bnfold.verification.numbers.compare import Difference
@@ -62,7 +62,7 @@ class RegionVerifier:
         self._graphs = self._told.graphs
         self._seed, self._clock = seed, clock
         self.largest = 0
-        self._rows: dict[ir.Cut, LocalRow] = {}
+        self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
         self._programmes: dict[Hashable, Programme | None] = {}
         self._draws = draws
         self._evaluate = evaluator(policy, lambda: max(clock.left, REGION_SECONDS))
@@ -73,16 +73,15 @@ class RegionVerifier:
 
         ``hidden`` are values that differ inside it, which have to show in it as everything else that differs.
         """
-        if hidden:
-            return self._checked(cut, hidden)
-        if cut not in self._rows:
-            self._rows[cut] = self._checked(cut, hidden)
-        return self._rows[cut]
+        key = cut, frozenset(hidden)
+        if key not in self._rows:
+            self._rows[key] = self._checked(cut, hidden)
+        return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> LocalRow:
         try:
             found = self._compare(cut, hidden)
-        except (Unsupported, CannotFeed) as error:
+        except BnfoldError as error:
             found = Skip(str(error))
         if isinstance(found, Skip):
             return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
@@ -272,15 +271,6 @@ def _samples(shapes: Shapes, first: Found) -> int:
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
     return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
-
-
-def check_cuts(bench: RegionVerifier, cuts: Sequence[ir.Cut], *, hidden: Collection[str] = ()) -> Iterator[LocalRow]:
-    """One row a cut, in order; as `RegionVerifier.check`."""
-    for cut in cuts:
-        try:
-            yield bench.check(cut, hidden=hidden)
-        except BnfoldError as error:
-            yield LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=str(error))
 
 
 def _visible(graph: ir.Graph, name: str) -> ir.Value | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
@@ -21,8 +20,9 @@ from bnfold.verification.differences.interface import broken_promise, unread
 from bnfold.verification.feeding.choices import Choice, choices
 from bnfold.verification.feeding.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
-from bnfold.verification.feeding.sized import sized
+from bnfold.verification.feeding.sized import fitted, sized
 from bnfold.verification.numbers.compare import pattern_fault
+from bnfold.verification.numbers.floats import HALVES
 from bnfold.verification.numbers.jumps import jumps
 from bnfold.verification.numbers.rounding import Array, PerturbedWeights
 from bnfold.verification.numbers.storage import LEAST, SLACK
@@ -54,8 +54,6 @@ BLIND = 1e-4
 
 _SPREAD = 8.0
 """Accepted units of what one draw of rounding moves the results by."""
-
-_HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +105,8 @@ def _sizes(request: Request) -> list[Choice]:
     shapes = {name: shape if name in request.checks.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
     if shapes == usual.shapes:
         return [usual]
-    with suppress(Unsupported):
-        return [Choice(shapes, sized(request.before, shapes, strict=True)), usual]
-    return [usual]
+    smaller = fitted(request.before, shapes)
+    return [usual] if smaller is None else [Choice(shapes, smaller), usual]
 
 
 def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -121,7 +118,7 @@ def _jumps(request: Request, model: ir.Model) -> bool:
     """Whether results may jump, or overflow where a runtime does not see it: then only float64 can tell."""
     values = (*model.graph.values.values(), *request.after.graph.values.values())
     return (
-        any(value.dtype in _HALVES for value in values)
+        any(value.dtype in HALVES for value in values)
         or any(jumps(request.before, request.after))
         or bool(unread(request.before, request.after, ()))
     )

@@ -10,14 +10,13 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
-import onnx
-
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import changed_unseen
 from bnfold.verification.feeding.choices import choices
 from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.verification.numbers.floats import HALVES
 from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.numbers.storage import Errors, agrees, errors, growth_fault
 from bnfold.verification.request import Request
@@ -26,8 +25,6 @@ from bnfold.verification.verdict import OutputRow, WitnessRow
 from bnfold.verification.whole.drawing import Sample
 from bnfold.verification.whole.guard import SHARE
 from bnfold.verification.whole.pair import Pair
-
-_HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 
 _SIZES = 4
 """At which a runtime may be asked to run models whose sizes are open."""
@@ -154,7 +151,7 @@ def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evi
 def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
     """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
-    if not any(value.dtype in _HALVES for value in values):
+    if not any(value.dtype in HALVES for value in values):
         return ""
     own = _own_evidence(request, pair, samples)
     return own.fault or own.suspicion

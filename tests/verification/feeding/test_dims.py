@@ -10,7 +10,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.verification.feeding.dims import Dims, learn_shapes
-from bnfold.verification.feeding.sized import fits, told_shapes
+from bnfold.verification.feeding.sized import fitted, told_shapes
 from tests.verification.graphs import model
 
 Shape = list[int | str | None]
@@ -168,8 +168,8 @@ def test_what_is_told_is_noted_and_the_file_left_alone() -> None:
 def test_sizes_that_do_not_fit_are_known_without_running_them() -> None:
     body = "(float[N,3,H,W] x) => (float[a,b] y) { c = Conv (x, K)  f = Flatten (c)  y = Gemm (f, V) }"
     loaded = ir.load(model(body, {"K": np.ones((2, 3, 3, 3)), "V": np.ones((2 * 8 * 10, 4))}))
-    assert fits(loaded, {"x": (7, 3, 10, 12)})
-    assert not fits(loaded, {"x": (7, 3, 10, 10)})
+    assert fitted(loaded, {"x": (7, 3, 10, 12)}) is not None
+    assert fitted(loaded, {"x": (7, 3, 10, 10)}) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification.feeding.shapes import sizings
-from bnfold.verification.feeding.sized import fits
+from bnfold.verification.feeding.sized import fitted
 from bnfold.verification.regions.shapes import region_shapes
 from tests.verification.graphs import model
 
@@ -117,5 +117,5 @@ def test_only_what_weights_dictate_is_fixed_in_a_region() -> None:
 def test_sizes_at_which_a_reshape_loses_elements_do_not_fit() -> None:
     """Inference takes them all, and each takes an evaluation that ends there."""
     before = model("(float[A,6,B] x) => (float[C,D] y) { y = Reshape (x, t) }", {"t": np.array([5, 12])})
-    assert [size for size in range(1, 9) if fits(ir.load(before), {"x": [size, 6, 2]})] == [5]
-    assert fits(ir.load(before), {"x": ["A", 6, "B"]})
+    assert [size for size in range(1, 9) if fitted(ir.load(before), {"x": [size, 6, 2]}) is not None] == [5]
+    assert fitted(ir.load(before), {"x": ["A", 6, "B"]}) is not None
