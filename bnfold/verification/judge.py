@@ -12,16 +12,14 @@ from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
-from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole.examine import Broken, Whole, examine_whole
 from bnfold.verification.whole.guard import start_guard
 from bnfold.verification.whole.runtime_check import start_refusal
 from bnfold.verification.whole.samples import Impossible
 
-Bench = Callable[[], RegionVerifier]
+Regions = Callable[[], RegionVerifier]
 """What compares parts: made once, for whoever compares some first."""
-
 
 _NAMED = 8
 """Constants that a note lists."""
@@ -37,48 +35,36 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
-    bench = cache(
-        lambda: RegionVerifier(
-            request.before,
-            unscaled(request.after, request.scaled),
-            draws,
-            request.policy,
-            request.checks.seed,
-            request.clock,
-        )
-    )
+    regions = cache(lambda: RegionVerifier(request, draws))
     with start_refusal(request) as refusal:
-        layered = _in_layers(request, draws, bench, refusal)
-        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, bench, refusal, layered)
+        layered = _in_layers(request, draws, regions, refusal)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, regions, refusal, layered)
 
 
 def _in_depth(
-    request: Request, draws: PerturbedWeights, bench: Bench, refusal: Callable[[], str], layered: str
+    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str], layered: str
 ) -> Verdict:
     """The verdict of the whole in float64 and of what it does not show; ``layered`` is how it differs in a runtime."""
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _verdict(request, "failed", str(finding), "float64")
-    verdict = _decide(request, whole, obstacle, _parts(request, bench, whole))
+    verdict = _decide(request, whole, obstacle, _parts(request, regions, whole))
     if layered and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
     if verdict.status == "failed":
         return verdict
-    return _as_declared(request, whole, verdict, refusal if whole is None else _heard)
+    return _as_declared(request, whole, verdict, refusal if whole is None else None)
 
 
-def _heard() -> str:
-    """The runtime ran both models: it refuses none."""
-    return ""
-
-
-def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench, refusal: Callable[[], str]) -> Verdict | str:
+def _in_layers(
+    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str]
+) -> Verdict | str:
     """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
     with start_guard(request, draws) as wait:
         if wait is None:
             return ""
-        parts = _parts(request, bench, None)
+        parts = _parts(request, regions, None)
         with request.clock.phase("witness"):
             found = wait()
     spans_all = 2 * parts.largest > len(request.before.graph.nodes)
@@ -87,14 +73,14 @@ def _in_layers(request: Request, draws: PerturbedWeights, bench: Bench, refusal:
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None:
         verdict = replace(verdict, witnesses=(found.witness,), samples=1)
-    return _as_declared(request, None, verdict, refusal if found.witness is None else _heard)
+    return _as_declared(request, None, verdict, refusal if found.witness is None else None)
 
 
-def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str]) -> Verdict:
-    """The verdict, unless callers may feed less than before or to no effect, or a runtime refuses."""
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str] | None) -> Verdict:
+    """The verdict, unless callers may feed less than before or to no effect, or a runtime that ran none refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
-    if verdict.verified and (reason := refusal()):
+    if verdict.verified and refusal is not None and (reason := refusal()):
         return replace(verdict, status="unverified", reason=reason, decided_by="nothing")
     wrong = ill_typed(request.after) if verdict.verified else ""
     if wrong and not ill_typed(request.before):
@@ -117,12 +103,12 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
         return None, str(reason)
 
 
-def _parts(request: Request, bench: Bench, whole: Whole | None) -> Parts:
+def _parts(request: Request, regions: Regions, whole: Whole | None) -> Parts:
     """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(replace(request, after=bench().after), bench(), whole)
+        return check_parts(regions(), whole)
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
@@ -134,14 +120,14 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         found = _location(failed) if failed is not None else whole.location
         return _verdict(request, "failed", whole.fault, whole.test, whole, parts.announced, found)
     if broken is not None:
-        return _verdict(request, "failed", _said(broken), "local", whole, local, _location(broken))
+        return _verdict(request, "failed", _sentence(broken), "local", whole, local, _location(broken))
     if whole is not None and whole.refusal:
         return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
     if whole is None or whole.doubt:
         return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
     unseen = next((row for row in parts.others if row.status != "verified"), None)
     if unseen is not None:
-        reason = f"the whole models agree, but might not show every change: {_said(unseen)}"
+        reason = f"the whole models agree, but might not show every change: {_sentence(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
 
@@ -154,7 +140,7 @@ def _location(row: LocalRow) -> Location:
     return Location(row.outputs[0], row.label, row.relative)
 
 
-def _said(row: LocalRow) -> str:
+def _sentence(row: LocalRow) -> str:
     if row.status == "skipped":
         return f"{row.label}: {row.note}"
     return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
@@ -166,7 +152,7 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        reason = f"{obstacle}; {number} could not be compared ({_said(skipped[0])})"
+        reason = f"{obstacle}; {number} could not be compared ({_sentence(skipped[0])})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.checks.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
@@ -190,9 +176,9 @@ def _verdict(
     local: Sequence[LocalRow] = (),
     localised: Location | None = None,
 ) -> Verdict:
-    gone = unlisted(request.before, request.after)
-    named = ", ".join(gone[:_NAMED]) + (f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else "")
-    notes = [f"constants that are no longer listed as inputs: {named}"] if gone else []
+    names = unlisted(request.before, request.after)
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    notes = [f"constants that are no longer listed as inputs: {named}"] if names else []
     return Verdict(
         status=status,
         reason=reason,

@@ -10,7 +10,6 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import beyond, deepened, uncovered, widened
 from bnfold.verification.regions.verifier import RegionVerifier
-from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow
 from bnfold.verification.whole.examine import Whole
 
@@ -32,65 +31,60 @@ class Parts:
         return self.announced + self.others
 
 
-def check_parts(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
+def check_parts(verifier: RegionVerifier, whole: Whole | None) -> Parts:
     """Compare each part; where the whole models differ, until one is found that does."""
-    with ir.evaluated_once(request.before), ir.evaluated_once(request.after):
-        return _compared(request, bench, whole)
+    with ir.evaluated_once(verifier.request.before), ir.evaluated_once(verifier.request.after):
+        return _compared(verifier, whole)
 
 
-def _compared(request: Request, bench: RegionVerifier, whole: Whole | None) -> Parts:
-    cuts = [cut for cut in request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
-    announced = _rows(request, bench, cuts, "rewrites")
+def _compared(verifier: RegionVerifier, whole: Whole | None) -> Parts:
+    cuts = [cut for cut in verifier.request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
+    announced = _rows(verifier, cuts, "rewrites")
     if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
+    further = uncovered(verifier.request.before, verifier.request.after, same)
     decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
-    return Parts(
-        tuple(announced),
-        tuple(_others(request, bench, uncovered(request.before, request.after, same), decided)),
-        bench.largest,
-    )
+    return Parts(tuple(announced), tuple(_others(verifier, further, decided)), verifier.largest)
 
 
-def _rows(request: Request, bench: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
+def _rows(verifier: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
     rows = []
     for cut in cuts:
-        rows.append(bench.check(cut))
-        request.progress(phase, len(rows), len(cuts))
+        rows.append(verifier.check(cut))
+        verifier.request.progress(phase, len(rows), len(cuts))
     return rows
 
 
-def _others(request: Request, bench: RegionVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
+def _others(verifier: RegionVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
     """A value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
     are and would show a fault in it. Where it differs, they have to agree on numbers of every kind.
     """
-    rows = _rows(request, bench, cuts, "changes")
+    before, after = verifier.request.before, verifier.request.after
+    rows = _rows(verifier, cuts, "changes")
     for place, row in enumerate(rows):
-        if row.status != "verified" and (wider := widened(request.before, cuts[place])) != cuts[place]:
-            cuts[place], rows[place] = wider, bench.check(wider)
-        if (
-            rows[place].status == "failed"
-            and (deeper := deepened(request.before, request.after, cuts[place])) != cuts[place]
-        ):
-            again = bench.check(deeper)
+        if row.status != "verified" and (wider := widened(before, cuts[place])) != cuts[place]:
+            cuts[place], rows[place] = wider, verifier.check(wider)
+        if rows[place].status == "failed" and (deeper := deepened(before, after, cuts[place])) != cuts[place]:
+            again = verifier.check(deeper)
             if again.status == "verified":
                 cuts[place], rows[place] = deeper, again
     failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
-    behind = [widened(request.before, cut) for cut in beyond(request.before, request.after, failed)]
-    larger = [bench.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
+    behind = [widened(before, cut) for cut in beyond(before, after, failed)]
+    larger = [verifier.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
     else:
         kept, larger = list(zip(cuts, rows, strict=True)), []
     if whole is None:
         return [row for _, row in kept] + larger
-    seconds, differs = request.clock.left, cache(partial(_differs_elsewhere, whole))
+    seconds, differs = verifier.request.clock.left, cache(partial(_differs_elsewhere, whole))
     seen = [
         row
         if row.status == "verified" or (row.status == "failed" and differs())
-        else _in_whole(bench, cut, row, whole, seconds)
+        else _in_whole(verifier, cut, row, whole, seconds)
         for cut, row in kept
     ]
     return seen + larger
@@ -104,9 +98,9 @@ def _differs_elsewhere(whole: Whole) -> bool:
         return True
 
 
-def _in_whole(bench: RegionVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
+def _in_whole(verifier: RegionVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
     try:
-        evidence = bench.evidence(cut, seconds)
+        evidence = verifier.evidence(cut, seconds)
         whole.look(evidence)
     except BnfoldError:
         return row

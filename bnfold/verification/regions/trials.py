@@ -38,7 +38,7 @@ class RegionTrials:
     reshapes: bool
     _first: Found = field(default_factory=lambda: Skip("every shape its inputs can have is too large to try"))
     _equal: Difference | None = None
-    _acquitted: Difference | None = None
+    _conclusive: Difference | None = None
     _differing_rank: int = -1
     _is_binding: bool = False
     _declared_do_not_run: bool = False
@@ -54,7 +54,7 @@ class RegionTrials:
         if isinstance(latest, Difference) and latest.excess <= 1:
             self._equal = latest
             if self._is_binding and not guessed:
-                self._acquitted = latest
+                self._conclusive = latest
                 return self._declared_do_not_run
             # With nothing beside channels, operators coincide that are not the same.
             return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
@@ -69,8 +69,8 @@ class RegionTrials:
 
     def outcome(self) -> Found:
         """The result when no trial was conclusive."""
-        if self._acquitted is not None:
-            return self._acquitted if self._declared_do_not_run else self._first
+        if self._conclusive is not None:
+            return self._conclusive if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
             return Skip("it does not run at the declared sizes, and differs at others")
         if self._equal is not None and self._differing_rank >= 0:

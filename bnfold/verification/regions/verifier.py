@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from bnfold import ir, reference
+from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.verification.clock import Clock
 from bnfold.verification.comparing.bends import bends
 from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.evidence import Evidence, Mutant
@@ -22,14 +22,15 @@ from bnfold.verification.differences.changes import changed_defaults, may_be_fed
 from bnfold.verification.differences.extract import Region
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_value
-from bnfold.verification.feeding.sized import sized
-from bnfold.verification.feeding.told import Told
+from bnfold.verification.feeding.sized import SharedShapes, sized
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.regions.programme import MOST, Programme, programme, signature
 from bnfold.verification.regions.regions import Regions, program_of
 from bnfold.verification.regions.shapes import Shapes, Trial, fed_shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.regions.trials import Found, RegionTrials, Skip
+from bnfold.verification.request import Request
+from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow
 
 REGION_SECONDS = 5.0
@@ -41,31 +42,28 @@ MOST_SAMPLES = 10
 kind at most twice."""
 
 
-_UNTOLD = 8
+_UNCLAIMED = 8
 """Sizes to try until the original runs, where none that it does not tell itself may be taken for granted."""
 
 
 class RegionVerifier:
-    """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults."""
+    """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
 
-    def __init__(
-        self,
-        before: ir.Model,
-        after: ir.Model,
-        draws: PerturbedWeights,
-        policy: reference.Policy,
-        seed: int,
-        clock: Clock,
-    ) -> None:
-        self.after = after
-        self._told = Told(before, after)
-        self._graphs = self._told.graphs
-        self._seed, self._clock = seed, clock
+    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`). ``largest`` is how
+    many nodes of the original the largest region holds.
+    """
+
+    def __init__(self, request: Request, draws: PerturbedWeights) -> None:
+        before, after = request.before, unscaled(request.after, request.scaled)
+        self.request = replace(request, after=after)
+        self._shapes = SharedShapes(before, after)
+        self._graphs = self._shapes.graphs
+        self._seed, self._clock = request.checks.seed, request.clock
         self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
         self._programmes: dict[Hashable, Programme | None] = {}
         self._draws = draws
-        self._evaluate = evaluator(policy, lambda: max(clock.left, REGION_SECONDS))
+        self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
@@ -113,9 +111,9 @@ class RegionVerifier:
         if isinstance(sides, Skip):
             return sides
         self.largest = max(self.largest, len(sides[0].nodes))
-        untold = self._told.untold(cut.graph)
-        is_told = not any(value.name in untold for side in sides for value in side.fed)
-        key = signature(cut.graph, sides) if is_told and not hidden else None
+        claimed = self._shapes.claimed(cut.graph)
+        is_known = not any(value.name in claimed for side in sides for value in side.fed)
+        key = signature(cut.graph, sides) if is_known and not hidden else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._programmes.get(key)
@@ -135,7 +133,7 @@ class RegionVerifier:
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
-        acquitted = 0
+        conclusive = 0
         for trial in region_shapes(fed, old.nodes):
             guessed = has_guesses(fed, trial.shapes)
             if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
@@ -146,14 +144,14 @@ class RegionVerifier:
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
-            acquitted += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
+            conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and evidence.is_over:
                 break
-        own = not any(name in self._told.untold(cut.graph) for name in fed)
-        evidence.settle(all_sizes=own and acquitted >= (1 if _is_static(fed) else 2))
+        own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
+        evidence.settle(all_sizes=own and conclusive >= (1 if _is_static(fed) else 2))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
-        if passes and not own and (doubt := self._at_untold_sizes(regions, fed, old)):
+        if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
             return doubt
         if key is not None and equal is not None and len(self._programmes) < MOST:
             self._programmes.setdefault(key, programme(regions))
@@ -161,11 +159,11 @@ class RegionVerifier:
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
 
-    def _at_untold_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
+    def _at_unclaimed_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
         """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
         trials = (self._sampled(regions, fed, trial.shapes, guessed=True) for trial in region_shapes(fed, old.nodes))
-        with self._told.without_untold(regions.cut.graph):
-            found = next((it for it in islice(trials, _UNTOLD) if isinstance(it, Difference) or it.only_after), None)
+        with self._shapes.without_claims(regions.cut.graph):
+            found = next((it for it in islice(trials, _UNCLAIMED) if isinstance(it, Difference) or it.only_after), None)
         if isinstance(found, Skip):
             return found
         return Skip("it computes the same only at the sizes that the rewritten model claims") if _fails(found) else None

@@ -6,14 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
+from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.clock import Clock
 from bnfold.verification.feeding.inputs import Feeds, random_feeds
-from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.regions.regions import Regions
 from bnfold.verification.regions.trials import Found
-from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -21,9 +18,8 @@ BN = "BatchNormalization"
 
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
-    old, new = ir.load(before), ir.load(after)
-    bench = RegionVerifier(old, new, PerturbedWeights(old, new), reference.Policy(), 0, Clock(60.0))
-    return [bench.check(cut) for cut in cuts]
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", witness="none")
+    return list(verdict.local[: len(cuts)])
 
 
 def fold(inside: str) -> tuple[onnx.ModelProto, onnx.ModelProto, onnx.ModelProto]:
@@ -366,8 +362,8 @@ def test_regions_of_few_elements_are_tried_more_than_once(seed: int) -> None:
     before, after = (
         ir.load(model(f"{head} {{ {nodes} }}", {})) for nodes in ("y = Relu (x)", "h = Tanh (x)  y = Relu (h)")
     )
-    bench = RegionVerifier(before, after, PerturbedWeights(before, after), reference.Policy(), seed, Clock(60.0))
-    assert bench.check(ir.Cut("", ("x",), ("y",), "rewrite")).status == "failed"
+    cut = ir.Cut("", ("x",), ("y",), "rewrite")
+    assert verify(before, after, cuts=[cut], depth="local", witness="none", seed=seed).status == "failed"
 
 
 def test_a_shape_that_only_the_rewritten_model_tells_is_tried() -> None:
