@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from bnfold.verification.comparing.engine import agreement
+from bnfold.verification.comparing.outputs import agreement
 from bnfold.verification.differences.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts

@@ -37,11 +37,11 @@ from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.clock import Clock
-from bnfold.verification.comparing.engine import (
+from bnfold.verification.comparing.engine import explained
+from bnfold.verification.comparing.outputs import (
     Compared,
     agreement,
     compared,
-    explained,
     inconclusive,
     largest_difference,
     output_rows,

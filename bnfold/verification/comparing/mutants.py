@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import TP
-from bnfold.reference.dispatch import definition, meaning
-from bnfold.reference.legal import MEANINGLESS
+from bnfold.reference.dispatch import meaning
 from bnfold.verification.comparing.evidence import STEP, Mutant
+from bnfold.verification.comparing.smooth import is_smooth, settings
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.settled import settled
-from bnfold.verification.differences.unchanged import telling
 from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
 from bnfold.verification.numbers.rounding import Array
@@ -38,17 +36,6 @@ _NO_BOUND = float_type(TP.FLOAT).largest
 
 _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
-
-_SMOOTH = {
-    "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
-    "DequantizeLinear", "Div", "Expand", "Flatten", "Gather", "Gemm", "GlobalAveragePool", "GroupNormalization",
-    "Identity", "ImageScaler", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
-    "MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape",
-    "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
-    "Upsample",
-}  # fmt: skip
-
-_COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
 
 _Key = tuple[str, str, int, str]
 """Of a node: domain, operator and version that it means, and the first value that it makes."""
@@ -136,7 +123,7 @@ class _Side:
         """What its small lone constants and the attributes of its lone nodes hold."""
         constants, nodes = self._lone(other)
         numbers = [tensor.numpy() for _, tensor in constants if tensor.size <= _SMALL]
-        numbers += [np.asarray(setting) for node in nodes for setting in _settings(node).values()]
+        numbers += [np.asarray(setting) for node in nodes for setting in settings(node).values()]
         return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
 
     def changed_back(self, old: _Side) -> Iterator[Mutant]:
@@ -148,10 +135,10 @@ class _Side:
                 yield from self._of_constant(value, tensor, twin[1].numpy(), sizes=name not in self.rough)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
-            settings, were = _settings(node), _settings(former)
+            these, were = settings(node), settings(former)
             # A default that only one version has is what the other one does.
-            for name in (settings.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
-                was, is_ = were.get(name), settings.get(name)
+            for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
+                was, is_ = were.get(name), these.get(name)
                 if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
                     continue  # of nothing else is the type said
                 if was != is_ and not (node in self.clear and isinstance(is_ or was, float)):
@@ -167,7 +154,7 @@ class _Side:
                 if array.size > _SMALL or array.dtype.kind == "O" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
         for node in nodes:
-            for name, setting in _settings(node).items():
+            for name, setting in settings(node).items():
                 is_rough = not (is_smooth(node) or _is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
@@ -212,28 +199,8 @@ def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor
     return other is not None and (one[1].dtype, one[1].dims) == (other[1].dtype, other[1].dims)
 
 
-def is_smooth(node: ir.Node) -> bool:
-    """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
-    if node.is_op("Cast"):
-        return is_float(_settings(node).get("to"))
-    if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
-        return False  # it rounds
-    return node.is_op(*_SMOOTH)
-
-
 def _types(node: ir.Node) -> list[int | None]:
     return [value.dtype for value in node.outputs if value is not None]
-
-
-def _settings(node: ir.Node) -> dict[str, Any]:
-    """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
-    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
-    spelled = {
-        attribute.name: attribute_value(attribute)
-        for attribute in telling(node)
-        if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
-    }
-    return {**(known.defaults if known is not None else {}), **spelled}
 
 
 def _is_unread(node: ir.Node, name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -19,18 +18,9 @@ import onnx
 from bnfold import ir, reference
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
-from bnfold.verification.numbers.compare import ROUNDS, magnitude
 from bnfold.verification.numbers.floats import FLOAT_TYPES, FloatType, float_type
 
 Array = npt.NDArray[Any]
-
-JITTERS = 4
-
-LARGEST_ERROR = 1e-9
-"""Of a result's scale: beyond it the original did not err, it jumped (at a tie, say)."""
-
-LARGEST_MOVE = 1e-4
-"""The same where its weights are rounded anew."""
 
 _BLOCK = 1 << 15
 """Numbers that are moved at a time, which stay in the processor's cache; a multiple of 8."""
@@ -68,58 +58,6 @@ def _moved(block: Array, coins: Array, old: Array | None, kind: FloatType) -> Ar
     return np.where(usable, moved, block)
 
 
-def that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
-    """All of them, or none where one does not run: because a size came out another one, it tells nothing."""
-    with suppress(reference.Misfit):
-        return [*results]
-    return []
-
-
-Run = Callable[..., dict[str, Array]]
-"""Evaluates a model on what it was given, with options of `reference.evaluate`."""
-
-
-def rounds_of(
-    old: Run,
-    new: Run,
-    expected: Mapping[str, Array],
-    actual: Mapping[str, Array],
-    moved: Callable[[int], Sequence[reference.Alterations]],
-    gone: Callable[[], Sequence[reference.Alterations]],
-) -> Iterator[list[dict[str, Array]]]:
-    """What rounding does to the results of the rewritten model, `ROUNDS` times its weights, at last all else that errs.
-
-    Evaluations in float64 err by themselves, and disturbed weights do not always show it: a normaliser takes out again
-    what a scale or a shift is off by, and blows up what is left of numbers that nearly cancel. A rewrite may spare
-    digits that the original loses: those of a shift that a normaliser takes out again, say. And it may have lost some
-    as the original would: weights computed in their own type from others that cancel. So the last round has jittered
-    evaluations of both models, and what the original made with weights disturbed that are ``gone``, moved to where the
-    rewritten model's results are.
-    """
-    for number in range(ROUNDS):
-        yield [new(altered=altered) for altered in moved(number)]
-    jittered = (that_run(old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
-    without = (that_run(old(altered=altered) for altered in gone()), LARGEST_MOVE)
-    yield [
-        *that_run(new(jitter=seed) for seed in range(JITTERS)),
-        *(
-            {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
-            for draws, largest in (jittered, without)
-            for draw in draws
-        ),
-    ]
-
-
-def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
-    """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
-    arrays = [value for value in (actual, expected, draw) if isinstance(value, np.ndarray)]  # and not a sequence
-    if len(arrays) < 3 or any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
-        return actual
-    with np.errstate(all="ignore"):
-        moves = draw - expected
-        return np.where(np.abs(moves) <= largest * magnitude(expected), actual + moves, actual)
-
-
 Key = tuple[str, str]
 """A weight: the path of its graph, and its name."""
 
@@ -147,7 +85,7 @@ class PerturbedWeights:
         return self._known[key]
 
     @cached_property
-    def gone(self) -> PerturbedWeights:
+    def removed(self) -> PerturbedWeights:
         """The same of the weights that the original has and the rewritten model has not."""
         return PerturbedWeights(*self._models[::-1])
 

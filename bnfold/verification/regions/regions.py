@@ -13,8 +13,9 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.reference.precision import widen
-from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides, largest_difference
+from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides
 from bnfold.verification.comparing.evidence import Evidence
+from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values, shape_of, size_of
@@ -115,7 +116,7 @@ class Regions:
             old,
             new,
             lambda number: self.draws.of_region(new.model, self.new.names, GROUPS, number),
-            lambda: self.draws.gone.of_region(old.model, self.old.names, GROUPS, 0),
+            lambda: self.draws.removed.of_region(old.model, self.old.names, GROUPS, 0),
         )
 
     def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:

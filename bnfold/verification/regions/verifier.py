@@ -13,10 +13,10 @@ from itertools import islice
 
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.verification.comparing.bends import bends
 from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.evidence import Evidence, Mutant
 from bnfold.verification.comparing.mutants import mutants, nudged, taken_over
+from bnfold.verification.comparing.smooth import differ_in_kind
 from bnfold.verification.comparing.tables import tables
 from bnfold.verification.differences.changes import changed_defaults, may_be_fed
 from bnfold.verification.differences.extract import Region
@@ -128,7 +128,7 @@ class RegionVerifier:
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
         first, second = (program_of(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
-        samples = len(SAMPLE_KINDS) if bends(old, new) else 1
+        samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
         regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)

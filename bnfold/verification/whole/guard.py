@@ -83,9 +83,9 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     elif not (affordable := [choice for choice in sizes if _seconds(request, choice) < most]):
         yield lambda: Guard(left_out=f"running the models would take about {_seconds(request, sizes[-1]):.0f} s")
     else:
-        moved = draws.gone.moved(_SMALL)
+        moved = draws.removed.moved(_SMALL)
         with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_guard, request, affordable, moved, bool(draws.gone.new)).result
+            yield pool.submit(_guard, request, affordable, moved, bool(draws.removed.new)).result
 
 
 def _is_asked(request: Request) -> bool:

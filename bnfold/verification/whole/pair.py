@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.verification.comparing.engine import Compared, Evaluate, Results, Side, Sides, compared
+from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides, that_run
 from bnfold.verification.comparing.evidence import Evidence, same_place
+from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.jumps import jumps, substitute
-from bnfold.verification.numbers.rounding import Array, PerturbedWeights, that_run
+from bnfold.verification.numbers.rounding import Array, PerturbedWeights
 
 FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
@@ -100,9 +101,9 @@ class Pair:
         self._has_reacted = any(item.reacts for item in found)
         return found
 
-    def swayed(self, feeds: Feeds) -> list[Results]:
+    def with_removed_moved(self, feeds: Feeds) -> list[Results]:
         """The original's outputs, once for each share of the weights that the rewritten model has not, moved."""
-        altered = self._sources.gone.of(self.before, self.groups, 0)
+        altered = self._sources.removed.of(self.before, self.groups, 0)
         run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
         return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
 
@@ -120,7 +121,7 @@ class Pair:
             Side(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
             Side(self._acting, {**feeds, **held}, names, self._run),
             partial(self.round, self._acting),
-            lambda: self._sources.gone.of(self.before, self.groups, 0),
+            lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
     def look(self, evidence: Evidence, feeds: Feeds, expected: Mapping[str, Array]) -> None:

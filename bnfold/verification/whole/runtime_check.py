@@ -233,18 +233,18 @@ def _weigh(
 
     grown = grown_from(old)
     if any(grown.values()):
-        grown = grown_from(_swayed(pair, samples, old))
+        grown = grown_from(_at_worst(pair, samples, old))
     firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
     return Evidence(old, new, _first(firm), _first(grown.values()), rows=(row,))
 
 
-def _swayed(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
+def _at_worst(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
     """The original's errors, and what it errs by with the weights that are gone moved by a unit in the last place.
 
     One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
     """
     truth = [sample.expected for sample in samples]
-    draws = [pair.swayed(sample.feeds) for sample in samples]
+    draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
     moved = [_errors(pair, truth, RuntimeResult(OWN, tuple(results))) for results in zip(*draws, strict=False)]
     return {
         name: replace(own, largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))

@@ -1,0 +1,156 @@
+"""Each output beside the other model's: whether it agrees, whether that proves anything, and its row in the report.
+
+Agreement counts if the results move at all with what is new, and by no more than rounding ever moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bnfold.ir.elements import type_name
+from bnfold.verification.numbers.compare import Difference, compare_values, distance, magnitude, shape_of
+from bnfold.verification.numbers.floats import float_type
+from bnfold.verification.numbers.rounding import Array
+from bnfold.verification.verdict import OutputRow
+
+BLIND = 1e-3
+"""Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output
+that moves less than this with one unit would not show it."""
+
+LARGEST_DIFFERENCE = 1e-4
+"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not
+believed unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
+
+UNSEEN = "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
+
+
+def largest_difference(dtype: int | None) -> float:
+    """`LARGEST_DIFFERENCE` for values or weights of an element type; None for an unknown one, which is as float32."""
+    return LARGEST_DIFFERENCE * float_type(dtype).roundoff / float_type(None).roundoff
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An output on one sample, or an input of a jumping operator.
+
+    ``response`` is how far disturbing the new weights moved it, relative to its scale; None without new weights.
+    """
+
+    name: str
+    sample: int
+    difference: Difference
+    dtype: int | None
+    shape: tuple[int, ...]
+    is_output: bool = True
+    response: float | None = None
+
+    @property
+    def reacts(self) -> bool:
+        """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
+        return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
+
+    def exceeds(self) -> bool:
+        """Whether the difference is beyond what rounding ever causes."""
+        return self.difference.relative > largest_difference(self.dtype)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong."""
+        found = self.difference
+        size = (
+            f" ({found.relative:.2g} of its largest value, {found.allowed:.2g} allowed)" if found.same_pattern else ""
+        )
+        return f"{'output' if self.is_output else 'value'} {self.name!r}: {found.fault}{size}"
+
+    @property
+    def row(self) -> OutputRow:
+        """For the report."""
+        found = self.difference
+        return OutputRow(
+            name=self.name,
+            dtype=type_name(self.dtype),
+            shape=self.shape,
+            scale=found.scale,
+            max_abs=found.max_abs,
+            rms=found.rms,
+            relative=found.relative,
+            ulps=found.ulps,
+            allowed=found.allowed,
+            same_pattern=found.same_pattern,
+            fault=found.fault,
+        )
+
+
+def compared(  # noqa: PLR0913 - a value, and what it is compared by
+    name: str,
+    sample: int,
+    expected: Array,
+    actual: Array,
+    rounds: Sequence[Sequence[Mapping[str, Array]]],
+    dtype: int | None,
+    *,
+    is_output: bool = True,
+    new: int | None = None,
+) -> Compared:
+    """One value; the first ``new`` draws of a round (None: all) are those of new weights."""
+    draws = [[draw[name] for draw in group] for group in rounds]
+    measured = compare_values(expected, actual, draws, dtype, by_channel=False)
+    response = _response(actual, draws[0][:new])
+    return Compared(name, sample, measured, dtype, shape_of(expected), is_output, response)
+
+
+def _response(actual: Any, draws: Sequence[Any]) -> float | None:
+    """The largest move of an element, relative to the largest element; 0 for what cannot move a little (integers)."""
+    if not draws:
+        return None
+    if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
+        return 0.0
+    moves = (distance(actual, draw).max(initial=0.0) for draw in draws if draw.shape == actual.shape)
+    largest, scale = float(max(moves, default=0.0)), magnitude(actual)
+    return largest / scale if scale > 0 else 0.0
+
+
+def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] = Compared.exceeds) -> str:
+    """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
+    found = [*found]
+    if not any(item.reacts for item in found):
+        return UNSEEN
+    return next(
+        (
+            f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest number; rounding the new "
+            "weights could cause that, but nothing shows that the original is as sensitive"
+            for item in found
+            if exceeds(item)
+        ),
+        "",
+    )
+
+
+def agreement(differences: Iterable[float], where: str, loose: str = "") -> str:
+    """How well both agree; ``differences`` are in units of the scale."""
+    worst = max(differences, default=0.0)
+    if worst == 0:
+        return f"both models give the same results in {where}{loose}"
+    return f"outputs differ by at most {worst:.2g} of their largest value in {where}{loose}; rounding explains that"
+
+
+def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
+    """One row an output: its worst sample, and how the first one was."""
+    first: dict[str, Difference] = {}
+    worst: dict[str, Compared] = {}
+    for item in (item for item in found if item.is_output):
+        first.setdefault(item.name, item.difference)
+        if item.name not in worst or _severity(item) > _severity(worst[item.name]):
+            worst[item.name] = item
+    return tuple(
+        replace(item.row, typical=first[name].relative, typical_allowed=first[name].allowed)
+        for name, item in worst.items()
+    )
+
+
+def _severity(item: Compared) -> tuple[float, float]:
+    return item.difference.excess, item.difference.relative

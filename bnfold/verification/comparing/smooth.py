@@ -1,0 +1,61 @@
+"""Which operators do to all numbers what they do to random ones, and whether two regions differ in others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bnfold import ir
+from bnfold.ir.node import attribute_value
+from bnfold.ir.tensor import TP
+from bnfold.ir.traits import SINGULAR
+from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.differences.unchanged import telling
+from bnfold.verification.numbers.floats import is_float
+
+_SMOOTH = {
+    "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
+    "DequantizeLinear", "Div", "Expand", "Flatten", "Gather", "Gemm", "GlobalAveragePool", "GroupNormalization",
+    "Identity", "ImageScaler", "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "Mean",
+    "MeanVarianceNormalization", "Mul", "Neg", "Pad", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape",
+    "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
+    "Upsample",
+}  # fmt: skip
+
+_COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
+
+
+def is_smooth(node: ir.Node) -> bool:
+    """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
+    if node.is_op("Cast"):
+        return is_float(settings(node).get("to"))
+    if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
+        return False  # it rounds
+    return node.is_op(*_SMOOTH)
+
+
+def settings(node: ir.Node) -> dict[str, Any]:
+    """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    spelled = {
+        attribute.name: attribute_value(attribute)
+        for attribute in telling(node)
+        if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
+    }
+    return {**(known.defaults if known is not None else {}), **spelled}
+
+
+def differ_in_kind(old: Region, new: Region) -> bool:
+    """Whether only one has a node, or one that reads the same, that may do otherwise on numbers of another kind."""
+    return _rough(old) != _rough(new)
+
+
+def _rough(region: Region) -> set[tuple[object, ...]]:
+    """What such nodes mean, and the values that they make and read."""
+    nodes = (node for node in region.nodes if held(node.output(0)) is None)
+    return {(*meaning(node), *_names(node)) for node in nodes if node.has_trait(SINGULAR) or not is_smooth(node)}
+
+
+def _names(node: ir.Node) -> list[str]:
+    return [value.name if value is not None else "" for value in (*node.outputs, *node.inputs)]
