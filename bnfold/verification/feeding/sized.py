@@ -111,7 +111,7 @@ class SharedShapes:
         return self._claimed.get(path, {})
 
     @contextmanager
-    def without_claimed(self, path: str) -> Iterator[None]:
+    def without_claims(self, path: str) -> Iterator[None]:
         """Within this, these sizes are open again."""
         types = self.graphs[0][path].types
         known = {name: types[name] for name in self._claimed[path]}
