@@ -13,10 +13,9 @@ from typing import Any
 
 from bnfold import ir, reference
 from bnfold.settings import Checks
-from bnfold.verification.clock import Clock
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.judge import judge
-from bnfold.verification.request import Request
+from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow

@@ -15,7 +15,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole.examine import Broken, Whole, examine_whole
 from bnfold.verification.whole.guard import start_guard
-from bnfold.verification.whole.runtime_check import start_refusal
+from bnfold.verification.whole.refusal import start_refusal
 from bnfold.verification.whole.samples import Impossible
 
 Regions = Callable[[], RegionVerifier]

@@ -1,15 +1,44 @@
-"""What is asked of a verification, in one place."""
+"""What is asked of a verification, in one place, and the time that it may take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bnfold import ir, reference
 from bnfold.settings import Checks
-from bnfold.verification.clock import Clock
 from bnfold.verification.unscaled import Scaled
+
+
+class Clock:
+    """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name."""
+
+    def __init__(self, budget_seconds: float) -> None:
+        self._start = time.monotonic()
+        self.budget = budget_seconds
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that are not spent; never below a tenth, so that a limit stays a limit."""
+        return max(0.1, self.budget - (time.monotonic() - self._start))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return time.monotonic() - self._start > self.budget
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count what happens inside under ``name``."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +55,8 @@ class Request:
     clock: Clock
     scaled: Scaled
     progress: Callable[[str, int, int], None]
+
+    @property
+    def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:
+        """The two for a runtime, which reads a file by itself."""
+        return self.before_file or self.before, self.after_file or self.after

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from bnfold.interop.openvino.load import IrModel, tensor_names
 from bnfold.interop.openvino.naming import output_port
-from bnfold.verification.numbers.rounding import Array
+from bnfold.ir.elements import Array
 
 
 def output_names(model: IrModel, results: Mapping[str, Array]) -> list[str]:

@@ -33,10 +33,10 @@ from bnfold.interop.openvino.feeds import candidates
 from bnfold.interop.openvino.load import IrModel, load
 from bnfold.interop.openvino.results import named_results, output_names
 from bnfold.interop.openvino.stage import stage
+from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict, WitnessRow
-from bnfold.verification.clock import Clock
 from bnfold.verification.comparing.engine import explained
 from bnfold.verification.comparing.outputs import (
     Compared,
@@ -49,8 +49,8 @@ from bnfold.verification.comparing.outputs import (
 from bnfold.verification.feeding.inputs import CannotFeed, Feeds
 from bnfold.verification.numbers.compare import ROUNDS
 from bnfold.verification.numbers.floats import FLOAT_TYPES
-from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.numbers.storage import agrees, errors
+from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.verdict import Status
 

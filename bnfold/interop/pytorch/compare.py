@@ -21,11 +21,11 @@ from bnfold.interop.pytorch import inputs as examples
 from bnfold.interop.pytorch.inputs import Array, Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
-from bnfold.verification.clock import Clock
 from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.numbers.compare import compare_values
 from bnfold.verification.numbers.rounding import PerturbedWeights
+from bnfold.verification.request import Clock
 from bnfold.verification.whole.pair import Pair
 
 WIDEST = 2.0**-5

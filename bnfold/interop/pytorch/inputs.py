@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.ir.elements import Array
 from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_value, required
 from bnfold.verification.feeding.shapes import sizings
-
-Array = npt.NDArray[Any]
 
 VARIATIONS: tuple[Callable[[int, int], int], ...] = (
     lambda axis, size: size + 1 if axis == 0 else 2 * size,

@@ -10,20 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum, widen
 from bnfold.verification.comparing.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.differences.extract import computed_constants
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import ROUNDS, magnitude
-from bnfold.verification.numbers.rounding import Array
 
 Results = dict[str, Array]
+Evaluate = Callable[..., Results]
+"""Called with a model, feeds and names, gives those values; with options of `reference.evaluate`."""
+
 Draws = TypeVar("Draws")
 Found = TypeVar("Found")
 
@@ -37,16 +40,10 @@ LARGEST_MOVE = 1e-4
 """The same where its weights are rounded anew."""
 
 
-class Evaluate(Protocol):
-    """Named values of a model; ``options`` are those of `reference.evaluate`."""
-
-    def __call__(self, model: ir.Model, feeds: Feeds, outputs: Sequence[str], /, **options: Any) -> Results: ...
-
-
 def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
     """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
-    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], /, **options: Any) -> dict[str, Array]:
+    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> Results:
         drawing = {"noise": reference.Noise(), **options}
         return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy, **drawing)
 

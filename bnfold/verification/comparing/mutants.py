@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.comparing.evidence import STEP, Mutant
@@ -21,7 +22,6 @@ from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.settled import settled
 from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
-from bnfold.verification.numbers.rounding import Array
 
 FEW = 16
 """Numbers of one constant that are changed one by one; more of them in shares."""

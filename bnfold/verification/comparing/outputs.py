@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.ir.elements import type_name
+from bnfold.ir.elements import Array, type_name
 from bnfold.verification.numbers.compare import Difference, compare_values, distance, magnitude, shape_of
 from bnfold.verification.numbers.floats import float_type
-from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.verdict import OutputRow
 
 BLIND = 1e-3

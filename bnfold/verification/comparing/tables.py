@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.comparing.evidence import Table
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.numbers.rounding import Array
 
 
 def tables(old: Region, new: Region) -> list[Table]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.numbers.rounding import Array
 
 
 def settled(old: Region, new: Region) -> set[ir.Node]:

@@ -132,25 +132,21 @@ def further_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
     """Rows of choices beside the main one, of each of which one tells something else; ``told`` as by `told_sizes`."""
-    yield from _narrower(model, main, told)
-    if changed:
-        yield from _wider(model, main, known)
+    # What is broadcast there may be as small, whatever it meets.
+    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+    if changed:  # a size inside may have been 1, where sums are means
+        yield from (_with(model, main, places, lambda size: size + 1) for places in _open(known)[:_MOST_NARROWED])
     yield from other_choices(model, known, main, changed)
 
 
-def _narrower(model: ir.Model, main: Choice, told: Sequence[Places]) -> Iterator[Iterator[Choice]]:
-    """The main choice with 1 in some ``told`` places: what is broadcast there may be as small, whatever it meets."""
-    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
-
-
-def _wider(model: ir.Model, main: Choice, known: Mapping[str, Known]) -> Iterator[Iterator[Choice]]:
-    """The main choice with one more along an open axis: a size inside may have been 1, where sums are means."""
+def _open(known: Mapping[str, Known]) -> list[Places]:
+    """The axes whose sizes are open; those of one name together."""
     rows: dict[str, Places] = {}
     for name, shape in known.items():
         for axis, dim in enumerate(shape):
             if not isinstance(dim, int):
                 rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
-    yield from (_with(model, main, places, lambda size: size + 1) for places in [*rows.values()][:_MOST_NARROWED])
+    return [*rows.values()]
 
 
 def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:

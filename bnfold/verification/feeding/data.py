@@ -6,18 +6,15 @@ import re
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.ir.elements import Array
 from bnfold.verification.feeding.inputs import required
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.ir.elements import Array
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.legal import ShapeOf, declared_shape, legal, small_integers
 from bnfold.verification.feeding.roles import role, uses
@@ -19,7 +19,6 @@ from bnfold.verification.feeding.shapes import Sizing
 from bnfold.verification.feeding.sized import told_shapes
 from bnfold.verification.numbers.floats import float_type, is_float
 
-Array = npt.NDArray[Any]
 Feeds = dict[str, Array]
 _T = onnx.TensorProto
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.ir.elements import TP
+from bnfold.ir.elements import TP, Array
 from bnfold.ir.traits import REDUCING
 from bnfold.verification.feeding.roles import uses
 from bnfold.verification.numbers.floats import is_float
 
-Array = npt.NDArray[Any]
 Shape = Sequence[int | str | None] | None
 ShapeOf = Callable[[ir.Value | None], Shape]
 

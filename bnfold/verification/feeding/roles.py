@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import numpy.typing as npt
 
 from bnfold import ir
-
-Array = npt.NDArray[Any]
 
 _CARRIERS = frozenset(
     ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Concat"]

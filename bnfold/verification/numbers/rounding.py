@@ -7,20 +7,18 @@ and at any depth, without knowing what the operators mean.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from bnfold import ir, reference
+from bnfold.ir.elements import Array
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
-from bnfold.verification.numbers.floats import FLOAT_TYPES, FloatType, float_type
-
-Array = npt.NDArray[Any]
+from bnfold.verification.numbers.floats import FloatType, float_type, is_float
 
 _BLOCK = 1 << 15
 """Numbers that are moved at a time, which stay in the processor's cache; a multiple of 8."""
@@ -127,37 +125,32 @@ class PerturbedWeights:
         """How many numbers all new weights have."""
         return sum(self._stored[key].size for key in self.new)
 
-    def of(self, model: ir.Model, groups: int, round_number: int) -> list[reference.Alterations]:
-        """For (a copy of) the rewritten model, what moves each of ``groups`` shares of its new weights.
-
-        Another round disturbs the same shares in other directions.
-        """
-        return self._shares([(value, (value.graph.path, value.name)) for value in _values(model)], groups, round_number)
-
-    def of_region(
-        self, region: ir.Model, names: Mapping[str, str], groups: int, round_number: int
+    def of(
+        self, model: ir.Model, groups: int, round_number: int, names: Mapping[str, str] | None = None
     ) -> list[reference.Alterations]:
-        """The same for a region, whose main graph holds weights that came from any graph of the model.
+        """For the rewritten model, a copy or a region, what moves each of ``groups`` shares of its new weights.
 
-        ``names`` has those that they have in the model, where they are others.
+        Another round disturbs the same shares in other directions. The main graph of a region holds weights that came
+        from any graph of the model; ``names`` has those that they have there, where they are others.
         """
-        found = [(value, self._home(value.graph.path, names.get(value.name, value.name))) for value in _values(region)]
-        return self._shares(found, groups, round_number)
+        named = [(value, (names or {}).get(value.name, value.name)) for value in _values(model)]
+        pairs = [(value, self._home(value.graph.path, name)) for value, name in named]
+        found = [(value, key) for value, key in pairs if self.is_new(*key) and _is_float_weight(value)]
+        shares = [dict(found[share::groups]) for share in range(groups)]
+        return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
     def _home(self, path: str, name: str) -> Key:
         """The graph of the model that a weight of a region came from, whose own paths begin at the region."""
         return (path if (path, name) in self._stored else self._paths.get(name, ""), name)
 
-    def _shares(
-        self, values: Sequence[tuple[ir.Value, Key]], groups: int, round_number: int
-    ) -> list[reference.Alterations]:
-        found = [(value, key) for value, key in values if self.is_new(*key) and stored(value) is not None]
-        shares = [dict(found[share::groups]) for share in range(groups)]
-        return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
-
     def _mover(self, key: Key, round_number: int) -> Callable[[Any], Any]:
         dtype, seed, old = self._stored[key].dtype, zlib.crc32(key[1].encode(), round_number), self._old.get(key)
         return lambda held: widen(disturb(held, dtype, seed, old))
+
+
+def _is_float_weight(value: ir.Value) -> bool:
+    tensor = stored(value)
+    return tensor is not None and is_float(tensor.dtype)
 
 
 def _values(model: ir.Model) -> list[ir.Value]:
@@ -192,7 +185,7 @@ def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:
     for graph in model.graphs():
         for name, value in graph.values.items():
             tensor = stored(value)
-            if tensor is not None and tensor.dtype in FLOAT_TYPES and tensor.size:
+            if tensor is not None and is_float(tensor.dtype) and tensor.size:
                 yield (graph.path, name), tensor
 
 

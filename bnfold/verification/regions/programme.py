@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.comparing.mutants import follow_from_structure
 from bnfold.verification.differences.extract import Region, held
-from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
 from bnfold.verification.regions.regions import Regions, is_light, program_of
@@ -61,43 +60,33 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
 
-@dataclass(frozen=True, slots=True)
-class Programme:
-    """The regions that were compared first, which showed no difference on ``feeds``, in order."""
-
-    regions: Regions
-    feeds: tuple[tuple[Feeds, bool], ...]
-
-    def repeat(self, sides: Sequence[Region]) -> Difference | None:
-        """The largest difference of regions of one signature; None where they have to be compared by themselves."""
-        old, new = (
-            program_of(like.region, side.stored, like)
-            for side, like in zip(sides, (self.regions.old, self.regions.new), strict=True)
-        )
-        regions = replace(self.regions, old=old, new=new, finite={})
-        worst = Difference()
-        for feeds, guessed in self.feeds:
-            found = regions.attempt(feeds, guessed=guessed)
-            if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
-                return None
-            worst = max(worst, found, key=lambda difference: difference.excess)
-        return worst
-
-
-def programme(regions: Regions) -> Programme | None:
+def programme(regions: Regions) -> Regions | None:
     """What others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
     """
-    fed = [(feeds, guessed) for feeds, guessed, _ in regions.tried]
     passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in regions.tried)
-    is_small = sum(array.size for feeds, _ in fed for array in feeds.values()) <= _LARGEST
-    if not (fed and passed and is_small and not regions.evidence.tables):
+    is_small = sum(array.size for feeds, _, _ in regions.tried for array in feeds.values()) <= _LARGEST
+    if not (regions.tried and passed and is_small and not regions.evidence.tables):
         return None
     sides = regions.old.region, regions.new.region
     if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
         return None
     if not follow_from_structure(*sides, regions.cut.outputs):
         return None
-    bare = replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
-    return Programme(bare, tuple(fed))
+    return replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
+
+
+def repeated(known: Regions, sides: Sequence[Region]) -> Difference | None:
+    """The largest difference of regions of one signature; None where they have to be compared by themselves."""
+    old, new = (
+        program_of(like.region, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
+    )
+    regions = replace(known, old=old, new=new, finite={})
+    worst = Difference()
+    for feeds, guessed, _ in known.tried:
+        found = regions.attempt(feeds, guessed=guessed)
+        if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
+            return None
+        worst = max(worst, found, key=lambda difference: difference.excess)
+    return worst

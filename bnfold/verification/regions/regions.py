@@ -12,6 +12,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
 from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides
 from bnfold.verification.comparing.evidence import Evidence
@@ -20,7 +21,7 @@ from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values, shape_of, size_of
 from bnfold.verification.numbers.floats import float_type
-from bnfold.verification.numbers.rounding import Array, PerturbedWeights
+from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.regions.trials import Found, Skip
 
 GROUPS = 3
@@ -115,8 +116,8 @@ class Regions:
         return Sides(
             old,
             new,
-            lambda number: self.draws.of_region(new.model, self.new.names, GROUPS, number),
-            lambda: self.draws.removed.of_region(old.model, self.old.names, GROUPS, 0),
+            lambda number: self.draws.of(new.model, GROUPS, number, self.new.names),
+            lambda: self.draws.removed.of(old.model, GROUPS, 0, self.old.names),
         )
 
     def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:

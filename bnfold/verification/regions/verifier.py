@@ -25,7 +25,7 @@ from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_va
 from bnfold.verification.feeding.sized import SharedShapes, sized
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.rounding import PerturbedWeights
-from bnfold.verification.regions.programme import MOST, Programme, programme, signature
+from bnfold.verification.regions.programme import MOST, programme, repeated, signature
 from bnfold.verification.regions.regions import Regions, program_of
 from bnfold.verification.regions.shapes import Shapes, Trial, fed_shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.regions.trials import Found, RegionTrials, Skip
@@ -61,7 +61,7 @@ class RegionVerifier:
         self._seed, self._clock = request.checks.seed, request.clock
         self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
-        self._programmes: dict[Hashable, Programme | None] = {}
+        self._programmes: dict[Hashable, Regions | None] = {}
         self._draws = draws
         self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
@@ -117,7 +117,7 @@ class RegionVerifier:
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._programmes.get(key)
-        found = known.repeat(sides) if known is not None else None
+        found = repeated(known, sides) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
     def _compare_alone(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.verification.feeding.choices import Choice
 from bnfold.verification.feeding.data import Recorded
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS, Feeds, choosing, random_feeds, required
-from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.request import Request
 from bnfold.verification.whole.pair import Pair
 

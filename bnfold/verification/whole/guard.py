@@ -16,6 +16,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.elements import Array
 from bnfold.verification.differences.interface import broken_promise, unread
 from bnfold.verification.feeding.choices import Choice, choices
 from bnfold.verification.feeding.cost import Cost, estimate_pair, memory_there_is, session_seconds
@@ -24,7 +25,7 @@ from bnfold.verification.feeding.sized import fitted, sized
 from bnfold.verification.numbers.compare import pattern_fault
 from bnfold.verification.numbers.floats import HALVES
 from bnfold.verification.numbers.jumps import jumps
-from bnfold.verification.numbers.rounding import Array, PerturbedWeights
+from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.numbers.storage import LEAST, SLACK
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
@@ -149,9 +150,9 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
     runtime = RuntimeProcess(request.checks.witness)
-    sides = [request.before_file or request.before, request.after_file or request.after]
+    sides = request.sources
     if _is_resized(request.before, choice):
-        sides = [choice.model, sized(request.after, choice.shapes)]
+        sides = choice.model, sized(request.after, choice.shapes)
     before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
     row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not (before.ran and after.ran):

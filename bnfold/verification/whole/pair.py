@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.ir.elements import Array
 from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides, that_run
 from bnfold.verification.comparing.evidence import Evidence, same_place
 from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.jumps import jumps, substitute
-from bnfold.verification.numbers.rounding import Array, PerturbedWeights
+from bnfold.verification.numbers.rounding import PerturbedWeights
 
 FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""

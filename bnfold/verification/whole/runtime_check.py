@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
-from bnfold.verification.differences.changes import changed_unseen
-from bnfold.verification.feeding.choices import choices
-from bnfold.verification.feeding.cost import session_seconds
-from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.ir.elements import Array
+from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.floats import HALVES
-from bnfold.verification.numbers.rounding import Array
 from bnfold.verification.numbers.storage import Errors, agrees, errors, growth_fault
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.verdict import OutputRow, WitnessRow
 from bnfold.verification.whole.drawing import Sample
-from bnfold.verification.whole.guard import SHARE
 from bnfold.verification.whole.pair import Pair
-
-_SIZES = 4
-"""At which a runtime may be asked to run models whose sizes are open."""
+from bnfold.verification.whole.refusal import refusal, session_too_long
 
 OWN = "bnfold's kernels in the models' own precision"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RuntimeErrors:
     """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
 
     ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too;
@@ -71,68 +63,29 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         yield lambda: None
         return
     feeds = [sample.feeds for sample in samples]
-    sides = ((request.before, request.before_file), (request.after, request.after_file))
     with ThreadPoolExecutor(1) as pool:  # the other processor is the referee's
-        before, after = (pool.submit(_run, request, file or model, feeds) for model, file in sides)
+        before, after = (pool.submit(_run, request, model, feeds) for model in request.sources)
         yield lambda: (before.result(), after.result())
 
 
-def evaluate_runtimes(request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None) -> Evidence:
+def evaluate_runtimes(
+    request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None
+) -> RuntimeErrors:
     """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
     rows: list[WitnessRow] = []
     if answers is not None:
         evidence = _weigh(request, pair, samples, *answers)
         if evidence.errors_before and evidence.errors_after:
-            heard = _second_opinion(request, pair, samples, evidence)
-            return replace(heard, fault=heard.fault or _half_fault(request, pair, samples))
+            checked = _second_opinion(request, pair, samples, evidence)
+            return replace(checked, fault=checked.fault or _half_fault(request, pair, samples))
         rows = list(evidence.rows)
-    own = replace(_own_evidence(request, pair, samples), refusal=_refusal(*answers) if answers is not None else "")
-    return replace(own, fault=own.fault or own.suspicion, rows=tuple(rows), notes=(*own.notes, *_own_note(own)))
+    own = replace(_own_errors(request, pair, samples), refusal=refusal(*answers) if answers is not None else "")
+    notes = ("bnfold's own kernels measured the errors in the models' own precision",) if own.errors_before else ()
+    fault = own.fault or own.suspicion
+    return replace(own, fault=fault, rows=tuple(rows), notes=notes)
 
 
-@contextmanager
-def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
-    """The yielded function says that the runtime takes the original, but not the rewritten model, if nobody ran them.
-
-    It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
-    only a runtime computes.
-    """
-    changed = cache(partial(changed_unseen, request.before, request.after))
-    if request.checks.witness == "none" or _session_too_long(request, request.clock.budget * SHARE):
-        yield lambda: ""
-    elif request.checks.depth == "local" and not changed():
-        with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_refused, request, [()]).result
-    else:
-        yield lambda: _refused(request, _samples(request) if changed() else [()])
-
-
-def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
-    runtime = RuntimeProcess(request.checks.witness)
-    for samples in tried:
-        after = runtime.run(request.after_file or request.after, samples, request.clock.left)
-        if after.ran:
-            return ""
-        before = runtime.run(request.before_file or request.before, samples, request.clock.left)
-        if before.ran:
-            return _refusal(before, after)
-    return ""
-
-
-def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
-    """One input at each of the first sizes to try."""
-    with suppress(BnfoldError):
-        for choice in islice(choices(request.before, known_shapes(request.before, request.checks.inputs)), _SIZES):
-            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
-
-
-def _refusal(before: RuntimeResult, after: RuntimeResult) -> str:
-    if not before.ran or after.ran:
-        return ""
-    return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
-
-
-def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: Evidence) -> Evidence:
+def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: RuntimeErrors) -> RuntimeErrors:
     """Where the runtime is far off on the original as well, its errors compare two draws of its own approximations.
 
     onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
@@ -141,8 +94,8 @@ def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evi
     """
     if evidence.fault or not evidence.suspicion:
         return evidence
-    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples))
-    if not errs or not all(agrees(errs[name], request.before.graph.values[name].dtype) for name in errs):
+    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples).results)
+    if not errs or not all(_agrees(pair, name, errs[name]) for name in errs):
         return replace(evidence, fault=evidence.suspicion)
     note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
     return replace(evidence, notes=(*evidence.notes, note))
@@ -153,39 +106,24 @@ def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in HALVES for value in values):
         return ""
-    own = _own_evidence(request, pair, samples)
+    own = _own_errors(request, pair, samples)
     return own.fault or own.suspicion
 
 
 def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
     """Recorded outputs, as one more witness of what the original computes; none where none were recorded."""
-    told = [sample for sample in samples if sample.recorded]
-    if not told:
+    known = [sample for sample in samples if sample.recorded]
+    if not known:
         return []
-    found = {
-        name: errors([sample.expected for sample in told], [sample.recorded for sample in told], name)
-        for name in pair.outputs
-    }
-    dtypes = {name: pair.before.graph.values[name].dtype for name in pair.outputs}
-    doubtful = {name: error for name, error in found.items() if error is not None and not agrees(error, dtypes[name])}
-    notes = tuple(_disagreement(name, error) for name, error in doubtful.items())
-    return [WitnessRow("recorded outputs", not doubtful, ran_before=True, ran_after=False, notes=notes)]
-
-
-def _own_note(evidence: Evidence) -> list[str]:
-    return ["bnfold's own kernels measured the errors in the models' own precision"] if evidence.errors_before else []
+    found = _errors(pair, [sample.expected for sample in known], [sample.recorded for sample in known])
+    notes = tuple(_disagreement(name, found[name]) for name in found if not _agrees(pair, name, found[name]))
+    return [WitnessRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
 
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
-    if seconds := _session_too_long(request, request.clock.left):
+    if seconds := session_too_long(request, request.clock.left):
         return RuntimeResult(request.checks.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
     return RuntimeProcess(request.checks.witness).run(model, feeds, request.clock.left)
-
-
-def _session_too_long(request: Request, limit: float) -> float:
-    """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
-    seconds = session_seconds(request.before, request.after) if request.checks.witness == "onnxruntime" else 0.0
-    return seconds if seconds > limit else 0.0
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
@@ -207,19 +145,19 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Runtim
     return RuntimeResult(OWN, tuple(results))
 
 
-def _own_evidence(request: Request, pair: Pair, samples: Sequence[Sample]) -> Evidence:
+def _own_errors(request: Request, pair: Pair, samples: Sequence[Sample]) -> RuntimeErrors:
     sides = (_own(request, model, samples) for model in (request.before, request.after))
     return _weigh(request, pair, samples, *sides)
 
 
 def _weigh(
     request: Request, pair: Pair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
-) -> Evidence:
+) -> RuntimeErrors:
     truth = [sample.expected for sample in samples]
-    old, new = _errors(pair, truth, before), _errors(pair, truth, after)
+    old, new = _errors(pair, truth, before.results), _errors(pair, truth, after.results)
     dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
     jumping = bool(pair.holds or pair.uncut or pair.drawn)
-    doubtful = [] if jumping else [name for name in old if not agrees(old[name], dtypes[name])]
+    doubtful = [] if jumping else [name for name in old if not _agrees(pair, name, old[name])]
     row = WitnessRow(
         witness=before.runtime if before.ran else after.runtime,
         agrees=None if jumping or not old else not doubtful,
@@ -235,17 +173,17 @@ def _weigh(
     if any(grown.values()):
         grown = grown_from(_at_worst(pair, samples, old))
     firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
-    return Evidence(old, new, _first(firm), _first(grown.values()), rows=(row,))
+    return RuntimeErrors(old, new, _first(firm), _first(grown.values()), rows=(row,))
 
 
 def _at_worst(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
-    """The original's errors, and what it errs by with the weights that are gone moved by a unit in the last place.
+    """The original's errors, and what it errs by with the weights that are removed moved by a unit in the last place.
 
     One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
     """
     truth = [sample.expected for sample in samples]
     draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
-    moved = [_errors(pair, truth, RuntimeResult(OWN, tuple(results))) for results in zip(*draws, strict=False)]
+    moved = [_errors(pair, truth, results) for results in zip(*draws, strict=False)]
     return {
         name: replace(own, largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
         for name, own in found.items()
@@ -256,11 +194,16 @@ def _first(faults: Iterable[str]) -> str:
     return next((fault for fault in faults if fault), "")
 
 
-def _errors(pair: Pair, truth: Sequence[Mapping[str, Array]], side: RuntimeResult) -> dict[str, Errors]:
-    if not side.ran:
-        return {}
-    found = {name: errors(truth, side.results, name) for name in pair.outputs}
+def _errors(
+    pair: Pair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
+) -> dict[str, Errors]:
+    """The errors by output; none where there are no results."""
+    found = {name: errors(truth, results, name) for name in pair.outputs if results}
     return {name: error for name, error in found.items() if error is not None}
+
+
+def _agrees(pair: Pair, name: str, found: Errors) -> bool:
+    return agrees(found, pair.before.graph.values[name].dtype)
 
 
 def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping: bool) -> str:

@@ -117,8 +117,7 @@ def _runs_elsewhere(request: Request) -> bool:
     feeds = random_feeds(
         request.before, input_shapes(request.before, sizings()[0], request.checks.inputs), request.checks.seed, 0
     )
-    model = request.before_file or request.before
-    return RuntimeProcess(request.checks.witness).run(model, [feeds], request.clock.left).ran
+    return RuntimeProcess(request.checks.witness).run(request.sources[0], [feeds], request.clock.left).ran
 
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:

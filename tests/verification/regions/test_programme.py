@@ -38,13 +38,12 @@ def chain(count: int, spoil: Callable[[Arrays], None] = lambda _: None) -> tuple
 def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatch: Any) -> tuple[list[LocalRow], int]:
     """One row a region, and how many of them were a programme run again."""
     repeated = []
-    repeat = programme.Programme.repeat
 
-    def counted(self: programme.Programme, sides: Any) -> Any:
-        repeated.append(found := repeat(self, sides))
+    def counted(known: Any, sides: Any) -> Any:
+        repeated.append(found := programme.repeated(known, sides))
         return found
 
-    monkeypatch.setattr(programme.Programme, "repeat", counted)
+    monkeypatch.setattr("bnfold.verification.regions.verifier.repeated", counted)
     cuts = [ir.Cut("", (f"x{number}",), (f"x{number + 1}",), f"fold {number}") for number in range(count)]
     verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", witness="none")
     return list(verdict.local[:count]), sum(found is not None for found in repeated)
