@@ -15,11 +15,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.reference.dispatch import meaning
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.smooth import is_smooth, settings
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.settled import settled
+from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
 
@@ -36,9 +36,6 @@ _NO_BOUND = float_type(TP.FLOAT).largest
 
 _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
-
-_Key = tuple[str, str, int, str]
-"""Of a node: domain, operator and version that it means, and the first value that it makes."""
 
 
 def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
@@ -85,7 +82,7 @@ class _Side:
 
     def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node] = ()) -> None:
         self.number = number
-        self.nodes: dict[_Key, ir.Node] = {}
+        self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
         self.rough: set[str] = set()
         self.plain: set[str] = set()
@@ -110,7 +107,7 @@ class _Side:
                     self.rough.add(value.name)
                 elif node in self.clear:
                     self.plain.add(value.name)
-        self.nodes[*meaning(node), made[0].name] = node
+        self.nodes[identity(node)] = node
 
     def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
         """The constants and the nodes that have no counterpart of the same name on the other side."""

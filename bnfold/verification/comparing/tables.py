@@ -9,25 +9,24 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
-from bnfold.reference.dispatch import meaning
 from bnfold.verification.comparing.evidence import Table
 from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.floats import is_float
 
 
 def tables(old: Region, new: Region) -> list[Table]:
     """What one model chooses from otherwise than the other; where only its numbers differ, these."""
-    nodes = [{key: node for node in side.nodes if (key := _key(node)) is not None} for side in (old, new)]
-    lone = [(0, node) for key, node in nodes[0].items() if key not in nodes[1]]
+    nodes = [{identity(node): node for node in side.nodes if held(node.output(0)) is None} for side in (old, new)]
+    lone = [(0, key, node) for key, node in nodes[0].items() if key not in nodes[1]]
     found = []
-    for side, node in [*lone, *((1, node) for node in nodes[1].values())]:
+    for side, key, node in [*lone, *((1, key, node) for key, node in nodes[1].items())]:
         value, tensor, others = node.input(0), held(node.input(0)), [other for other in node.inputs[1:] if other]
         if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(held, others)):
             continue
         marks = _marks(node, tensor)
         unread = np.ones(int(marks.max(initial=-1)) + 1, bool)
-        key = _key(node)
-        twin = nodes[0].get(key) if side and key is not None else None
+        twin = nodes[0].get(key) if side else None
         before = held(twin.input(0)) if twin is not None else None
         if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
             differs = before.numpy() != tensor.numpy()
@@ -37,12 +36,6 @@ def tables(old: Region, new: Region) -> list[Table]:
         chosen = next(made for made in node.outputs if made is not None)
         found.append(Table(side, value, chosen, marks, unread, _follow_from_sizes(others)))
     return found
-
-
-def _key(node: ir.Node) -> tuple[object, ...] | None:
-    """What a node means and the first value that it makes; None for one of constants."""
-    made = next((value for value in node.outputs if value is not None), None)
-    return (*meaning(node), made.name) if made is not None and held(node.output(0)) is None else None
 
 
 def _marks(node: ir.Node, tensor: ir.Tensor) -> Array:

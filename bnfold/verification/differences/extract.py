@@ -7,7 +7,7 @@ outward, which makes the region of an If or Loop body a flat model.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
 import onnx
@@ -147,21 +147,26 @@ def _info(value: ir.Value) -> onnx.ValueInfoProto:
     return info
 
 
+def computed(nodes: Iterable[ir.Node], is_constant: Callable[[ir.Value], bool]) -> list[ir.Node]:
+    """The nodes, of some in their order, that compute from constants alone."""
+    values: set[ir.Value] = set()
+    found = []
+    for node in nodes:
+        reads = [value for value in node.inputs if value is not None]
+        if reads and not node.subgraphs and all(value in values or is_constant(value) for value in reads):
+            values.update(value for value in node.outputs if value is not None)
+            found.append(node)
+    return found
+
+
 def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
     """The values of the main graph that nodes compute from nothing that is ``fed``, and that others or callers read."""
-    found: dict[ir.Value, None] = {}
-
-    def is_constant(value: ir.Value | None) -> bool:
-        if value is None or value in found:
-            return True
-        return value.name not in fed and (value.is_initializer or value.holds_constant)
-
-    makers = [node for node in model.graph.nodes if node.inputs and not node.subgraphs]
-    for node in makers:
-        if all(map(is_constant, node.inputs)):
-            found.update(dict.fromkeys(value for value in node.outputs if value is not None))
+    nodes = computed(
+        model.graph.nodes, lambda value: value.name not in fed and (value.is_initializer or value.holds_constant)
+    )
+    values = {value: None for node in nodes for value in node.outputs if value is not None}
     return [
         value
-        for value in found
-        if value.is_output or any(output not in found for node in value.readers for output in node.outputs)
+        for value in values
+        if value.is_output or any(output not in values for node in value.readers for output in node.outputs)
     ]

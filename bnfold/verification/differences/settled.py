@@ -9,26 +9,26 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
-from bnfold.reference.dispatch import meaning
-from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.differences.extract import Region, computed, held
+from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.floats import is_float
 
 
 def settled(old: Region, new: Region) -> set[ir.Node]:
     """The nodes that make nothing but such integers, which what reads them is given on the other side as well."""
-    sides = _Side(old), _Side(new)
+    sides = _Integers(old), _Integers(new)
     return {node for side, other in (sides, sides[::-1]) for node in side.settled(other)}
 
 
-class _Side:
+class _Integers:
     """A region: what it computes from constants, in order, and the integers of it by name."""
 
     def __init__(self, region: Region) -> None:
-        self._nodes = {_key(node): node for node in region.nodes}
+        self._nodes = {identity(node): node for node in region.nodes}
         self._computed = _computed(region)
         self._numbers = _numbers(region, self._computed) if self._computed else {}
 
-    def settled(self, other: _Side) -> set[ir.Node]:
+    def settled(self, other: _Integers) -> set[ir.Node]:
         found: set[ir.Node] = set()
         for node in reversed(self._computed):
             values = [value for value in node.outputs if value is not None]
@@ -38,9 +38,9 @@ class _Side:
                 found.add(node)
         return found
 
-    def _agrees(self, other: _Side, value: ir.Value, reader: ir.Node, slot: int) -> bool:
+    def _agrees(self, other: _Integers, value: ir.Value, reader: ir.Node, slot: int) -> bool:
         """Whether the reader's twin is given the same integers."""
-        twin = other._nodes.get(_key(reader)) if self._nodes.get(_key(reader)) is reader else None
+        twin = other._nodes.get(identity(reader)) if self._nodes.get(identity(reader)) is reader else None
         given = twin.input(slot) if twin is not None else None
         mine, theirs = self._numbers.get(value.name), other._number(given) if given is not None else None
         return mine is not None and theirs is not None and mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
@@ -50,22 +50,10 @@ class _Side:
         return self._numbers.get(value.name) if tensor is None else tensor.numpy()
 
 
-def _key(node: ir.Node) -> tuple[object, ...]:
-    """What a node means, and the first value that it makes."""
-    return (*meaning(node), *(value.name for value in node.outputs[:1] if value is not None))
-
-
 def _computed(region: Region) -> list[ir.Node]:
     """The nodes that read nothing but constants that no caller overrides."""
-    values: set[ir.Value] = set()
-    found = []
-    for node in region.nodes:
-        reads = [value for value in node.inputs if value is not None]
-        is_constant = reads and all(value in values or ir.constant(value) is not None for value in reads)
-        if is_constant and not node.subgraphs and held(node.output(0)) is None:
-            values.update(value for value in node.outputs if value is not None)
-            found.append(node)
-    return found
+    nodes = computed(region.nodes, lambda value: ir.constant(value) is not None)
+    return [node for node in nodes if held(node.output(0)) is None]
 
 
 def _numbers(region: Region, nodes: list[ir.Node]) -> dict[str, Array]:

@@ -23,6 +23,11 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
     )
 
 
+def identity(node: ir.Node) -> tuple[object, ...]:
+    """What a node means, and the first value that it makes: one of the same in another model is its counterpart."""
+    return (*meaning(node), next((value.name for value in node.outputs if value is not None), ""))
+
+
 def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     """What nobody can override means what it is, whatever it is called."""
     names = [value.name if value is not None else "" for value in (old, new)]
