@@ -51,7 +51,7 @@ def attempt(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> At
                 found.plan = guarded(node, search, candidate, limits, budget, found.seen)
                 break
             except Declined as refusal:
-                found.refused.append((candidate, refusal))
+                found.refused.append((candidate, refusal.without_frames()))
                 if isinstance(refusal, TooLarge):
                     budget.want(refusal)
     except Declined as refusal:  # it is no affine

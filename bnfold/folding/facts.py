@@ -127,9 +127,19 @@ def size(value: ir.Value, axis: int) -> Dim:
         return known
     channels = None
     if axis == 1 and rank(value) > 1:
-        with suppress(Declined):  # a rank further up that nothing tells
-            channels = _channels(value, {})
+        evaluation = value.graph.model.evaluation
+        channels = _known_channels(value, evaluation.channels if evaluation is not None else {})
     return dims(value)[axis] if channels is None else channels
+
+
+def _known_channels(value: ir.Value, found: dict[ir.Value, int]) -> int | None:
+    """As `_channels`; of a row of Concats, each would be added up from the first one again."""
+    if value not in found:
+        asked: dict[ir.Value, int | None] = {}
+        with suppress(Declined):  # a rank further up that nothing tells
+            _channels(value, asked)
+        found.update((other, channels) for other, channels in asked.items() if channels is not None)
+    return found.get(value)
 
 
 def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:

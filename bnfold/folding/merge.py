@@ -136,7 +136,7 @@ def _branch(value: ir.Value, sign: int, graph: ir.Graph) -> Branch:
     return Branch(at, None, tuple(affines[::-1]), sign)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Window:
     """What a convolution reads, for each spatial axis."""
 

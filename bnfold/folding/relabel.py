@@ -30,7 +30,7 @@ MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Search:
     """State of one search: what it is for, limits, remaining budget, the draft plan, and every node visited."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bnfold import ir
-from bnfold.folding import attempts, compose, dead, equalize, facts, merge, partial, rows
+from bnfold.folding import attempts, dead, facts, merge, partial, rows
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import Budget, TooLarge
@@ -22,6 +23,9 @@ from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, SearchTrace
 from bnfold.semantics import Policy
+
+if TYPE_CHECKING:
+    from bnfold.folding.compose import Composition
 
 MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
@@ -122,6 +126,8 @@ def _merge_branches(fold: Fold) -> bool:
 
 def _compose(fold: Fold) -> None:
     """Let one node stand for two products in a row."""
+    from bnfold.folding import compose
+
     for first, second in compose.find(fold.model, fold.limits):
         try:
             with ir.evaluated_once(fold.model):
@@ -133,9 +139,7 @@ def _compose(fold: Fold) -> None:
         _replace(fold, found, compose.carry_out(found), found.key, cut)
 
 
-def _replace(
-    fold: Fold, found: merge.Merge | compose.Composition, gone: list[str], key: tuple[str, str], cut: ir.Cut
-) -> None:
+def _replace(fold: Fold, found: merge.Merge | Composition, gone: list[str], key: tuple[str, str], cut: ir.Cut) -> None:
     """Edit the node that stays, after the others have gone."""
     fold.budget.charge(found.cost)
     _sign(found.edits, key)
@@ -239,6 +243,8 @@ def _drop_dead_shifts(fold: Fold) -> None:
 
 def _equalize(fold: Fold) -> None:
     """After folding, which makes channels uneven."""
+    from bnfold.folding import equalize
+
     for found in equalize.find(fold.model, fold.limits, fold.budget, fold.report.equalized):
         before = {value: value.name for value in found.values}
         equalize.apply(found, fold.budget)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, padding
+from bnfold.folding import facts, guard, padding, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
@@ -44,7 +44,7 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
         try:
             plan = direction(chain, attempt)
         except Declined as refusal:
-            refusals.append(refusal)
+            refusals.append(refusal.without_frames())
             attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
             continue
         if not plan.residuals and not plan.inverses:
@@ -98,8 +98,12 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
 
 def upward(chain: Chain, search: Search) -> Plan:
     """Make the producer of the chain's input produce its output instead."""
-    first = chain.links[0]
-    absorb(search, [(chain.source, chain.affine, (first.node, first.slot))])
+    source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
+    # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
+    others = (use for use in source.uses if use != edge)
+    if search.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
+        raise Declined(Reason.SHARED_VALUE, sharing.readers(source))
+    absorb(search, [(source, chain.affine, edge)])
     return finish(chain, "up", search)
 
 

@@ -60,9 +60,13 @@ _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.
 
 
 class Evaluation:
-    """What chains of constants come to, as long as the graph is what it is; long chains do not recurse."""
+    """What chains of constants come to, as long as the graph is what it is; long chains do not recurse.
+
+    ``channels`` is what weights tell of the sizes of axis 1, for whoever follows them.
+    """
 
     def __init__(self) -> None:
+        self.channels: dict[Value, int] = {}
         self._known: dict[Value, Tensor | None] = {}
 
     def of(self, target: Value) -> Tensor | None:

@@ -43,8 +43,8 @@ __all__ = [
     "round_once",
 ]
 
-CHUNK = 1 << 22
-"""Bytes of float64 that a streamed computation holds at a time."""
+CHUNK = 1 << 19
+"""Bytes of float64 that a streamed computation holds at a time; for larger blocks the system has to find new pages."""
 
 
 class RangeViolation(BnfoldError):

@@ -17,8 +17,7 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
-from bnfold.pipeline import chain, foreign, formats, order, path_conflicts
-from bnfold.pipeline.chain import StepRow
+from bnfold.pipeline import formats, order, path_conflicts
 from bnfold.pipeline.formats import Progress, Source, Staged
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
@@ -26,6 +25,7 @@ from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options, to_json
 
 if TYPE_CHECKING:
+    from bnfold.pipeline.chain import StepRow
     from bnfold.verification import Verdict
 
 MAX_REPLANS = 8
@@ -237,29 +237,35 @@ def _deliver(
             outcome.output = delivery.path
 
     if outcome.options.simplify:
-        first, *others = map(foreign.simplifier, outcome.options.simplify)
-        with (
-            chain.working_folder(outcome.model, in_memory=delivery is None) as folder,
-            foreign.begun(first) as begun,
-        ):
-            ir.save(outcome.model, own := folder / "own.onnx")
-            _verify(outcome, own, delivery, progress)
-            count_products(outcome)
-            steps = chain.Chain(own, ir.load(own), folder, outcome.options, outcome.checks, progress)
-            with _timed(outcome.seconds, "simplify"):
-                outcome.steps = steps.run(
-                    [begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values())
-                )
-            outcome.model = steps.model
-            with stage() as staged:
-                put_in_place(staged)
-            outcome.model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
+        with _simplified(outcome, delivery, progress), stage() as staged:
+            put_in_place(staged)
         return
     if delivery is None and outcome.checks.depth != "none":
         check_range(outcome.model)
     with stage() as staged:
         _verify(outcome, outcome.model if staged is None else staged.path, delivery, progress)
         put_in_place(staged)
+
+
+@contextmanager
+def _simplified(outcome: Outcome, delivery: Delivery | None, progress: Progress) -> Iterator[None]:
+    """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
+    from bnfold.pipeline import chain, foreign
+
+    first, *others = map(foreign.simplifier, outcome.options.simplify)
+    with (
+        chain.working_folder(outcome.model, in_memory=delivery is None) as folder,
+        foreign.begun(first) as begun,
+    ):
+        ir.save(outcome.model, own := folder / "own.onnx")
+        _verify(outcome, own, delivery, progress)
+        count_products(outcome)
+        steps = chain.Chain(own, ir.load(own), folder, outcome.options, outcome.checks, progress)
+        with _timed(outcome.seconds, "simplify"):
+            outcome.steps = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
+        outcome.model = steps.model
+        yield
+        outcome.model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
 
 
 def _verify(outcome: Outcome, result: ir.Model | Path, delivery: Delivery | None, progress: Progress) -> None:

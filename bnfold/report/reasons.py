@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Reason(Enum):
@@ -88,3 +88,8 @@ class Declined(Exception):
     def attempt(self, direction: str, passed: Iterable[str]) -> SearchTrace:
         """This refusal as the end of one direction of a search."""
         return SearchTrace(direction, tuple(passed), self.at, self.reason, self.detail)
+
+    def without_frames(self) -> Self:
+        """This refusal, to be kept: with its traceback it would hold whole searches, in circles."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)

@@ -23,7 +23,7 @@ from bnfold.report.reasons import Declined, Reason
 Labels = list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Product:
     """Labels of the axes of ``x``, of the constant ``w`` at ``slot``, and of the result, without those summed over."""
 

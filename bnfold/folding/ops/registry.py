@@ -14,7 +14,7 @@ Solve = Callable[[Node, int, Affine], Step]
 Joint = Callable[[Node, Mapping[int, Affine]], Step]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Handler:
     """How an operator treats an affine.
 
