@@ -18,12 +18,27 @@ from _models import catalogue
 from tests.conftest import ROOT
 from tests.machine import unmeasured
 
+# scripts/clients_table runs itself by the Python of other programs.
+PYTHON_SCRIPTS = sorted(
+    path.name
+    for path in (ROOT / "scripts").iterdir()
+    if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env python") and path.name != "clients_table"
+)
 EXTENDED_PRECISION = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
 
 def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "scripts" / name, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | environment)
+
+
+@pytest.mark.parametrize("name", PYTHON_SCRIPTS)
+def test_another_python_is_told_which_one_to_take(name: str) -> None:
+    command = [sys.executable, "-S", ROOT / "scripts" / name, "--help"]  # without what is installed
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | {"PYTHONPATH": ""})
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert f"run .venv/bin/python scripts/{name}" in done.stderr
 
 
 def tool(code: str) -> tools.Tool:
