@@ -15,7 +15,7 @@ import pytest
 from _bench import cases, generate, measure, quality, table, tools
 from _models import catalogue
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TAKES_MINUTES
 from tests.machine import unmeasured
 
 # scripts/clients_table runs itself by the Python of other programs.
@@ -39,6 +39,13 @@ def test_another_python_is_told_which_one_to_take(name: str) -> None:
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert f"run .venv/bin/python scripts/{name}" in done.stderr
+
+
+def test_ci_runs_what_takes_minutes() -> None:
+    steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\n@TAKES_MINUTES" in path.read_text("utf-8")]
+    assert len(marked) == 4
+    assert all(path.relative_to(ROOT).as_posix() in steps for path in marked)
 
 
 def tool(code: str) -> tools.Tool:
@@ -139,7 +146,7 @@ def test_networks_of_the_benchmark_are_valid(opset: int) -> None:
     assert catalogue.count(model) == 49
 
 
-@pytest.mark.slow
+@TAKES_MINUTES
 def test_benchmark_quick(tmp_path: Path) -> None:
     wanted = [
         word for name in ("cp", "onnx", "onnxruntime", "python", "version_converter") for word in ("--tool", name)
