@@ -1,15 +1,15 @@
-"""What of the real models a test goes through: every model is for BNFOLD_LARGE=1, one of each network for every day."""
+"""Which real models a test goes through: one of each network every day, all of them with BNFOLD_LARGE=1."""
 
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
-EVERY = "BNFOLD_LARGE" in os.environ
+from tests.conftest import LARGE
+
 WIDE = ("FNSCandy", "densenet-121", "inception-3", "netG", "resnet-50", "three_layer_bn_pytorch", "vgg-1")
 """Networks that take many seconds each; their operators are in others as well."""
 
@@ -21,7 +21,7 @@ def models(corpus: Path, *kinds: str) -> Iterator[Path]:
     seen = set()
     for row in rows:
         path = corpus / row["path"]
-        if EVERY or not row["kind"].startswith("net"):
+        if LARGE or not row["kind"].startswith("net"):
             yield path
             continue
         operators = _operators(path)

@@ -12,22 +12,20 @@ import onnx
 import pytest
 from _models import catalogue, full
 
-from tests.corpus import EVERY
+from tests.conftest import TAKES_MINUTES
 from tests.machine import unmeasured
 
 # DenseNet activates before it convolves: most of its BatchNormalizations have a Relu behind them and a Concat before.
 LEFT = {"resnet50": 0, "densenet121": 62, "inception_v2": 0, "shufflenet": 0}
-VERIFIED = LEFT if EVERY else ("resnet50", "shufflenet")
-"""Comparing one takes many seconds: all of them with BNFOLD_LARGE=1."""
 
 
-@pytest.mark.slow
+@TAKES_MINUTES
 @pytest.mark.parametrize("name", full.NETWORKS)
 def test_network_is_upgraded_folded_and_verified(name: str, tmp_path: Path) -> None:
     source, out, report = full.write(name, tmp_path), tmp_path / "out.onnx", tmp_path / "report.json"
     code = "import sys; from bnfold.cli.commands import main; sys.exit(main())"
     command: list[str | Path] = [sys.executable, "-c", code, "optimize", source, out]
-    command += ["--report", report, "--require-verified" if name in VERIFIED else "--no-verify"]
+    command += ["--report", report, "--require-verified"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
     assert done.returncode == 0, done.stderr
     check_report(json.loads(report.read_text()), LEFT[name])

@@ -15,15 +15,37 @@ import pytest
 from _bench import cases, generate, measure, quality, table, tools
 from _models import catalogue
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TAKES_MINUTES
 from tests.machine import unmeasured
 
+# scripts/clients_table runs itself by the Python of other programs.
+PYTHON_SCRIPTS = sorted(
+    path.name
+    for path in (ROOT / "scripts").iterdir()
+    if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env python") and path.name != "clients_table"
+)
 EXTENDED_PRECISION = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
 
 def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "scripts" / name, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | environment)
+
+
+@pytest.mark.parametrize("name", PYTHON_SCRIPTS)
+def test_another_python_is_told_which_one_to_take(name: str) -> None:
+    command = [sys.executable, "-S", ROOT / "scripts" / name, "--help"]  # without what is installed
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | {"PYTHONPATH": ""})
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert f"run .venv/bin/python scripts/{name}" in done.stderr
+
+
+def test_ci_runs_what_takes_minutes() -> None:
+    steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\n@TAKES_MINUTES" in path.read_text("utf-8")]
+    assert len(marked) == 4
+    assert all(path.relative_to(ROOT).as_posix() in steps for path in marked)
 
 
 def tool(code: str) -> tools.Tool:
@@ -124,7 +146,7 @@ def test_networks_of_the_benchmark_are_valid(opset: int) -> None:
     assert catalogue.count(model) == 49
 
 
-@pytest.mark.slow
+@TAKES_MINUTES
 def test_benchmark_quick(tmp_path: Path) -> None:
     wanted = [
         word for name in ("cp", "onnx", "onnxruntime", "python", "version_converter") for word in ("--tool", name)

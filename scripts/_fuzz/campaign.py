@@ -229,7 +229,7 @@ class Campaign:
         small = shrink(read(drawn), lambda case: watch.kind(self._judged(case)) == sort)
         place = self.keep / self.mode / small.digest
         small.keep(place)
-        print(f"  scripts/fuzz --mode {self.mode} --replay {place}", flush=True)
+        print(f"  .venv/bin/python scripts/fuzz --mode {self.mode} --replay {place}", flush=True)
 
     def _judged(self, case: Case) -> str:
         place = self._scratch / "candidate"

@@ -133,7 +133,7 @@ THROUGH: dict[str, tuple[Draw, ...]] = {
     "a reshape that is none": (carriers.reshape,),
     "elements tiled instead of repeated": (carriers.space,),
     "a border read as the inside": (operators.into_padding,),
-    "a mean that is a sum": (carriers.reduce,),
+    "a mean that is a sum": (carriers.reduce, operators.into_padding),
     "parts that overlap": (operators.rejoin,),
     "a bias that counts": (operators.biased_instance,),
 }

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from tests.conftest import TAKES_MINUTES
 from tests.corpus import models
 from tests.reference.models import Array
 
@@ -60,8 +60,7 @@ def attempt(path: Path, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
     raise error or AssertionError
 
 
-@pytest.mark.slow
-@pytest.mark.no_cover  # the other tests of this room reach every line that it reaches
+@TAKES_MINUTES
 def test_every_real_model_evaluates_or_is_refused_for_a_known_reason(corpus: Path) -> None:
     paths = list(models(corpus, "net", "net-noweights", "exporter-op", "fixture"))
     unexpected: list[str] = []
@@ -78,4 +77,4 @@ def test_every_real_model_evaluates_or_is_refused_for_a_known_reason(corpus: Pat
         if not all(value.dtype == np.float64 for value in results.values() if value.dtype.kind == "f"):
             unexpected.append(f"{path}: not in float64")
     assert not unexpected
-    assert len(paths) > 90
+    assert len(paths) > 100
