@@ -18,9 +18,10 @@ import onnx
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.interop.pytorch import inputs as examples
-from bnfold.interop.pytorch.inputs import Array, Inputs
+from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
+from bnfold.ir.elements import Array
 from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.numbers.compare import compare_values

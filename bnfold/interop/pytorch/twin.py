@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
-from bnfold.interop.pytorch.inputs import Array, Inputs, as_array
+from bnfold.interop.pytorch.inputs import Inputs, as_array
+from bnfold.ir.elements import Array
 
 T = TypeVar("T")
 
