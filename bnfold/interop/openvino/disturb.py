@@ -10,47 +10,42 @@ from pathlib import Path
 import numpy as np
 
 from bnfold import ir
-from bnfold.interop.openvino.document import Document, weights_path
+from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.ir.elements import FLOATS, TP, Array, to_raw
 from bnfold.verification.numbers.rounding import disturb, is_short
 
-Weight = tuple[bytes, int]
-"""A digest of a constant's bytes, and its element type."""
 
-
-def floats(document: Document) -> dict[tuple[int, int], ir.Stored]:
-    """The float constants by where their bytes lie; several layers may share them."""
-    found = {}
-    for layer in document.constants():
-        tensor = document.tensor(layer)
-        if tensor is not None and tensor.dtype in FLOATS and tensor.size:
-            found[document.span(layer)] = tensor
-    return found
+def floats(document: Document) -> list[ir.Stored]:
+    """The float constants; what several layers share is there once."""
+    found = [tensor for tensor in map(document.tensor, document.constants()) if tensor is not None]
+    return list({tensor.span: tensor for tensor in found if tensor.dtype in FLOATS and tensor.size}.values())
 
 
 def new_weights(before: Document, after: Document) -> list[ir.Stored]:
     """The float constants of ``after`` that ``before`` does not have; short numbers were not rounded."""
-    known = {_weight(tensor) for tensor in floats(before).values()}
-    return [tensor for tensor in floats(after).values() if _weight(tensor) not in known and not is_short(tensor)]
+    known = set(map(_weight, floats(before)))
+    return [tensor for tensor in floats(after) if _weight(tensor) not in known and not is_short(tensor)]
 
 
 def by_body(document: Document, weights: Sequence[ir.Stored]) -> dict[str, list[ir.Stored]]:
     """Those of ``weights`` that stand in bodies, by the body's name: a run may never enter one."""
     spans = {(tensor.span.offset, tensor.span.length): tensor for tensor in weights}
-    groups = {
-        name: [spans[span] for layer in layers if (span := document.span(layer)) in spans]
-        for name, layers in document.constants_by_body().items()
-        if name
-    }
-    return {name: group for name, group in groups.items() if group}
+    groups: dict[str, list[ir.Stored]] = {}
+    for owner in document.root.iter("layer"):
+        for body in owner:
+            for layer in body.iterfind("layers/layer[@type='Const']"):
+                if (held := spans.get(document.span(Layer(layer)))) is not None:
+                    groups.setdefault(f"{owner.get('name', '')}.{body.tag}", []).append(held)
+    return groups
 
 
 def single_precision(document: Document) -> list[ir.Stored]:
     """The constants that are stored in float32 and were rounded to it."""
-    return [tensor for tensor in floats(document).values() if tensor.dtype == TP.FLOAT and not is_short(tensor)]
+    return [tensor for tensor in floats(document) if tensor.dtype == TP.FLOAT and not is_short(tensor)]
 
 
-def _weight(tensor: ir.Stored) -> Weight:
+def _weight(tensor: ir.Stored) -> tuple[bytes, int]:
+    """A digest of a constant's bytes, and its element type."""
     digest = hashlib.sha256()
     for block in tensor.blocks():
         digest.update(to_raw(block, tensor.dtype))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -135,22 +134,9 @@ class Document:
         """The highest opset that a layer names."""
         return max((Layer(found).opset for found in self.root.iter("layer")), default=0)
 
-    def constants(self) -> Iterator[Layer]:
+    def constants(self) -> list[Layer]:
         """Every Const layer, those in bodies included."""
-        for found in self.root.iter("layer"):
-            if found.get("type") == "Const":
-                yield Layer(found)
-
-    def constants_by_body(self) -> dict[str, list[Layer]]:
-        """The Const layers of the main net, under an empty name, and of each body, under that of its layer and kind."""
-        found: dict[str, list[Layer]] = {}
-        for owner in self.root.iter():
-            for kind in owner:
-                layers = kind.find("layers")
-                if layers is not None:
-                    name = f"{owner.get('name', '')}.{kind.tag}"
-                    found.setdefault(name, []).extend(_constants_in(layers))
-        return {"": _constants_in(self.net.layer_list), **found}
+        return [Layer(found) for found in self.root.iterfind(".//layer[@type='Const']")]
 
     def span(self, layer: Layer) -> tuple[int, int]:
         """Offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
@@ -177,10 +163,6 @@ class Document:
         if raw_length(dtype, math.prod(dims)) != size or any(dim < 0 for dim in dims):
             raise MalformedModel(f"{layer.where}: {size} bytes do not fit its shape {list(dims)}")
         return ir.Stored(dtype, dims, Span(self.source, offset, size), layer.name)
-
-
-def _constants_in(layers: ET.Element) -> list[Layer]:
-    return [Layer(found) for found in layers.findall("layer") if found.get("type") == "Const"]
 
 
 def numbers(layer: Layer, name: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""New layers, written as OpenVINO writes them."""
+"""New layers: how the nodes that a rewrite adds are spelled, and how OpenVINO writes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 
 from bnfold import ir
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
-from bnfold.interop.openvino.views import View
 
 ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
 _PRECISION_NAMES: dict[int, str] = {dtype: name for name, dtype in PRECISIONS.items()}
@@ -22,15 +21,6 @@ class Kind:
     dims: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """What a new Const holds: a weight as ONNX sees it, and how it is stored."""
-
-    tensor: ir.Tensor
-    view: View = ""
-    group: int = 1
-
-
 @dataclass(slots=True, eq=False)
 class Emitter:
     """Puts new layers into one net.
@@ -39,7 +29,7 @@ class Emitter:
     """
 
     net: Net
-    payloads: dict[ET.Element, Payload] = field(default_factory=dict)
+    payloads: dict[ET.Element, ir.Tensor] = field(default_factory=dict)
     wanted: list[tuple[ET.Element, str]] = field(default_factory=list)
     _before: dict[ET.Element, list[ET.Element]] = field(default_factory=dict)
     _behind: dict[ET.Element, list[ET.Element]] = field(default_factory=dict)
@@ -77,14 +67,14 @@ class Emitter:
         self.wanted.append((element, hint))
         return made
 
-    def constant(self, payload: Payload, dims: Sequence[int], hint: str, *, before: Layer, as_type: int) -> Port:
+    def constant(self, tensor: ir.Tensor, dims: Sequence[int], hint: str, *, before: Layer, as_type: int) -> Port:
         """A Const, and behind it a Convert where it is to be read as another type than it is stored in."""
-        dtype = payload.tensor.dtype
+        dtype = tensor.dtype
         kind = Kind(dtype, tuple(dims))
         name = hint if dtype == as_type else f"{hint}_compressed"
         text = {"element_type": ELEMENT_NAMES[dtype], "shape": ", ".join(map(str, dims)), "offset": "0", "size": "0"}
         made = self.layer("Const", text, (), kind, name, before=before)
-        self.payloads[made.element] = payload
+        self.payloads[made.element] = tensor
         if dtype == as_type:
             return made.id, "0"
         target = {"destination_type": ELEMENT_NAMES[as_type]}
@@ -156,3 +146,58 @@ def _rewrite(parent: ET.Element, children: list[ET.Element]) -> None:
     if children:
         children[-1].tail = last
     parent[:] = children
+
+
+_BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """Type and attributes of a layer, and what it makes."""
+
+    type: str
+    output: Kind
+    attributes: dict[str, str] = field(default_factory=dict)
+    opset: int = 1
+
+
+def spelled(node: ir.Node, inputs: Sequence[Kind]) -> Spelling | None:
+    """The layer for a new node that reads ``inputs``; None where there is none."""
+    first = inputs[0]
+    if node.is_op(*_BROADCAST):
+        dims = _broadcast(first.dims, inputs[1].dims)
+        return Spelling(_BROADCAST[node.op_type], Kind(first.dtype, dims), {"auto_broadcast": "numpy"})
+    if node.is_op("Cast"):
+        target = int(node.attr("to"))
+        return Spelling("Convert", Kind(target, first.dims), {"destination_type": ELEMENT_NAMES[target]})
+    if node.is_op("Unsqueeze"):
+        return _unsqueeze(node, first)
+    if node.is_op("BatchNormalization"):
+        return Spelling("BatchNormInference", first, {"epsilon": repr(float(node.attr("epsilon")))}, opset=5)
+    if node.is_op("Conv"):
+        return Spelling("GroupConvolution", first, _pointwise(len(node.attr("kernel_shape"))))
+    return Spelling("Sqrt", first) if node.is_op("Sqrt") else None
+
+
+def _unsqueeze(node: ir.Node, kind: Kind) -> Spelling | None:
+    axes = ir.constant(node.input(1))
+    if kind.dims is None or axes is None:
+        return None
+    dims = list(kind.dims)
+    for axis in sorted(int(axis) for axis in axes.numpy().reshape(-1)):
+        dims.insert(axis, 1)
+    return Spelling("Unsqueeze", Kind(kind.dtype, tuple(dims)))
+
+
+def _pointwise(spatial: int) -> dict[str, str]:
+    """The attributes of a convolution without stride, padding or dilation."""
+    ones, zeros = ", ".join(["1"] * spatial), ", ".join(["0"] * spatial)
+    return {"strides": ones, "pads_begin": zeros, "pads_end": zeros, "dilations": ones, "auto_pad": "explicit"}
+
+
+def _broadcast(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if a is None or b is None:
+        return None
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple(y if x == 1 else x if y == 1 else max(x, y) for x, y in pairs)

@@ -18,7 +18,6 @@ import onnx
 from bnfold import ir
 from bnfold.errors import MalformedModel
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, fresh, read
-from bnfold.interop.openvino.emit import Payload
 from bnfold.interop.openvino.operators import DOMAIN, NORM, Meaning, Seen, Slot, meaning
 from bnfold.interop.openvino.views import View, seen_as
 from bnfold.ir.elements import TP
@@ -68,7 +67,7 @@ class IrModel(ir.Model):
     scopes: list[Scope]
     raise_norms: bool = False
     """Whether what is left of version 0 is to be written as version 5."""
-    written_back: dict[ET.Element, Payload] | None = None
+    written_back: dict[ET.Element, ir.Tensor] | None = None
     """Once the document is in line with the graph: what its new Const layers hold."""
     spans: dict[ET.Element, tuple[int, int]]
     """By then: where the bytes of each of the file's Const layers lie."""
@@ -76,11 +75,6 @@ class IrModel(ir.Model):
     @property
     def label(self) -> str:
         return str(self.document.path)
-
-    @property
-    def types(self) -> dict[str, str]:
-        """The type of the layer that each node was read from, by the node's label."""
-        return {node.label: origin.layer.type for scope in self.scopes for node, origin in scope.origins.items()}
 
 
 def load(path: Path) -> IrModel:
@@ -112,7 +106,7 @@ def _scopes(draft: _Draft, graph: ir.Graph) -> Iterator[Scope]:
         results=[(port, graph.values[name]) for port, name in draft.results],
         made={graph.values[name]: port for port, name in draft.names.items() if name in graph.values},
     )
-    for node, (_, bodies) in zip(graph.nodes, draft.bodies, strict=True):
+    for node, bodies in zip(graph.nodes, draft.bodies, strict=True):
         for attribute, body in bodies.items():
             (subgraph,) = node.subgraphs[attribute]
             yield from _scopes(body, subgraph)
@@ -131,7 +125,7 @@ class _Draft:
     names: dict[Port, str] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
     origins: list[Origin] = field(default_factory=list)
-    bodies: list[tuple[Layer, dict[str, _Draft]]] = field(default_factory=list)
+    bodies: list[dict[str, _Draft]] = field(default_factory=list)
     results: list[tuple[Port, str]] = field(default_factory=list)
     _tensors: dict[str, ir.Stored | None] = field(default_factory=dict)
     _views: dict[tuple[str, View], str] = field(default_factory=dict)
@@ -235,8 +229,7 @@ class _Draft:
         node.output.extend(self._output(layer, port, index) for index, port in enumerate(outputs[: found.outputs]))
         for name, value in found.attributes.items():
             node.attribute.append(onnx.helper.make_attribute(name, value))
-        bodies = self._bodies(layer, node)
-        self.bodies.append((layer, bodies))
+        self.bodies.append(self._bodies(layer, node))
         self.origins.append(
             Origin(
                 layer,

@@ -29,7 +29,8 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
         for node, origin in scope.origins.items()
         if origin.layer.type == NORM
     }
-    types, opset = model.types, document.opset
+    types = {node.label: origin.layer.type for scope in model.scopes for node, origin in scope.origins.items()}
+    opset = document.opset
     model.raise_norms = options.target_opset is None
     report = passes(model, _in_onnx_names(options))
     written_back(model)

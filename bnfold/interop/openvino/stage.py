@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import IO, Self
 from xml.etree import ElementTree as ET
 
-import numpy as np
-
+from bnfold import ir
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Document, Layer, weights_path
-from bnfold.interop.openvino.emit import Payload
 from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
-from bnfold.interop.openvino.views import as_stored
 from bnfold.interop.openvino.write_back import write_back
-from bnfold.ir.elements import to_raw
 from bnfold.ir.storage.stream import BUFFER, copy_range, write_payload
 from bnfold.settings import Delivery
 
@@ -81,8 +77,7 @@ def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) 
     try:
         staged.folder.mkdir()
         root = model.document.root
-        has_constants = any(layer.get("type") == "Const" for layer in root.iter("layer"))
-        if has_constants:
+        if model.document.constants():
             with weights_path(staged.path).open("wb", buffering=BUFFER) as out:
                 _write_constants(model.document, payloads, model.spans, out, progress)
         text = ET.tostring(root, encoding="unicode")
@@ -97,7 +92,7 @@ def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) 
     return staged
 
 
-def written_back(model: IrModel) -> dict[ET.Element, Payload]:
+def written_back(model: IrModel) -> dict[ET.Element, ir.Tensor]:
     """What the new Const layers hold. The document is brought in line with the graph once."""
     if model.written_back is None:
         model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
@@ -135,13 +130,13 @@ def _raise(scope: Scope, layer: Layer) -> None:
 
 def _write_constants(
     document: Document,
-    payloads: dict[ET.Element, Payload],
+    payloads: dict[ET.Element, ir.Tensor],
     spans: dict[ET.Element, tuple[int, int]],
     out: IO[bytes],
     progress: Progress | None,
 ) -> None:
     """Every Const in the order of the file; those that shared bytes go on doing so."""
-    source, layers = document.source, list(document.constants())
+    source, layers = document.source, document.constants()
     old = {spans[layer.element] for layer in layers if layer.element not in payloads}
     placed: dict[tuple[int, int], int] = {}
     if sum(size for _, size in old) > source.size:  # they overlap: leave all bytes where they are
@@ -157,7 +152,7 @@ def _write_constants(
             start = placed[span]
         else:
             start = _align(out, ALIGNMENT)
-            _write(payload, out)
+            write_payload(payload, out, as_stored=False)
             size = out.tell() - start
         _set_span(layer, start, size)
         if progress is not None:
@@ -167,15 +162,6 @@ def _write_constants(
 def _align(out: IO[bytes], step: int) -> int:
     out.write(b"\0" * (-out.tell() % step))
     return out.tell()
-
-
-def _write(payload: Payload, out: IO[bytes]) -> None:
-    tensor = payload.tensor
-    if payload.view == "transposed":
-        stored = as_stored(tensor.numpy(), payload.view, payload.group)
-        out.write(to_raw(np.ascontiguousarray(stored), tensor.dtype))
-    else:
-        write_payload(tensor, out, as_stored=False)
 
 
 def _set_span(layer: Layer, offset: int, size: int) -> None:

@@ -31,7 +31,7 @@ from bnfold.interop.openvino.disturb import (
 from bnfold.interop.openvino.document import Document, read
 from bnfold.interop.openvino.feeds import candidates
 from bnfold.interop.openvino.load import IrModel, load
-from bnfold.interop.openvino.results import named_results, output_names
+from bnfold.interop.openvino.naming import named_results, output_names
 from bnfold.interop.openvino.stage import stage
 from bnfold.ir.elements import Array
 from bnfold.report.events import Report
@@ -160,7 +160,9 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     tell("rewritten", 2, 3)
     old, new = read(bench.before), read(bench.after)
     made = new_weights(old, new)
-    _check_interface(bench.expected.results, actual.results)
+    missing = sorted(bench.expected.results[0].keys() ^ actual.results[0].keys())
+    if missing:
+        raise _Fault(f"the two models have different outputs: {missing}")
     growth = float(np.sqrt(1 + longest_sum(model) / LANES))
     names = output_names(model, bench.expected.results[0])
     found = explained(
@@ -280,9 +282,3 @@ def _rounded(
     if not testimony.ran:
         raise _Undecided(f"OpenVINO does not run the model once more: {testimony.error}")
     return testimony
-
-
-def _check_interface(before: Results, after: Results) -> None:
-    missing = sorted(before[0].keys() ^ after[0].keys())
-    if missing:
-        raise _Fault(f"the two models have different outputs: {missing}")

@@ -12,23 +12,22 @@ from xml.etree import ElementTree as ET
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.interop.openvino.document import PRECISIONS, Layer, Port, fresh
-from bnfold.interop.openvino.emit import Emitter, Kind, Payload
+from bnfold.interop.openvino.emit import Emitter, Kind, spelled
 from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.naming import Naming, output_port
-from bnfold.interop.openvino.spell import spelled
-from bnfold.interop.openvino.views import View
+from bnfold.interop.openvino.views import Transposed, View
 from bnfold.ir.tensor import FLOATS
 
 BIAS = 2
 """The slot of the bias of Conv, ConvTranspose and Gemm; no OpenVINO layer has it."""
 
 
-def write_back(model: IrModel) -> dict[ET.Element, Payload]:
+def write_back(model: IrModel) -> dict[ET.Element, ir.Tensor]:
     """Bring ``model.document`` in line with the graph; what its new Const layers hold.
 
     Raises Unsupported for a node that has no layer, which only a decomposition over an unknown rank needs.
     """
-    payloads: dict[ET.Element, Payload] = {}
+    payloads: dict[ET.Element, ir.Tensor] = {}
     emitters = []
     for scope in model.scopes:
         writer = _Writer(scope)
@@ -122,7 +121,7 @@ class _Writer:
         inputs = (kind, Kind(kind.dtype, dims))
         hint = self.naming.hint(output)
         add = self.emitter.layer("Add", {"auto_broadcast": "numpy"}, inputs, kind, hint, behind=layer)
-        constant = self._constant(bias, Payload(held), dims, kind.dtype, add, f"{layer.name}/bias")
+        constant = self._constant(bias, held, dims, kind.dtype, add, f"{layer.name}/bias")
         self.emitter.connect(self.made[output], (add.id, "0"))
         self.emitter.connect(constant, (add.id, "1"))
         self._biased.append(layer)
@@ -168,11 +167,9 @@ class _Writer:
         if held is not None and held.tensor is tensor:
             return held.port
         group = int(node.attr("group", 1)) if node is not None and view == "grouped" else 1
-        dims = (group, tensor.dims[0] // group, *tensor.dims[1:]) if view == "grouped" else tuple(tensor.dims)
-        if view == "transposed":
-            dims = (*dims[:-2], dims[-1], dims[-2])
-        payload = Payload(tensor, view, group)
-        return self._constant(value, payload, dims, self._wanted(node, tensor), layer, value.name)
+        stored = Transposed(tensor) if view == "transposed" else tensor
+        dims = (group, tensor.dims[0] // group, *tensor.dims[1:]) if view == "grouped" else stored.dims
+        return self._constant(value, stored, dims, self._wanted(node, tensor), layer, value.name)
 
     def _resolved(self, value: ir.Value) -> ir.Value:
         while value in self.alias:
@@ -180,12 +177,12 @@ class _Writer:
         return value
 
     def _constant(
-        self, value: ir.Value, payload: Payload, dims: tuple[int, ...], as_type: int, layer: Layer, hint: str
+        self, value: ir.Value, tensor: ir.Tensor, dims: tuple[int, ...], as_type: int, layer: Layer, hint: str
     ) -> Port:
         """A new Const in front of ``layer``; readers that want the same share it."""
         key = (value, dims, as_type)
         if key not in self._constants:
-            self._constants[key] = self.emitter.constant(payload, dims, hint, before=layer, as_type=as_type)
+            self._constants[key] = self.emitter.constant(tensor, dims, hint, before=layer, as_type=as_type)
         return self._constants[key]
 
     def _wanted(self, node: ir.Node | None, tensor: ir.Tensor) -> int:

@@ -193,10 +193,10 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     path = convolution_and_norm().save(tmp_path / "m.xml")
     room = import_module("bnfold.interop.openvino.stage")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(room, "_write", fail)
+    monkeypatch.setattr(room, "write_payload", fail)
     with pytest.raises(OutputError, match="no space"):
         optimize(path, tmp_path / "out.xml", checks=UNCHECKED)
     assert sorted(os.listdir(tmp_path)) == ["m.bin", "m.xml"]  # noqa: PTH208 - as above
