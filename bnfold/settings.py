@@ -10,9 +10,10 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.util import find_spec
+from math import isfinite
 from operator import index
 from pathlib import Path
 from types import UnionType
@@ -124,14 +125,19 @@ def check_operators(name: str, given: Collection[str], known: Collection[str] = 
         raise BadSetting(name, f"there is no operator {operator!r}{hint}")
 
 
-def to_json(settings: Any) -> Any:
-    """Settings as reports hold them; sets are sorted, so that equal settings have equal text."""
-    value = asdict(settings) if isinstance(settings, Checked) else settings
+def to_json(value: Any) -> Any:
+    """A value in plain JSON types; what JSON has no word for (a path, nan, inf) is its text.
+
+    Sets are sorted, so that equal settings have equal text.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
-    if isinstance(value, frozenset | tuple):
-        return [to_json(item) for item in (value if isinstance(value, tuple) else sorted(value))]
-    return str(value) if isinstance(value, Path) else value
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, frozenset | tuple | list):
+        return [to_json(item) for item in (sorted(value) if isinstance(value, frozenset) else value)]
+    has_no_word = isinstance(value, Path) or (isinstance(value, float) and not isfinite(value))
+    return str(value) if has_no_word else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import click
 from bnfold.batch.addresses import is_url
 from bnfold.errors import BadInput, OutputError
 from bnfold.ir.storage import locked_file
+from bnfold.pipeline import path_conflicts
 
 
 def require(path: str | None) -> None:
@@ -29,10 +30,7 @@ def require(path: str | None) -> None:
         raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
     if path.endswith(".html") and find_spec("jinja2") is None:
         raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
-    if Path(path).is_dir():
-        raise OutputError(f"{path}: is a directory")
-    if not Path(path).absolute().parent.is_dir():
-        raise OutputError(f"{path}: there is no directory {Path(path).absolute().parent}")
+    path_conflicts.check_place(Path(path))
 
 
 def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> None:

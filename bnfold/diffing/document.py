@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
 
-from bnfold import ir
+from bnfold import ir, settings
 from bnfold.diffing.changes import Change, Comparison, Difference, Texts
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
@@ -86,17 +85,8 @@ def diff(
     if values or (values is None and few):
         checks = checks or Checks()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
-        document["values"] = _plain(compare_values(before, after, match, checks, seconds=seconds))
+        document["values"] = settings.to_json(compare_values(before, after, match, checks, seconds=seconds))
     return document
-
-
-def _plain(value: Any) -> Any:
-    """With texts for the numbers that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
@@ -215,7 +205,7 @@ def _change(change: Change) -> dict[str, Any]:
         "attributes": [_row(name, pair) for name, pair in change.attributes.items()],
         "inputs": [_row(slot, pair) for slot, pair in change.inputs.items()],
         "outputs": change.outputs and list(change.outputs),
-        "constants": [_plain(constant) for constant in change.constants],
+        "constants": settings.to_json(change.constants),
     }
 
 

@@ -114,18 +114,10 @@ def _given(model: ir.Model, match: Matching, feeds: Feeds) -> Feeds:
     if (
         missing
         or len(given) < len(feeds)
-        or not all(_fits(array, model.graph.values[name]) for name, array in given.items())
+        or not all(model.graph.values[name].takes(np.shape(array)) for name, array in given.items())
     ):
         raise BnfoldError("the models have other inputs")
     return given
-
-
-def _fits(array: Array, value: ir.Value) -> bool:
-    shape = np.shape(array)
-    dims = value.shape or (None,) * len(shape)
-    return len(dims) == len(shape) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True)
-    )
 
 
 def _run(model: ir.Model, feeds: Feeds, observer: Callable[[str, Any], None], seconds: float) -> None:

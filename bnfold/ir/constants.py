@@ -16,7 +16,7 @@ from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
     from bnfold.ir.node import Node
-    from bnfold.ir.value import Value
+    from bnfold.ir.value import Dim, Value
 
 
 def constant(value: Value | None) -> Tensor | None:
@@ -29,6 +29,13 @@ def constant(value: Value | None) -> Tensor | None:
     if value.is_input or _is_computed(value):
         return None
     return (model.evaluation or Evaluation()).of(value)
+
+
+def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
+    """The dims of a value as far as they are known; where no annotation tells them, those of its constant."""
+    if value is not None and value.shape is None and (held := constant(value)) is not None:
+        return held.dims
+    return None if value is None else value.shape
 
 
 @contextmanager

@@ -238,6 +238,12 @@ def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
     return 1 if wanted is _DEFAULT_DOMAIN else 0
 
 
+def state_opset(proto: onnx.ModelProto) -> None:
+    """Say the opset that a missing import stands for."""
+    if not any(entry.domain in _DEFAULT_DOMAIN for entry in proto.opset_import):
+        proto.opset_import.add(domain="", version=1)
+
+
 def define_once(graph: Graph, name: str) -> Value:
     """A value that a node makes; a second maker of the same name would make every read of it ambiguous."""
     value = graph.values.get(name)

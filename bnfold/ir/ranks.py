@@ -12,7 +12,7 @@ import onnx
 from onnx import TypeProto
 
 from bnfold.errors import ReferenceAttribute
-from bnfold.ir.constants import constant
+from bnfold.ir.constants import known_shape
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
@@ -65,20 +65,13 @@ def _certain_rank(value: Value) -> int | None:
     return None
 
 
-def _shape(node: Node, index: int) -> tuple[int | str | None, ...] | None:
-    value = node.input(index)
-    if value is not None and value.shape is None and (held := constant(value)) is not None:
-        return held.dims
-    return None if value is None else value.shape
-
-
 def _convolution(node: Node) -> Dims | None:
-    kernel = _shape(node, 1)
+    kernel = known_shape(node.input(1))
     return [None, kernel[0], *[None] * (len(kernel) - 2)] if kernel else None
 
 
 def _transposed(node: Node) -> Dims | None:
-    kernel = _shape(node, 1)
+    kernel = known_shape(node.input(1))
     if kernel is None:
         return None
     group = node.attr("group", 1)
@@ -87,13 +80,13 @@ def _transposed(node: Node) -> Dims | None:
 
 
 def _product(node: Node) -> Dims | None:
-    weight = _shape(node, 1)
+    weight = known_shape(node.input(1))
     columns = None if weight is None or len(weight) != 2 else weight[0 if node.attr("transB", 0) else 1]
     return [None, columns]
 
 
 def _stacked(node: Node) -> Dims | None:
-    operands = [_shape(node, slot) for slot in (0, 1)]
+    operands = [known_shape(node.input(slot)) for slot in (0, 1)]
     ranks = [len(shape) for shape in operands if shape is not None and len(shape) > 1]
     return [None] * max(ranks) if len(ranks) == len(operands) else None
 
@@ -104,7 +97,7 @@ def _pool(node: Node) -> Dims | None:
 
 
 def _reshape(node: Node) -> Dims | None:
-    target = _shape(node, 1)
+    target = known_shape(node.input(1))
     if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MAX_RANK:
         return None
     return [None] * target[0]

@@ -11,7 +11,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import to_raw
 from bnfold.ir.expansion import is_bounded
-from bnfold.ir.graph import Graph
+from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.model import Model
@@ -60,7 +60,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
         return
     try:
         proto = deepcopy(model.proto)
-        _state_opset(proto)
+        state_opset(proto)  # onnx infers nothing without
         _show_numbers(model, proto)
         _show_constants(model, proto)
         inferred = _inferred(proto, strict=strict)
@@ -219,12 +219,6 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
     yield from tensors_of((proto.graph, *proto.functions))
-
-
-def _state_opset(proto: onnx.ModelProto) -> None:
-    """Say the opset that a missing import stands for: onnx infers nothing without."""
-    if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
-        proto.opset_import.add(domain="", version=1)
 
 
 def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:

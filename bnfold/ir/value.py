@@ -197,6 +197,13 @@ class Value:
             self._described, self._dims = kind, shape_of(kind)
         return self._dims
 
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Whether the dims of an array are those that are declared, as far as they are."""
+        dims = self.shape
+        if dims is None or len(dims) != len(shape):
+            return dims is None
+        return all(not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True))
+
     @property
     def readers(self) -> list[Node]:
         """The nodes that read this value, once a use, captured reads included."""

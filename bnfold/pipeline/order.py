@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import folding, ir, log, upgrading
+from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
@@ -149,8 +150,7 @@ def _allow_initializers(run: Run) -> None:
     values = (value for graph in run.model.graphs() for value in graph.values.values())
     if proto.ir_version < 4 and any(value.is_initializer and value.name not in run.original for value in values):
         proto.ir_version = 4
-        if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
-            proto.opset_import.add(domain="", version=1)
+        state_opset(proto)
 
 
 def check(run: Run) -> None:

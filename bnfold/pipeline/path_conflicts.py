@@ -112,9 +112,13 @@ def check_target(source: object, delivery: Delivery) -> None:
             f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
         )
     for path in (target, delivery.keep_failed):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise OutputError(f"{path}: is a directory")
-        if not path.absolute().parent.is_dir():
-            raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
+        if path is not None:
+            check_place(path)
+
+
+def check_place(path: Path) -> None:
+    """Raise OutputError where ``path`` is a folder, or there is none that it could lie in."""
+    if path.is_dir():
+        raise OutputError(f"{path}: is a directory")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{path}: there is no directory {path.absolute().parent}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.constants import known_shape
 from bnfold.ir.traits import FACTOR, OTHER_PRODUCTS
 
 MANY_NODES = 5_000
@@ -121,8 +122,8 @@ def _products(node: ir.Node) -> Products | None:
 
 def _dims(node: ir.Node) -> tuple[int | str | None, ...] | None:
     """The dims whose product is the number of multiply-adds; None where one of the shapes is not known."""
-    operands = [_shape(node.input(slot)) for slot in range(4)]
-    weight, made = operands[FACTOR[node.op_type]], _shape(node.output(0))
+    operands = [known_shape(node.input(slot)) for slot in range(4)]
+    weight, made = operands[FACTOR[node.op_type]], known_shape(node.output(0))
     if node.op_type == "ConvTranspose":
         made = operands[0]  # each element of the input is multiplied into a window
     elif node.op_type in ("RNN", "GRU", "LSTM"):
@@ -137,9 +138,3 @@ def _dims(node: ir.Node) -> tuple[int | str | None, ...] | None:
     if "Conv" in node.op_type:
         return (*made, *weight[1:])
     return (*made, weight[0] if node.op_type == "Gemm" and node.attr("transA", 0) else weight[-1])
-
-
-def _shape(value: ir.Value | None) -> tuple[int | str | None, ...] | None:
-    if value is not None and value.shape is None and (held := ir.constant(value)) is not None:
-        return tuple(held.dims)
-    return None if value is None else value.shape

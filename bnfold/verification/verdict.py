@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from bnfold.settings import to_json
 
 Status = Literal["verified", "unverified", "failed"]
 
@@ -147,7 +148,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
-        plain: dict[str, Any] = _plain({"summary": self.summary, **dataclasses.asdict(self)})
+        plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
         return plain
 
 
@@ -156,13 +157,3 @@ def _differ(relative: float, allowed: float, inputs: str) -> str:
         f"outputs differ by at most {relative:.1e} of their largest value (float64, {inputs}); "
         f"rounding the new weights explains up to {allowed:.1e}"
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

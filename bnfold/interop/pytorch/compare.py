@@ -22,6 +22,7 @@ from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.ir.elements import Array
+from bnfold.settings import Checks
 from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.numbers.compare import compare_values
@@ -39,7 +40,6 @@ class Comparison:
 
     twin: Twin
     pair: Pair
-    after: ir.Model
     clock: Clock
     rows: list[ModuleRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -47,23 +47,12 @@ class Comparison:
     reacts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to compare on: ``example`` as `bnfold.pytorch.optimize` takes it, or ready made; shapes for open dims."""
-
-    example: Any
-    shapes: Mapping[str, Any]
-    samples: int
-    seed: int
-    seconds: float = 60.0
-
-
 class _Skip(Exception):
     """A sample that proves nothing; the message says why."""
 
 
 def compare(
-    before: ir.Model, after: ir.Model, module: Any, asked: Asked, policy: reference.Policy | None = None
+    before: ir.Model, after: ir.Model, module: Any, example: Any, checks: Checks, policy: reference.Policy | None = None
 ) -> ModuleVerdict:
     """Compare on the example inputs and on more drawn after their pattern.
 
@@ -71,23 +60,24 @@ def compare(
         before: The model as it was exported.
         after: The folded model.
         module: The ``torch.nn.Module``; it is copied, and stays as it is.
-        asked: The inputs.
+        example: The inputs, as `bnfold.pytorch.optimize` takes them or ready made; None for made-up ones.
+        checks: How many samples, their seed, sizes for open dims, and the time limit.
         policy: How the referee reads ``before``.
 
     Raises:
         BadInput: The example inputs do not fit the model.
     """
-    clock = Clock(asked.seconds)
+    clock = Clock(checks.verify_seconds)
     try:
         twin = Twin(module)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
     pair = Pair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, lambda: clock.left))
-    run = Comparison(twin, pair, after, clock)
+    run = Comparison(twin, pair, clock)
     try:
-        inputs = _first(run, before, asked)
-        for sample in range(1, asked.samples):
-            _further(run, inputs, asked.seed, sample)
+        inputs = _first(run, before, example, checks)
+        for sample in range(1, checks.samples):
+            _further(run, inputs, checks.seed, sample)
     except _Skip as obstacle:
         if not run.samples:
             return ModuleVerdict("unverified", str(obstacle), notes=tuple(run.notes))
@@ -100,13 +90,12 @@ def _nothing() -> ir.Model:
     return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
 
 
-def _first(run: Comparison, before: ir.Model, asked: Asked) -> Inputs:
+def _first(run: Comparison, before: ir.Model, example: Any, checks: Checks) -> Inputs:
     """Compare on the example, or on the first made-up inputs that module and model take; the inputs that were taken."""
-    given = asked.example is not None
     obstacle: Exception | None = None
-    for inputs in _candidates(before, asked):
+    for inputs in _candidates(before, example, checks):
         try:
-            _compare(run, inputs, inputs.leaves, 0, binding=given)
+            _compare(run, inputs, inputs.leaves, 0, binding=example is not None)
         except _Skip as reason:
             obstacle = obstacle or reason
         else:
@@ -114,12 +103,10 @@ def _first(run: Comparison, before: ir.Model, asked: Asked) -> Inputs:
     raise _Skip(str(obstacle)) from obstacle
 
 
-def _candidates(before: ir.Model, asked: Asked) -> Iterator[Inputs]:
-    if isinstance(asked.example, Inputs):
-        return iter([asked.example])
-    if asked.example is not None:
-        return iter([examples.examples(before, asked.example)])
-    return examples.made_up(before, asked.shapes, asked.seed)
+def _candidates(before: ir.Model, example: Any, checks: Checks) -> Iterator[Inputs]:
+    if example is None:
+        return examples.made_up(before, checks.inputs, checks.seed)
+    return iter([example if isinstance(example, Inputs) else examples.examples(before, example)])
 
 
 def _further(run: Comparison, inputs: Inputs, seed: int, sample: int) -> None:

@@ -50,7 +50,9 @@ class Inputs:
                 f"the example inputs hold {len(self.slots)} tensors, the model has {len(names)} inputs: {names}"
             )
         for value, slot in zip(graph_inputs, self.slots, strict=True):
-            _check_fits(value, tuple(self.leaves[slot].shape))
+            if not value.takes(shape := tuple(self.leaves[slot].shape)):
+                wanted = tuple(value.shape or ())
+                raise BadInput(f"the example for input {value.name!r} has the shape {shape}, the model wants {wanted}")
 
     def call(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of ``forward``."""
@@ -97,17 +99,6 @@ class Inputs:
         for index, (value, slot, shape) in enumerate(zip(self.values, self.slots, shapes, strict=True)):
             leaves[slot] = _like(leaves[slot], value, shape, (seed, sample, index))
         return leaves
-
-
-def _check_fits(value: ir.Value, shape: tuple[int, ...]) -> None:
-    declared = value.shape
-    if declared is None:
-        return
-    fits = len(declared) == len(shape) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(declared, shape, strict=True)
-    )
-    if not fits:
-        raise BadInput(f"the example for input {value.name!r} has the shape {shape}, the model wants {tuple(declared)}")
 
 
 def _like(example: Any, value: ir.Value, shape: tuple[int, ...], key: tuple[int, int, int]) -> Any:

@@ -12,7 +12,7 @@ import onnx
 
 from bnfold import ir, log
 from bnfold.errors import VerificationFailed
-from bnfold.interop.pytorch.compare import Asked, compare, raise_unless_module
+from bnfold.interop.pytorch.compare import compare, raise_unless_module
 from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
@@ -120,7 +120,7 @@ def optimize(
     """
     if module is not None:
         raise_unless_module(module)
-    samples = checks.samples if checks is not None else SAMPLES
+    by_module = checks or Checks(samples=SAMPLES)
     asked, checks = simplified(options or Options(), simplify), checks or Checks()
     given = opened(program)
     computes = module if module is not None else given.module
@@ -137,9 +137,8 @@ def optimize(
             return
         before.freeze_overridable = bool(outcome.report.frozen)
         first = example_inputs if example_inputs is not None else example(given.program, before)
-        wanted = Asked(first, checks.inputs, samples, checks.seed, checks.verify_seconds)
         with one_thread():
-            found[:] = [compare(before, outcome.model, computes, wanted, asked.policy)]
+            found[:] = [compare(before, outcome.model, computes, first, by_module, asked.policy)]
         _act_on(found[0], training, outcome)
 
     delivery = Delivery(Path(output)) if output is not None else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from bnfold.settings import to_json
 
 Status = Literal["verified", "unverified", "failed"]
 
@@ -63,10 +63,5 @@ class ModuleVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
-        document = dataclasses.asdict(self)
-        for row in document["rows"]:
-            row["shapes"] = {name: list(shape) for name, shape in row["shapes"].items()}
-            for name, value in row.items():
-                if isinstance(value, float) and not math.isfinite(value):
-                    row[name] = str(value)
-        return {**document, "rows": list(document["rows"]), "notes": list(self.notes)}
+        document: dict[str, Any] = to_json(self)
+        return document
