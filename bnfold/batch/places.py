@@ -1,23 +1,161 @@
-"""Where the models of a batch lie and go: on disk, or behind a URL (`urls`); both look the same from here."""
+"""Where the models of a batch lie and go: on disk (`disk`) or behind a URL; both look the same from outside.
+
+URLs go through fsspec: a model is fetched into a temporary folder, processed there, and the result sent back.
+Credentials and settings are fsspec's own: its configuration files, environment variables, and what each file system
+reads. They are looked up by the process that works on a model, so on a cluster they are the workers'.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from bnfold.batch import disk, urls
-from bnfold.batch.addresses import is_url
-from bnfold.batch.disk import OnDisk
-from bnfold.batch.urls import Remote
-from bnfold.errors import BadInput
+from bnfold.batch import disk, filesystem
+from bnfold.batch.addresses import MAGIC, is_url, without_password
+from bnfold.batch.disk import OnDisk, fixed_parts
+from bnfold.errors import BadInput, BnfoldError
+
+CHANGES = (
+    "ETag", "etag", "generation", "md5Hash", "sha", "CRC",
+    "mtime", "modify", "modificationTime", "LastModified", "last_modified", "modified", "created",
+)  # fmt: skip
+"""What file systems call the mark that tells two versions of a file apart; the surest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file or folder behind a URL, with the methods of `OnDisk`; its signature may be None: nothing tells.
+
+    Attributes:
+        url: Any URL of the file system.
+        path: The file on it, as fsspec names it.
+        before, after: What stands around ``path`` in the URL that people read.
+    """
+
+    url: str
+    path: str
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        return without_password(f"{self.before}{self.path}{self.after}")
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+    def child(self, relative: str) -> Remote:
+        return replace(self, path=f"{self.path.rstrip('/')}/{relative}" if self.path else relative)
+
+    def sibling(self, name: str) -> Remote:
+        return replace(self, path=posixpath.join(posixpath.dirname(self.path), name))
+
+    def holds(self, other: object) -> bool:
+        if not isinstance(other, Remote) or filesystem.system(self.url) != filesystem.system(other.url):
+            return False
+        return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
+
+    def is_file(self) -> bool:
+        with filesystem.told(self, "read"):
+            return bool(filesystem.system(self.url).isfile(self.path))
+
+    def signature(self) -> list[Any] | None:
+        system = filesystem.system(self.url)
+        with filesystem.told(self, "read"):
+            system.invalidate_cache()
+            facts = system.info(self.path)
+        mark = next((str(facts[key]) for key in CHANGES if facts.get(key) is not None), None)
+        return [facts["size"], mark] if mark is not None else None
+
+    def read(self) -> str:
+        with filesystem.told(self, "read"):
+            return bytes(filesystem.system(self.url).cat_file(self.path)).decode()
+
+    def write(self, text: str) -> None:
+        with filesystem.told(self, "written"):
+            filesystem.system(self.url).pipe_file(self.path, text.encode())
+
+    @contextmanager
+    def opened(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="bnfold-", dir=_scratch()) as folder:
+            yield self._fetch(Path(folder).resolve())
+
+    @contextmanager
+    def replaced(self) -> Iterator[Path]:
+        """In a copy of what stands there, so that a job treats an old output and its data file as it always does.
+
+        Then the difference is sent: data files first, the model that refers to them last; only then old ones go.
+        """
+        with tempfile.TemporaryDirectory(prefix="bnfold-", dir=_scratch()) as folder:
+            target = Path(folder).resolve() / self.name
+            self._fetch_old(target)
+            old = _states(target.parent)
+            yield target
+            new = _states(target.parent)
+            for path in sorted((path for path in new if new[path] != old.get(path)), key=lambda path: path == target):
+                place = self.sibling(path.name)
+                with filesystem.told(place, "written"):
+                    filesystem.put(filesystem.system(self.url), path, place.path)
+            for path in old.keys() - new.keys():
+                with suppress(Exception):
+                    filesystem.system(self.url).rm_file(self.sibling(path.name).path)
+
+    def _fetch(self, folder: Path) -> Path:
+        """The model and its external data. What is missing or leads outside is left to whoever reads the model."""
+        from bnfold import ir
+
+        target = folder / self.name
+        system = filesystem.system(self.url)
+        with filesystem.told(self, "read"):
+            system.get_file(self.path, str(target))
+        locations: list[str] = []
+        with suppress(BnfoldError):  # it is no model, as whoever reads it will say
+            locations = ir.external_locations(target)
+        for location in locations:
+            beside, data = folder / location, self.sibling(location)
+            if beside == target or not _is_inside(beside, folder):
+                continue
+            with filesystem.told(data, "read"):
+                if system.isfile(data.path):
+                    beside.parent.mkdir(parents=True, exist_ok=True)
+                    system.get_file(data.path, str(beside))
+        return target
+
+    def _fetch_old(self, target: Path) -> None:
+        """The output that is to be replaced; where something else has the data file's name, an empty file says so."""
+        system = filesystem.system(self.url)
+        with filesystem.told(self, "written"):
+            system.invalidate_cache()
+            stands, data = system.isfile(self.path), self.sibling(f"{self.name}.data")
+        if stands:
+            with suppress(BnfoldError):  # what stands there is no model of ours
+                self._fetch(target.parent)
+        taken = target.with_name(data.name)
+        if not taken.exists() and data.is_file():
+            taken.write_bytes(b"taken")  # not empty: an empty file counts as left by a killed run
+
 
 Place = OnDisk | Remote
 
 
 def place(text: str) -> Place:
     """The file or folder of this name. Raises BadInput for a URL that cannot be used."""
-    if is_url(text):
-        return urls.place(text)
-    return OnDisk(Path(text))
+    if not is_url(text):
+        return OnDisk(Path(text))
+    system, path = filesystem.opened(text)
+    if filesystem.is_disk(system):
+        return OnDisk(Path(path))
+    first, mark, rest = text.partition("::")
+    # An object store's path begins with the bucket, a server's behind its name: the URL itself shows where.
+    first, path = first.rstrip("/"), path.rstrip("/")
+    before = first.removesuffix(path) if first.endswith(path) else f"{filesystem.protocol(system)}://"
+    return Remote(text, path, before, mark + rest)
 
 
 def below(source: str) -> tuple[Place, list[str]]:
@@ -26,10 +164,51 @@ def below(source: str) -> tuple[Place, list[str]]:
     Raises:
         BadInput: There are none, or a URL cannot be used.
     """
-    if is_url(source):
-        root, found = urls.below(source)
+    everything = place(source)
+    root: Place
+    if isinstance(everything, Remote):
+        root, found = _below(everything)
     else:
-        root, found = disk.below(source)
+        root, found = disk.below(str(everything))
     if not found:
         raise BadInput(f"{source}: no .onnx files there")
     return root, found
+
+
+def _below(everything: Remote) -> tuple[Remote, list[str]]:
+    system, path = filesystem.opened(everything.url)
+    with filesystem.told(everything, "read"):
+        if any(mark in path for mark in MAGIC):
+            root = "/".join(fixed_parts(tuple(path.split("/")))) or path[: path.startswith("/")]
+            found = [name for name, facts in system.glob(path, detail=True).items() if facts["type"] == "file"]
+        elif system.isfile(path):
+            root, found = posixpath.dirname(path), [path]
+        else:
+            root = path
+            found = [name for name in system.find(path) if name.endswith(".onnx")]
+    return replace(everything, path=root), sorted(posixpath.relpath(name, root or ".") for name in found)
+
+
+def _scratch() -> str | None:
+    """On a Dask worker its own folder, which Dask removes when the worker has been killed; else the usual place."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:  # this is no worker
+        return None
+
+
+def _states(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """The files of a job's folder; one that was replaced has another number."""
+    found = {path: path.stat() for path in folder.iterdir() if path.is_file()}
+    return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found.items()}
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have
+        return False

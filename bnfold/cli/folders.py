@@ -37,7 +37,8 @@ def run(asked: Asked) -> int:
     if asked.run.report:
         kept = [("the recorded inputs", asked.checks.data)] if asked.checks.data else []
         kept += [("the scheduler file", Path(asked.run.scheduler))] if asked.run.scheduler else []
-        _refuse_report(asked.run.report, [*kept, *_inputs(task.source for task in tasks), *_outputs(tasks, asked)])
+        kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, asked)]
+        path_conflicts.refuse([("the report", Path(asked.run.report))], kept)
     settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none, asked.run.force)
     with terminal.progress(enabled=not asked.run.quiet) as progress, _workers(asked, tasks) as pool:
         results = scheduler.run(tasks, settings, pool, progress)
@@ -50,7 +51,7 @@ def inspect(asked: Asked) -> int:
     models = [root.child(path) for path in found]
     is_one = str(models[0]) == str(place(asked.source))
     if asked.run.report:
-        _refuse_report(asked.run.report, list(_inputs(models)))
+        path_conflicts.refuse([("the report", Path(asked.run.report))], _inputs(models))
     delivery = replace(asked.delivery, explained=asked.delivery.explained or is_one)
     with terminal.progress() as progress:
         settings = Settings(asked.options, asked.checks, delivery, asked.run.assert_none)
@@ -100,11 +101,6 @@ def _workers(asked: Asked, tasks: Sequence[Task]) -> Iterator[Executor]:
         shared.append(folder)
     with cluster.connected(asked.run.scheduler, shared) as pool:
         yield pool
-
-
-def _refuse_report(report: str, kept: Sequence[path_conflicts.Named]) -> None:
-    """The report must be no file of the run. Raises SameFile."""
-    path_conflicts.refuse([("the report", Path(report))], kept)
 
 
 def _inputs(sources: Iterable[Place]) -> Iterator[path_conflicts.Named]:

@@ -12,6 +12,7 @@ from bnfold.diffing.constants import compared, described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.ir.schemas import version_at
+from bnfold.pipeline.explain.surroundings import feeding, reading
 from bnfold.upgrading.table import is_compatible
 
 Texts = tuple[str, str]
@@ -96,7 +97,7 @@ class Comparison:
         only += [node for node in nodes[new] if node not in partners]
         joined = _Joined()
         for node in only:
-            for role, beside in (("reads", _makers(node)), ("is read by", _readers(node))):
+            for role, beside in (("reads", feeding(node)), ("is read by", reading(node))):
                 for other in (each for each in beside if each in self._known.node):
                     met = partners.get(other, other)
                     joined.join(node, (role, met) if met in pairs else other)
@@ -164,16 +165,6 @@ def _outputs(*nodes: ir.Node) -> Texts | None:
     """The places of the outputs that two nodes have, where these differ."""
     old, new = ([slot for slot, value in enumerate(node.outputs) if value is not None] for node in nodes)
     return None if old == new else (str(old), str(new))
-
-
-def _makers(node: ir.Node) -> list[ir.Node]:
-    makers = (value.producer for value in node.inputs if value is not None)
-    return [maker for maker in makers if maker is not None and maker.graph is node.graph]
-
-
-def _readers(node: ir.Node) -> list[ir.Node]:
-    readers = (reader for value in node.outputs if value is not None for reader in value.readers)
-    return [reader for reader in readers if reader.graph is node.graph]
 
 
 def _maker(value: ir.Value | None) -> str:

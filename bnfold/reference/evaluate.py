@@ -11,7 +11,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
-from bnfold.ir.messages import function_key
+from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import Bound, apply, bind, refused
@@ -87,11 +87,19 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     graph = model.graph
     names = [*(outputs if outputs is not None else (value.name for value in graph.outputs)), *keep]
     wanted = {name: _named(graph, name) for name in names}
-    evaluation = Evaluation(model, precision, policy or Policy(), observer, limit_seconds)
-    evaluation.jitter = None if jitter is None else np.random.default_rng(jitter)
-    evaluation.later, evaluation.noise = later, noise
-    evaluation.altered = altered or {}
-    evaluation.prepared = prepared or Prepared()
+    evaluation = Evaluation(
+        main=graph,
+        functions={function_key(function.proto): function for function in model.functions},
+        precision=precision,
+        policy=policy or Policy(),
+        observer=observer,
+        limit=limit_seconds,
+        jitter=None if jitter is None else np.random.default_rng(jitter),
+        later=later,
+        noise=noise,
+        altered=altered or {},
+        prepared=prepared or Prepared(),
+    )
     environment: Environment = {}
     for name, array in feeds.items():
         value = _named(graph, name)
@@ -130,24 +138,23 @@ def _undefined(value: ir.Value) -> BnfoldError:
     return refused(node, node.graph.opset(node.domain), reason)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """One run: what stays the same for all graphs of the model. Control flow operators run their bodies through it."""
 
-    def __init__(
-        self, model: ir.Model, precision: Precision, policy: Policy, observer: Observer | None, limit: float | None
-    ) -> None:
-        self.main = model.graph
-        self.precision = precision
-        self.policy = policy
-        self.observer = observer
-        self.jitter: np.random.Generator | None = None
-        self.later = False
-        self.noise: Noise | None = None
-        self.altered: Alterations = {}
-        self.limit, self.deadline = limit, None if limit is None else time.monotonic() + limit
-        self.functions = {function_key(function.proto): function for function in model.functions}
-        self._running: list[ir.Graph] = []
-        self.prepared = Prepared()
+    main: ir.Graph
+    functions: Mapping[FunctionKey, ir.Graph]
+    precision: Precision
+    policy: Policy
+    observer: Observer | None
+    limit: float | None
+    jitter: np.random.Generator | None
+    later: bool
+    noise: Noise | None
+    altered: Alterations
+    prepared: Prepared
+    _started: float = field(default_factory=time.monotonic)
+    _running: list[ir.Graph] = field(default_factory=list)
 
     def run(
         self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
@@ -155,7 +162,7 @@ class Evaluation:
         """Run what ``wanted`` needs. ``environment`` holds the inputs and outer values, and nothing else for long."""
         plan = self._schedule(graph, wanted, environment)
         for node, last_reads in zip(plan.nodes, plan.last_reads, strict=True):
-            if self.deadline is not None and time.monotonic() > self.deadline:
+            if self.limit is not None and time.monotonic() - self._started > self.limit:
                 reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
                 raise OutOfTime(reason)
             self._run_node(node, environment, bindings)

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from bnfold import verification
 from bnfold.batch import disk, filesystem, places, scheduler
-from bnfold.batch.urls import Remote
+from bnfold.batch.places import Remote
 from bnfold.batch.worker import Settings, work
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, OutputError

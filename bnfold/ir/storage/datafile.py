@@ -141,20 +141,18 @@ def obsolete(target: Path, name: str) -> list[Path]:
 
 def used_by_others(target: Path) -> set[Path]:
     """The data files that other models in the folder refer to: who copies a model often leaves its data alone."""
-    others = [path for path in target.parent.glob("*.onnx") if path != target]
-    return {path for other in others for path in _remembered(other)}
-
-
-def _remembered(model: Path) -> tuple[Path, ...]:
-    """What a model refers to; who rewrites a folder asks as often as it has models."""
-    with suppress(OSError):
-        now = model.stat()
-        return _used_by(model, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
-    return ()
+    found: set[Path] = set()
+    for other in target.parent.glob("*.onnx"):
+        with suppress(OSError):
+            now = other.stat()
+            state = now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+            found.update(_used_by(other, state) if other != target else ())
+    return found
 
 
 @lru_cache
 def _used_by(model: Path, _state: tuple[int, ...]) -> tuple[Path, ...]:
+    """What a model refers to; who rewrites a folder asks as often as it has models."""
     return tuple(_used(model))
 
 

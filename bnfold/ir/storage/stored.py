@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import onnx
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import MAX_RANK, RAW_TYPES, TP, Array, dims_text, from_raw, numpy_type, raw_length
-from bnfold.ir.storage.packed import is_whole
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.wire import DOUBLE_DATA, FLOAT_DATA, RAW_DATA, record
 from bnfold.ir.tensor import Inline, Tensor, check_rank
+
+_CHUNK = 1 << 20
+_LONGEST = 10
+"""Bytes of a 64-bit varint. Protobuf ignores bits beyond the 64th."""
 
 
 class Span(NamedTuple):
@@ -90,3 +94,20 @@ class Stored(Tensor):
         proto = TP(data_type=self.dtype, dims=self.dims, name=self.name)
         proto.MergeFromString(record(self.span.field, payload))
         return proto
+
+
+def is_whole(source: Source, offset: int, length: int, field: int) -> bool:
+    """Whether the bytes are what protobuf takes for the packed numbers of a TensorProto's ``field``."""
+    if field in (FLOAT_DATA, DOUBLE_DATA):
+        return length % (4 if field == FLOAT_DATA else 8) == 0
+    last = offset - 1  # where the last number ended
+    for start in range(offset, offset + length, _CHUNK):
+        data = np.frombuffer(source.read(start, min(_CHUNK, offset + length - start)), np.uint8)
+        ends = np.flatnonzero(data < 0x80) + start
+        sizes = np.diff(ends, prepend=last)
+        if (sizes > _LONGEST).any():
+            return False
+        last = int(ends[-1]) if ends.size else last
+        if start + data.size - 1 - last > _LONGEST:
+            return False
+    return last == offset + length - 1

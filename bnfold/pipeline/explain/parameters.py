@@ -34,15 +34,14 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
     try:
         norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
-    except (Unreadable, BnfoldError):
+        parameters |= {"epsilon": epsilon, "per_activation": norm.per_activation}
+        facts["policies"] = [repair.text for repair in norm.repairs]
+        scale, shift = recognise.statistics(norm, epsilon)
+    except (Unreadable, Declined, BnfoldError):
         return facts, None
-    parameters |= {"epsilon": epsilon, "per_activation": norm.per_activation}
-    facts["policies"] = [repair.text for repair in norm.repairs]
-    affine = _affine(norm, epsilon)
-    if affine is not None:
-        scale, shift = affine
-        facts["affine"] = _ranges(scale, shift)
-    return facts, affine
+    if norm.mode == "training" or not scale.size:
+        return facts, None
+    return facts | {"affine": _ranges(scale, shift)}, (scale, shift)
 
 
 def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
@@ -58,16 +57,6 @@ def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine 
 
 def _ranges(scale: Float64, shift: Float64) -> dict[str, Any]:
     return {"channels": int(scale.size), "scale": spread(scale), "shift": spread(shift)}
-
-
-def _affine(norm: batchnorm_semantics.Form, epsilon: float) -> Affine | None:
-    if norm.mode == "training":
-        return None
-    try:
-        scale, shift = recognise.statistics(norm, epsilon)
-    except (Declined, BnfoldError):
-        return None
-    return (scale, shift) if scale.size else None
 
 
 def source(node: ir.Node, slot: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
-from bnfold.ir.storage import packed, wire
+from bnfold.ir.storage import stored, wire
 from bnfold.ir.storage.source import BufferSource
 from tests.ir.build import LARGE
 
@@ -40,8 +40,8 @@ runs = st.lists(
 @given(data=runs, field=st.sampled_from(FIELDS), before=st.integers(0, 3), chunk=st.integers(1, 12))
 def test_as_protobuf_has_it(data: bytes, field: int, before: int, chunk: int) -> None:
     source = BufferSource(b"\xff" * before + data + b"\xff")
-    with mock.patch.object(packed, "CHUNK", chunk):
-        assert packed.is_whole(source, before, len(data), field) == parses(data, field)
+    with mock.patch.object(stored, "_CHUNK", chunk):
+        assert stored.is_whole(source, before, len(data), field) == parses(data, field)
 
 
 @pytest.mark.parametrize("field", FIELDS)
