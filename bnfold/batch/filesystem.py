@@ -35,18 +35,6 @@ def system(url: str) -> AbstractFileSystem:
     return opened(url)[0]
 
 
-def is_disk(found: AbstractFileSystem) -> bool:
-    """Whether its paths are plain paths of this machine."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    return isinstance(found, LocalFileSystem)
-
-
-def protocol(found: AbstractFileSystem) -> str:
-    """What its URLs begin with."""
-    return str(found.protocol if isinstance(found.protocol, str) else found.protocol[0])
-
-
 def put(found: AbstractFileSystem, local: Path, path: str) -> None:
     """Put a file there whole or not at all.
 

@@ -109,6 +109,7 @@ class Remote:
     def _fetch(self, folder: Path) -> Path:
         """The model and its external data. What is missing or leads outside is left to whoever reads the model."""
         from bnfold import ir
+        from bnfold.ir.storage.external import resolved
 
         target = folder / self.name
         system = filesystem.system(self.url)
@@ -119,7 +120,8 @@ class Remote:
             locations = ir.external_locations(target)
         for location in locations:
             beside, data = folder / location, self.sibling(location)
-            if beside == target or not _is_inside(beside, folder):
+            behind = resolved(beside)
+            if beside == target or behind is None or not behind.is_relative_to(folder):
                 continue
             with filesystem.told(data, "read"):
                 if system.isfile(data.path):
@@ -149,12 +151,14 @@ def place(text: str) -> Place:
     if not is_url(text):
         return OnDisk(Path(text))
     system, path = filesystem.opened(text)
-    if filesystem.is_disk(system):
+    from fsspec.implementations.local import LocalFileSystem
+
+    if isinstance(system, LocalFileSystem):
         return OnDisk(Path(path))
     first, mark, rest = text.partition("::")
     # An object store's path begins with the bucket, a server's behind its name: the URL itself shows where.
     first, path = first.rstrip("/"), path.rstrip("/")
-    before = first.removesuffix(path) if first.endswith(path) else f"{filesystem.protocol(system)}://"
+    before = first.removesuffix(path) if first.endswith(path) else system.unstrip_protocol("")
     return Remote(text, path, before, mark + rest)
 
 
@@ -205,10 +209,3 @@ def _states(folder: Path) -> dict[Path, tuple[int, int, int]]:
     """The files of a job's folder; one that was replaced has another number."""
     found = {path: path.stat() for path in folder.iterdir() if path.is_file()}
     return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found.items()}
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have
-        return False

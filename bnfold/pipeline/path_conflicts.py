@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bnfold import ir
 from bnfold.errors import OutputError, SameFile
+from bnfold.ir.storage.external import resolved
 from bnfold.pipeline import formats
 from bnfold.settings import Delivery
 
@@ -62,7 +63,7 @@ def _results(delivery: Delivery, kept: list[Named]) -> list[Named]:
     written: list[Named] = []
     for role, path in places:
         kind = formats.of(path)
-        beside = kind.data_file(_behind_links(path), delivery.external_data)
+        beside = kind.data_file(resolved(path) or path, delivery.external_data)
         written.append((role, path))
         if beside is not None:
             (written if kind.is_two_files else kept).append((f"the data file of {role}", beside))
@@ -74,17 +75,9 @@ def same(first: Path, second: Path) -> bool:
     return not _identities(first).isdisjoint(_identities(second))
 
 
-def _behind_links(path: Path) -> Path:
-    """Where a file that is written to ``path`` goes; links in a circle are left to who opens them."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return path
-
-
 def _identities(path: Path) -> set[object]:
     """The place behind all links, which a file has before it is there, and its number, which all its names share."""
-    found: set[object] = {os.path.normcase(_behind_links(path))}
+    found: set[object] = {os.path.normcase(resolved(path) or path)}  # links in a circle are left to who opens them
     with suppress(OSError, ValueError):
         status = path.stat()
         found.add((status.st_dev, status.st_ino))

@@ -87,7 +87,9 @@ def multiply_adds(model: ir.Model) -> Products | None:
     None where that cannot be told: a shape is not known, parts grow with different open sizes, a body runs who knows
     how often, or an operator of another domain may hold any number.
     """
-    if len(model.graph.nodes) > MANY_NODES or any(map(_is_dark, model.nodes())):
+    if len(model.graph.nodes) > MANY_NODES or any(
+        node.domain or node.op_type in OTHER_PRODUCTS for node in model.nodes()
+    ):
         return None
     counted = [node for node in model.nodes() if node.op_type in FACTOR]
     if any(node.graph is not model.graph for node in counted):
@@ -101,10 +103,6 @@ def multiply_adds(model: ir.Model) -> Products | None:
     if None in found or len(sizes) > 1:
         return None
     return Products(sum(products.count for products in known), *sizes)
-
-
-def _is_dark(node: ir.Node) -> bool:
-    return bool(node.domain) or node.op_type in OTHER_PRODUCTS
 
 
 def _products(node: ir.Node) -> Products | None:

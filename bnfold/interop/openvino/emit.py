@@ -37,7 +37,7 @@ class Emitter:
     _edges: list[ET.Element] = field(default_factory=list)
     _last: int = -1
 
-    def layer(  # noqa: PLR0913 - the parts of a layer
+    def layer(
         self,
         kind: str,
         attributes: dict[str, str],
@@ -47,10 +47,10 @@ class Emitter:
         *,
         before: Layer | None = None,
         behind: Layer | None = None,
-        opset: int = 1,
     ) -> Layer:
         """A layer with one output, beside another one; ``hint`` is the name it would like."""
-        element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": f"opset{opset}"})
+        opset = "opset5" if kind == "BatchNormInference" else "opset1"
+        element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": opset})
         if attributes:
             ET.SubElement(element, "data", attributes)
         if inputs:
@@ -151,42 +151,32 @@ def _rewrite(parent: ET.Element, children: list[ET.Element]) -> None:
 _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide"}
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """Type and attributes of a layer, and what it makes."""
-
-    type: str
-    output: Kind
-    attributes: dict[str, str] = field(default_factory=dict)
-    opset: int = 1
-
-
-def spelled(node: ir.Node, inputs: Sequence[Kind]) -> Spelling | None:
-    """The layer for a new node that reads ``inputs``; None where there is none."""
+def spelled(node: ir.Node, inputs: Sequence[Kind]) -> tuple[str, dict[str, str], Kind] | None:
+    """Type, attributes and output of the layer for a new node that reads ``inputs``; None where there is none."""
     first = inputs[0]
     if node.is_op(*_BROADCAST):
         dims = _broadcast(first.dims, inputs[1].dims)
-        return Spelling(_BROADCAST[node.op_type], Kind(first.dtype, dims), {"auto_broadcast": "numpy"})
+        return _BROADCAST[node.op_type], {"auto_broadcast": "numpy"}, Kind(first.dtype, dims)
     if node.is_op("Cast"):
         target = int(node.attr("to"))
-        return Spelling("Convert", Kind(target, first.dims), {"destination_type": ELEMENT_NAMES[target]})
+        return "Convert", {"destination_type": ELEMENT_NAMES[target]}, Kind(target, first.dims)
     if node.is_op("Unsqueeze"):
         return _unsqueeze(node, first)
     if node.is_op("BatchNormalization"):
-        return Spelling("BatchNormInference", first, {"epsilon": repr(float(node.attr("epsilon")))}, opset=5)
+        return "BatchNormInference", {"epsilon": repr(float(node.attr("epsilon")))}, first
     if node.is_op("Conv"):
-        return Spelling("GroupConvolution", first, _pointwise(len(node.attr("kernel_shape"))))
-    return Spelling("Sqrt", first) if node.is_op("Sqrt") else None
+        return "GroupConvolution", _pointwise(len(node.attr("kernel_shape"))), first
+    return ("Sqrt", {}, first) if node.is_op("Sqrt") else None
 
 
-def _unsqueeze(node: ir.Node, kind: Kind) -> Spelling | None:
+def _unsqueeze(node: ir.Node, kind: Kind) -> tuple[str, dict[str, str], Kind] | None:
     axes = ir.constant(node.input(1))
     if kind.dims is None or axes is None:
         return None
     dims = list(kind.dims)
     for axis in sorted(int(axis) for axis in axes.numpy().reshape(-1)):
         dims.insert(axis, 1)
-    return Spelling("Unsqueeze", Kind(kind.dtype, tuple(dims)))
+    return "Unsqueeze", {}, Kind(kind.dtype, tuple(dims))
 
 
 def _pointwise(spatial: int) -> dict[str, str]:

@@ -40,12 +40,8 @@ class Origin:
     outputs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An initializer as it was read: its tensor, and the port that gives it (of the Const, or of its Convert)."""
-
-    tensor: ir.Tensor
-    port: Port
+Held = tuple[ir.Tensor, Port]
+"""An initializer as it was read: its tensor, and the port that gives it (of the Const, or of its Convert)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +169,7 @@ class _Draft:
         if key not in self._views:
             name = self._views[key] = fresh(f"{layer.name}.{view}" if view else layer.name or "value", self.given)
             shown = seen_as(tensor, view)
-            self.held[name] = Held(shown, source)
+            self.held[name] = shown, source
             self.proto.initializer.add(
                 name=name, data_type=shown.dtype, dims=shown.dims, raw_data=self.payloads.add(shown)
             )

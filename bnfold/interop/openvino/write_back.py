@@ -99,12 +99,10 @@ class _Writer:
                 f"{node.op_type} {node.label!r} has no place in an IR, most likely because the rank of its input is "
                 "not known: leave out --decompose"
             )
-        layer = self.emitter.layer(
-            spelling.type, spelling.attributes, inputs, spelling.output, node.label,
-            before=self._anchor(node), opset=spelling.opset,
-        )  # fmt: skip
+        type_name, attributes, kind = spelling
+        layer = self.emitter.layer(type_name, attributes, inputs, kind, node.label, before=self._anchor(node))
         self._new[node] = layer
-        self.kinds[output] = spelling.output
+        self.kinds[output] = kind
         self.made[output] = (layer.id, str(len(inputs)))
         if len(_own(node)) < len(node.inputs):
             self._add_bias(node, layer, output)
@@ -164,8 +162,8 @@ class _Writer:
         held = self.scope.held.get(value)
         tensor = value.tensor
         assert tensor is not None, "what nobody makes is a constant"
-        if held is not None and held.tensor is tensor:
-            return held.port
+        if held is not None and held[0] is tensor:
+            return held[1]
         group = int(node.attr("group", 1)) if node is not None and view == "grouped" else 1
         stored = Transposed(tensor) if view == "transposed" else tensor
         dims = (group, tensor.dims[0] // group, *tensor.dims[1:]) if view == "grouped" else stored.dims

@@ -72,7 +72,7 @@ class ExternalFiles:
         what = f"tensor {name!r}: external data {location!r}"
         if not self._folders:
             raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
-        places = [target for folder in self._folders if (target := _resolved(folder, location)) is not None]
+        places = [target for folder in self._folders if (target := resolved(folder / location)) is not None]
         allowed = [folder.resolve() for folder in self._folders]
         inside = [target for target in places if any(target.is_relative_to(folder) for folder in allowed)]
         if not location or Path(location).is_absolute() or not inside:
@@ -88,10 +88,10 @@ class ExternalFiles:
         raise ExternalDataError(f"{what} is missing beside the model")
 
 
-def _resolved(folder: Path, location: str) -> Path | None:
+def resolved(path: Path) -> Path | None:
     """The file itself, behind all links; None for a name that no file can have, or links in a circle."""
     try:
-        return (folder / location).resolve()
+        return path.resolve()
     except (OSError, ValueError, RuntimeError):
         return None
 

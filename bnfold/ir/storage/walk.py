@@ -5,6 +5,7 @@ It reads through a bounded buffer. Every length is checked against what encloses
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bnfold.errors import MalformedModel
@@ -116,23 +117,22 @@ class Window:
         return start + index
 
 
+@dataclass(frozen=True, slots=True)
 class Walk:
-    """One pass over a model; a child class says what to enter, and what takes the place of a tensor."""
+    """One pass over a model, which replaces tensors.
 
-    def __init__(self, source: Source) -> None:
-        self.window = Window(source)
+    Attributes:
+        window: The encoded model.
+        jump: (position, end) -> a position from there on such that no field in between is to be entered.
+        is_wanted: (start, end) -> whether to enter the message there.
+        replaced: (start, end, payload fields, is it in an attribute) -> what is to stand in place of a TensorProto's
+            bytes; None where they stay.
+    """
 
-    def jump(self, position: int, end: int) -> int:
-        """A position from ``position`` on such that no field in between is to be entered."""
-        raise NotImplementedError
-
-    def is_wanted(self, start: int, stop: int) -> bool:
-        """Whether to enter a message."""
-        raise NotImplementedError
-
-    def replaced(self, start: int, end: int, payloads: list[Field], *, in_attribute: bool) -> list[Segment] | None:
-        """What is to stand in place of a TensorProto's bytes, given its payload fields; None where they stay."""
-        raise NotImplementedError
+    window: Window
+    jump: Callable[[int, int], int]
+    is_wanted: Callable[[int, int], bool]
+    replaced: Callable[[int, int, list[Field], bool], list[Segment] | None]
 
     def message(self, kind: str, start: int, end: int, depth: int = 0) -> list[Segment] | None:
         """The pieces of the message with its tensors replaced; None when none in it was."""
@@ -169,4 +169,4 @@ class Walk:
             if found[1] in wire.PAYLOAD_FIELDS:
                 payloads.append(found)
             position = found[-1]
-        return self.replaced(start, end, payloads, in_attribute=in_attribute)
+        return self.replaced(start, end, payloads, in_attribute)
