@@ -6,6 +6,7 @@ Who works is an executor, the processes of this machine or a cluster; where mode
 from __future__ import annotations
 
 import multiprocessing
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -106,12 +107,9 @@ def _cause(error: BaseException) -> str:
 
 def to_json(results: Sequence[Result]) -> dict[str, Any]:
     """The summary report of a batch."""
-    counts: dict[str, int] = {}
-    for result in results:
-        counts[result.status] = counts.get(result.status, 0) + 1
     return {
         "schema": "bnfold-batch/1",
-        "counts": counts,
+        "counts": dict(Counter(result.status for result in results)),
         "models": [
             {
                 "input": result.source,

@@ -36,11 +36,8 @@ def is_bounded(proto: onnx.ModelProto) -> bool:
 
 
 def _total(own: int, called: Iterable[FunctionKey], sizes: dict[FunctionKey, tuple[int, int]]) -> tuple[int, int]:
-    nodes, depth = own, 0
-    for key in called:
-        nodes += sizes[key][0]
-        depth = max(depth, sizes[key][1])
-    return nodes, depth + 1
+    inner = [sizes[key] for key in called]
+    return own + sum(nodes for nodes, _ in inner), 1 + max((depth for _, depth in inner), default=0)
 
 
 def _called(

@@ -18,7 +18,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import MalformedModel
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, fresh, read
-from bnfold.interop.openvino.operators import DOMAIN, NORM, Meaning, Seen, Slot, meaning
+from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, Meaning, Seen, meaning
 from bnfold.interop.openvino.views import View, seen_as
 from bnfold.ir.elements import TP
 from bnfold.ir.storage.payloads import Payloads
@@ -215,25 +215,20 @@ class _Draft:
         found = meaning(Seen(layer, constants))
         if found is None and layer.type == NORM:
             raise MalformedModel(f"{layer.where} is of no known opset ({layer.element.get('version', '')!r})")
-        is_known = found is not None
-        if found is None:
-            found = Meaning(layer.type, tuple(map(Slot, range(len(sources)))), outputs=len(outputs))
-        if any(slot.index >= len(sources) for slot in found.slots) or len(outputs) < min(found.outputs, 1):
+        name, domain = layer.type, DOMAIN
+        if found is not None:
+            name, domain = ONNX_NAMES.get(name, name), ""
+        found = found or Meaning(range(len(sources)), outputs=len(outputs))
+        if max(found.slots, default=-1) >= len(sources) or len(outputs) < min(found.outputs, 1):
             raise MalformedModel(f"{layer.where} has too few inputs or outputs")
-        node = self.proto.node.add(op_type=found.op_type, name=layer.name, domain="" if is_known else DOMAIN)
-        node.input.extend(self._value(sources[slot.index], slot.view) for slot in found.slots)
+        node = self.proto.node.add(op_type=name, name=layer.name, domain=domain)
+        views = tuple(found.views.get(slot, "") for slot in found.slots)
+        node.input.extend(self._value(sources[slot], view) for slot, view in zip(found.slots, views, strict=True))
         node.output.extend(self._output(layer, port, index) for index, port in enumerate(outputs[: found.outputs]))
-        for name, value in found.attributes.items():
-            node.attribute.append(onnx.helper.make_attribute(name, value))
+        node.attribute.extend(onnx.helper.make_attribute(*told) for told in found.attributes.items())
         self.bodies.append(self._bodies(layer, node))
-        self.origins.append(
-            Origin(
-                layer,
-                tuple(inputs[slot.index] for slot in found.slots),
-                tuple(slot.view for slot in found.slots),
-                tuple(outputs[: found.outputs]),
-            )
-        )
+        read = tuple(inputs[slot] for slot in found.slots)
+        self.origins.append(Origin(layer, read, views, tuple(outputs[: found.outputs])))
 
     def _output(self, layer: Layer, port: str, index: int) -> str:
         """The value's name; empty for a second output (MaxPool's indices) that nobody reads."""

@@ -6,7 +6,7 @@ operator of the domain ``openvino``, which nothing can be folded into or moved t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,21 +22,21 @@ NORM = "BatchNormInference"
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """An input port, by its place among the layer's, and how the constant there is seen."""
-
-    index: int
-    view: View = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Meaning:
-    """A layer as an ONNX node. Inputs that became attributes are in no slot; their edges stay as they are."""
+    """A layer as an ONNX node of the name that `ONNX_NAMES` gives, if any.
 
-    op_type: str
-    slots: tuple[Slot, ...]
+    Attributes:
+        slots: The layer's inputs that are the node's, by their place. Those that became attributes are none of them;
+            their edges stay as they are.
+        attributes: The node's attributes.
+        outputs: How many outputs it has.
+        views: How ONNX sees the constants at some of the inputs.
+    """
+
+    slots: Sequence[int]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
+    views: Mapping[int, View] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,6 @@ class Seen:
 
     def flag(self, name: str, default: str = "false") -> bool:
         return self.layer.data.get(name, default).lower() in ("true", "1")
-
-    def number(self, index: int) -> int | None:
-        """The single integer that input ``index`` always is."""
-        held = self.integers(index)
-        return held[0] if held is not None and len(held) == 1 else None
 
     def integers(self, index: int) -> list[int] | None:
         held = self.constants[index] if index < len(self.constants) else None
@@ -77,10 +72,9 @@ def is_v0(layer: Layer) -> bool:
 
 
 def _batch_norm(seen: Seen) -> Meaning:
-    order = (2, 0, 1, 3, 4) if is_v0(seen.layer) else range(5)
     if len(seen.constants) != 5:
         raise MalformedModel(f"{seen.layer.where} has {len(seen.constants)} inputs, needs 5")
-    return Meaning("BatchNormalization", tuple(map(Slot, order)), {"epsilon": epsilon(seen.layer)})
+    return Meaning((2, 0, 1, 3, 4) if is_v0(seen.layer) else range(5), {"epsilon": epsilon(seen.layer)})
 
 
 def epsilon(layer: Layer) -> float:
@@ -121,7 +115,6 @@ def _convolution(seen: Seen) -> Meaning | None:
     attributes = _window(seen.layer)
     if attributes is None:
         return None
-    transposed = "Backprop" in seen.layer.type
     grouped = seen.layer.type.startswith("Group")
     if grouped:
         kernel = seen.constants[1]
@@ -133,88 +126,69 @@ def _convolution(seen: Seen) -> Meaning | None:
         if shape is None:
             return None
         attributes["output_shape"] = shape
-    return Meaning(
-        "ConvTranspose" if transposed else "Conv", (Slot(0), Slot(1, "grouped" if grouped else "")), attributes
-    )
+    return Meaning(range(2), attributes, views={1: "grouped"} if grouped else {})
 
 
 def _matmul(seen: Seen) -> Meaning | None:
-    views: list[View] = []
+    views: dict[int, View] = {}
     for index, name in enumerate(("transpose_a", "transpose_b")):
-        if not seen.flag(name):
-            views.append("")
-            continue
-        held = seen.constants[index]
-        if held is None or len(held.dims) < 2:
-            return None  # the activation itself is transposed, or a vector, which is not
-        views.append("transposed")
-    return Meaning("MatMul", tuple(Slot(index, view) for index, view in enumerate(views)))
+        if seen.flag(name):
+            held = seen.constants[index]
+            if held is None or len(held.dims) < 2:
+                return None  # the activation itself is transposed, or a vector, which is not
+            views[index] = "transposed"
+    return Meaning(range(2), views=views)
 
 
 def _same(
-    op_type: str,
-    inputs: int = 1,
-    *,
-    where: Callable[[Seen], bool] = lambda _: True,
-    **attributes: Callable[[Seen], int],
+    inputs: int, *, where: Callable[[Seen], bool] = lambda _: True, **attributes: Callable[[Seen], int]
 ) -> Translate:
     """The same operator, where ``where`` holds; its attributes are told by the layer."""
 
     def translate(seen: Seen) -> Meaning | None:
         told = {name: tell(seen) for name, tell in attributes.items()}
-        return Meaning(op_type, tuple(map(Slot, range(inputs))), told) if where(seen) else None
+        return Meaning(range(inputs), told) if where(seen) else None
 
     return translate
 
 
-def _arithmetic(op_type: str) -> Translate:
-    return _same(op_type, 2, where=lambda seen: seen.layer.data.get("auto_broadcast", "numpy").lower() == "numpy")
+_arithmetic = _same(2, where=lambda seen: seen.layer.data.get("auto_broadcast", "numpy").lower() == "numpy")
+_reduce = _same(2, keepdims=lambda seen: int(seen.flag("keep_dims")), noop_with_empty_axes=lambda _: 1)
+_axes = _same(2, where=lambda seen: len(seen.constants) == 2 and not seen.flag("allow_axis_skip"))
 
 
-def _pool(op_type: str) -> Translate:
-    def translate(seen: Seen) -> Meaning | None:
-        attributes = _window(seen.layer)
-        kernel = numbers(seen.layer, "kernel")
-        if attributes is None or not kernel:
-            return None
-        attributes["kernel_shape"] = list(kernel)
-        attributes["ceil_mode"] = int(seen.layer.data.get("rounding_type", "floor") != "floor")
-        if op_type == "AveragePool":
-            attributes["count_include_pad"] = int(not seen.flag("exclude-pad"))
-        return Meaning(op_type, (Slot(0),), attributes, outputs=len(seen.layer.ports("output")))
-
-    return translate
-
-
-def _reduce(op_type: str) -> Translate:
-    return _same(op_type, 2, keepdims=lambda seen: int(seen.flag("keep_dims")), noop_with_empty_axes=lambda _: 1)
-
-
-def _axes(op_type: str) -> Translate:
-    return _same(op_type, 2, where=lambda seen: len(seen.constants) == 2 and not seen.flag("allow_axis_skip"))
+def _pool(seen: Seen) -> Meaning | None:
+    attributes = _window(seen.layer)
+    kernel = numbers(seen.layer, "kernel")
+    if attributes is None or not kernel:
+        return None
+    attributes["kernel_shape"] = list(kernel)
+    attributes["ceil_mode"] = int(seen.layer.data.get("rounding_type", "floor") != "floor")
+    if seen.layer.type == "AvgPool":
+        attributes["count_include_pad"] = int(not seen.flag("exclude-pad"))
+    return Meaning((0,), attributes, outputs=len(seen.layer.ports("output")))
 
 
 def _concat(seen: Seen) -> Meaning | None:
     axis = numbers(seen.layer, "axis")
-    return Meaning("Concat", tuple(map(Slot, range(len(seen.constants)))), {"axis": axis[0]}) if axis else None
+    return Meaning(range(len(seen.constants)), {"axis": axis[0]}) if axis else None
 
 
 def _transpose(seen: Seen) -> Meaning | None:
     order = seen.integers(1)
-    return Meaning("Transpose", (Slot(0),), {"perm": order}) if order else None
+    return Meaning((0,), {"perm": order}) if order else None
 
 
 def _convert(seen: Seen) -> Meaning | None:
     target = ELEMENT_TYPES.get(seen.layer.data.get("destination_type", ""))
-    return Meaning("Cast", (Slot(0),), {"to": int(target)}) if target is not None else None
+    return Meaning((0,), {"to": int(target)}) if target is not None else None
 
 
 def _split(seen: Seen) -> Meaning | None:
-    axis, outputs = seen.number(1), len(seen.layer.ports("output"))
-    if axis is None:
+    axis, slots = seen.integers(1), (0, 2) if seen.layer.type == "VariadicSplit" else (0,)
+    if axis is None or len(axis) != 1:
         return None
-    slots = (Slot(0), Slot(2)) if seen.layer.type == "VariadicSplit" else (Slot(0),)
-    return Meaning("Split", slots, {"axis": axis}, outputs=outputs)
+    return Meaning(slots, {"axis": axis[0]}, outputs=len(seen.layer.ports("output")))
 
 
 _TABLE: dict[str, Translate] = {
@@ -224,28 +198,28 @@ _TABLE: dict[str, Translate] = {
     "ConvolutionBackpropData": _convolution,
     "GroupConvolutionBackpropData": _convolution,
     "MatMul": _matmul,
-    "Add": _arithmetic("Add"),
-    "Subtract": _arithmetic("Sub"),
-    "Multiply": _arithmetic("Mul"),
-    "Divide": _arithmetic("Div"),
-    "Maximum": _arithmetic("Max"),
-    "Minimum": _arithmetic("Min"),
-    "Negative": _same("Neg"),
-    "ReLU": _same("Relu"),
-    "PReLU": _same("PRelu", 2),
-    "Abs": _same("Abs"),
-    "MaxPool": _pool("MaxPool"),
-    "AvgPool": _pool("AveragePool"),
-    "ReduceMean": _reduce("ReduceMean"),
-    "ReduceSum": _reduce("ReduceSum"),
-    "ReduceMax": _reduce("ReduceMax"),
-    "ReduceMin": _reduce("ReduceMin"),
+    "Add": _arithmetic,
+    "Subtract": _arithmetic,
+    "Multiply": _arithmetic,
+    "Divide": _arithmetic,
+    "Maximum": _arithmetic,
+    "Minimum": _arithmetic,
+    "Negative": _same(1),
+    "ReLU": _same(1),
+    "PReLU": _same(2),
+    "Abs": _same(1),
+    "MaxPool": _pool,
+    "AvgPool": _pool,
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceMax": _reduce,
+    "ReduceMin": _reduce,
     "Concat": _concat,
     "Split": _split,
     "VariadicSplit": _split,
-    "Reshape": _same("Reshape", 2, allowzero=lambda seen: int(not seen.flag("special_zero"))),
-    "Squeeze": _axes("Squeeze"),
-    "Unsqueeze": _axes("Unsqueeze"),
+    "Reshape": _same(2, allowzero=lambda seen: int(not seen.flag("special_zero"))),
+    "Squeeze": _axes,
+    "Unsqueeze": _axes,
     "Transpose": _transpose,
     "Convert": _convert,
 }

@@ -153,12 +153,7 @@ class FileSource(Source):
         except OSError:
             return False
 
-    def release(self) -> None:
-        """Hold the file open no longer; from now on it is opened for every read."""
-        held, self._held = self._held, None
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
         if held is not None:
             os.close(held)
-
-    def __del__(self) -> None:
-        if getattr(self, "_held", None) is not None:
-            self.release()

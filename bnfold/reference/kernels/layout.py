@@ -91,24 +91,16 @@ def expand(call: Call, x: Array, shape: Array) -> Result:
     return np.broadcast_to(x, dims_to_make(np.broadcast_shapes(x.shape, dims_to_make(int_list(shape)))))
 
 
-@kernel("Tile", 6, 13)
-def tile(call: Call, x: Array, repeats: Array) -> Result:
-    """Repeats, one number an axis."""
-    return _tile(x, int_list(repeats))
-
-
 @kernel("Tile", 1)
-def tile_axis(call: Call, x: Array, tiles: Array, axis: Array) -> Result:
-    """Repeats along a single axis."""
-    repeats = [1] * x.ndim
-    repeats[normal_axis(int(axis.item()), x.ndim)] = int(tiles.item())
-    return _tile(x, repeats)
-
-
-def _tile(x: Array, repeats: list[int]) -> Array:
-    require(len(repeats) == x.ndim and min(repeats, default=0) >= 0, f"repeats {repeats} for rank {x.ndim}")
-    dims_to_make(size * times for size, times in zip(x.shape, repeats, strict=True))
-    return np.tile(x, repeats)
+@kernel("Tile", 6, 13)
+def tile(call: Call, x: Array, repeats: Array, axis: Array | None = None) -> Result:
+    """Repeats, one number an axis; at version 1 a single one, and its axis."""
+    times = [1] * x.ndim if axis is not None else int_list(repeats)
+    if axis is not None:
+        times[normal_axis(int(axis.item()), x.ndim)] = int(repeats.item())
+    require(len(times) == x.ndim and min(times, default=0) >= 0, f"repeats {times} for rank {x.ndim}")
+    dims_to_make(size * count for size, count in zip(x.shape, times, strict=True))
+    return np.tile(x, times)
 
 
 @kernel("Shape", 1, 13, 15, 19, *ALL_21)

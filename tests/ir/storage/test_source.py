@@ -107,8 +107,7 @@ def test_replacing_a_held_file_does_not_disturb(tmp_path: Path) -> None:
 def test_replacing_a_file_that_is_not_held_is_noticed(tmp_path: Path) -> None:
     path, other = tmp_path / "data", tmp_path / "other"
     path.write_bytes(CONTENT)
-    source = FileSource(path)
-    source.release()
+    source = FileSource(path, hold=False)
     assert source.fileno() is None
     assert source.read(0, 10) == CONTENT[:10]
     other.write_bytes(CONTENT)
