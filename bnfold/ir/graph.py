@@ -229,8 +229,13 @@ class Graph:
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
     """The highest version imported for ``domain``; a model that imports nothing is of opset 1, 0 means not imported."""
     wanted = _DEFAULT_DOMAIN if domain in _DEFAULT_DOMAIN else (domain,)
-    missing = 1 if wanted is _DEFAULT_DOMAIN else 0
-    return max((entry.version for entry in imports if entry.domain in wanted), default=missing)
+    version = None
+    for entry in imports:  # asked for every node: no list is made
+        if entry.domain in wanted and (version is None or entry.version > version):
+            version = entry.version
+    if version is not None:
+        return version
+    return 1 if wanted is _DEFAULT_DOMAIN else 0
 
 
 def state_opset(proto: onnx.ModelProto) -> None:
