@@ -1,7 +1,5 @@
 """Elementwise functions of one tensor. Attributes carry their float32 values, widened (`Call.attr`)."""
 
-# ruff: noqa: ARG001 - every kernel takes the call, whether its node has something to say or not
-
 from __future__ import annotations
 
 import math
@@ -25,48 +23,67 @@ def softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-_PLAIN: dict[str, tuple[tuple[int, ...], Callable[[Array], Result]]] = {
-    "Abs": ((1, 6, 13), np.abs),
-    "Acos": ((7, 22), np.arccos),
-    "Acosh": ((9, 22), np.arccosh),
-    "Asin": ((7, 22), np.arcsin),
-    "Asinh": ((9, 22), np.arcsinh),
-    "Atan": ((7, 22), np.arctan),
-    "Atanh": ((9, 22), np.arctanh),
-    "BitwiseNot": ((18,), np.invert),
-    "Ceil": ((1, 6, 13), np.ceil),
-    "Cos": ((7, 22), np.cos),
-    "Cosh": ((9, 22), np.cosh),
-    "Erf": ((9, 13), erf),
-    "Exp": ((1, 6, 13), np.exp),
-    "Floor": ((1, 6, 13), np.floor),
-    "IsNaN": ((9, 13, 20), np.isnan),
-    "Log": ((1, 6, 13), np.log),
-    "Neg": ((1, 6, 13), np.negative),
-    "Not": ((1,), np.logical_not),
-    "Reciprocal": ((1, 6, 13), np.reciprocal),
-    "Relu": ((1, 6, 13, 14), lambda x: np.maximum(x, 0)),
-    "Round": ((11, 22), np.rint),
-    "Sigmoid": ((1, 6, 13), sigmoid),
-    "Sign": ((9, 13), np.sign),
-    "Sin": ((7, 22), np.sin),
-    "Sinh": ((9, 22), np.sinh),
-    "Softplus": ((1, 22), softplus),
-    "Softsign": ((1, 22), lambda x: x / (1 + np.abs(x))),
-    "Sqrt": ((1, 6, 13), np.sqrt),
-    "Tan": ((7, 22), np.tan),
-    "Tanh": ((1, 6, 13), np.tanh),
-    "Mish": ((18, 22), lambda x: x * np.tanh(softplus(x))),
-    "HardSwish": ((14, 22), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+_CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]] = {
+    "Abs": ((1, 6, 13), np.abs, ()),
+    "Acos": ((7, 22), np.arccos, ()),
+    "Acosh": ((9, 22), np.arccosh, ()),
+    "Asin": ((7, 22), np.arcsin, ()),
+    "Asinh": ((9, 22), np.arcsinh, ()),
+    "Atan": ((7, 22), np.arctan, ()),
+    "Atanh": ((9, 22), np.arctanh, ()),
+    "BitwiseNot": ((18,), np.invert, ()),
+    "Ceil": ((1, 6, 13), np.ceil, ()),
+    "Cos": ((7, 22), np.cos, ()),
+    "Cosh": ((9, 22), np.cosh, ()),
+    "Erf": ((9, 13), erf, ()),
+    "Exp": ((1, 6, 13), np.exp, ()),
+    "Floor": ((1, 6, 13), np.floor, ()),
+    "IsNaN": ((9, 13, 20), np.isnan, ()),
+    "Log": ((1, 6, 13), np.log, ()),
+    "Neg": ((1, 6, 13), np.negative, ()),
+    "Not": ((1,), np.logical_not, ()),
+    "Reciprocal": ((1, 6, 13), np.reciprocal, ()),
+    "Relu": ((1, 6, 13, 14), lambda x: np.maximum(x, 0), ()),
+    "Round": ((11, 22), np.rint, ()),
+    "Sigmoid": ((1, 6, 13), sigmoid, ()),
+    "Sign": ((9, 13), np.sign, ()),
+    "Sin": ((7, 22), np.sin, ()),
+    "Sinh": ((9, 22), np.sinh, ()),
+    "Softplus": ((1, 22), softplus, ()),
+    "Softsign": ((1, 22), lambda x: x / (1 + np.abs(x)), ()),
+    "Sqrt": ((1, 6, 13), np.sqrt, ()),
+    "Tan": ((7, 22), np.tan, ()),
+    "Tanh": ((1, 6, 13), np.tanh, ()),
+    "Mish": ((18, 22), lambda x: x * np.tanh(softplus(x)), ()),
+    "HardSwish": ((14, 22), lambda x: x * np.clip(x / 6 + 0.5, 0, 1), ()),
+    "Elu": ((1, 6, 22), lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x), ("alpha",)),
+    "HardSigmoid": ((1, 6, 22), lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), ("alpha", "beta")),
+    "IsInf": (
+        (10, 20),
+        lambda x, positive, negative: ((x == np.inf) & bool(positive)) | ((x == -np.inf) & bool(negative)),
+        ("detect_positive", "detect_negative"),
+    ),
+    "LeakyRelu": ((1, 6, 16), lambda x, alpha: np.where(x < 0, alpha * x, x), ("alpha",)),
+    "Selu": (
+        (1, 6, 22),
+        lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+        ("alpha", "gamma"),
+    ),
 }
+"""By operator: versions, what it computes, and the attributes that it is computed with."""
 
 
-def _plain(function: Callable[[Array], Result], call: Call, x: Array) -> Result:
-    return function(x)
+def curve(op: str) -> Callable[..., Array]:
+    """The function that an operator computes, of a tensor and of the attributes that it has."""
+    return _CURVES[op][1]
 
 
-for _op, (_versions, _function) in _PLAIN.items():
-    kernel(_op, *_versions)(partial(_plain, _function))
+def _of_attributes(names: tuple[str, ...], function: Callable[..., Array], call: Call, x: Array) -> Result:
+    return function(x, *map(call.attr, names))
+
+
+for _op, (_versions, _function, _names) in _CURVES.items():
+    kernel(_op, *_versions)(partial(_of_attributes, _names, _function))
 
 
 @kernel("Clip", 1, 6)
@@ -80,30 +97,6 @@ def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = No
     return x
 
 
-@kernel("LeakyRelu", 1, 6, 16)
-def leaky_relu(call: Call, x: Array) -> Result:
-    """x, or alpha · x below zero."""
-    return np.where(x < 0, call.attr("alpha") * x, x)
-
-
-@kernel("Elu", 1, 6, 22)
-def elu(call: Call, x: Array) -> Result:
-    """x, or alpha · (e^x − 1) below zero."""
-    return np.where(x < 0, call.attr("alpha") * np.expm1(np.minimum(x, 0)), x)
-
-
-@kernel("Selu", 1, 6, 22)
-def selu(call: Call, x: Array) -> Result:
-    """Gamma · x, or gamma · alpha · (e^x − 1) up to zero."""
-    return call.attr("gamma") * np.where(x > 0, x, call.attr("alpha") * np.expm1(np.minimum(x, 0)))
-
-
-@kernel("HardSigmoid", 1, 6, 22)
-def hard_sigmoid(call: Call, x: Array) -> Result:
-    """Alpha · x + beta, within 0 and 1."""
-    return np.clip(call.attr("alpha") * x + call.attr("beta"), 0, 1)
-
-
 @kernel("Gelu", 20)
 def gelu(call: Call, x: Array) -> Result:
     """X · Φ(x), or its tanh approximation."""
@@ -111,13 +104,6 @@ def gelu(call: Call, x: Array) -> Result:
         inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
         return 0.5 * x * (1 + np.tanh(inner))
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
-
-
-@kernel("IsInf", 10, 20)
-def is_inf(call: Call, x: Array) -> Result:
-    """Which elements are infinite, of the signs asked for."""
-    positive = (x == np.inf) & bool(call.attr("detect_positive"))
-    return positive | ((x == -np.inf) & bool(call.attr("detect_negative")))
 
 
 @kernel("Softmax", 1, 11)

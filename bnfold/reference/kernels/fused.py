@@ -9,18 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bnfold.reference.kernels.activation import sigmoid
+from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.conv import conv
 from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, kernel, require
 
 _ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "": lambda x: x,
-    "Relu": lambda x: np.maximum(x, 0),
-    "Sigmoid": sigmoid,
-    "Tanh": np.tanh,
-    "LeakyRelu": lambda x, alpha: np.where(x < 0, alpha * x, x),
     "Clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    "HardSigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
+    **{name: curve(name) for name in ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid")},
 }
 """By name; their parameters are those of ``activation_params``."""
 

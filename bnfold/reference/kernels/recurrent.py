@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bnfold.reference.kernels.activation import sigmoid, softplus
+from bnfold.reference.kernels.activation import curve
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
 
@@ -32,28 +32,22 @@ class Direction:
     clip: float
 
 
+_ACTIVATIONS: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), ()),
+    "HardSigmoid": (float(np.float32(0.2)), 0.5),
+    "LeakyRelu": (float(np.float32(0.01)),),
+    "Elu": (1.0,),
+}
+"""Those that texts name, with the defaults of alpha and beta."""
+
+
 def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
     """The named function; alpha and beta are taken, in order, by the functions that have them."""
-    plain: dict[str, Function] = {
-        "relu": lambda x: np.maximum(x, 0),
-        "sigmoid": sigmoid,
-        "softplus": softplus,
-        "softsign": lambda x: x / (1 + np.abs(x)),
-        "tanh": np.tanh,
-    }
-    key = name.lower()
-    if key in plain:
-        return plain[key]
-    if key == "hardsigmoid":
-        alpha, beta = next(alphas, float(np.float32(0.2))), next(betas, 0.5)
-        return lambda x: np.clip(alpha * x + beta, 0, 1)
-    if key == "leakyrelu":
-        slope = next(alphas, float(np.float32(0.01)))
-        return lambda x: np.where(x < 0, slope * x, x)
-    if key == "elu":
-        height = next(alphas, 1.0)
-        return lambda x: np.where(x < 0, height * np.expm1(np.minimum(x, 0)), x)
-    raise Declined(f"activation {name!r}")
+    found = next((op for op in _ACTIVATIONS if op.lower() == name.lower()), None)
+    if found is None:
+        raise Declined(f"activation {name!r}")
+    given = [next(*pair) for pair in zip((alphas, betas), _ACTIVATIONS[found], strict=False)]
+    return lambda x: curve(found)(x, *given)
 
 
 def _directions(
