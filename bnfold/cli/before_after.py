@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from bnfold.errors import printable
 from bnfold.pipeline.chain import StepRow
 from bnfold.report.events import Report
-from bnfold.report.totals import Products, Totals, changed
+from bnfold.report.totals import Products, Totals, changed, size
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
@@ -70,15 +70,6 @@ def products(counted: Products | None) -> str:
         count /= 1000
     text = f"{count:.0f}" if not unit else f"{count:.3g}{unit}"
     return " × ".join((text, *map(printable, counted.sizes)))  # noqa: RUF001 - it is one
-
-
-def size(count: float) -> str:
-    """Bytes in a unit that people read."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
 
 
 def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:

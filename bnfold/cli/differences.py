@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import publish
-from bnfold.cli.before_after import size
 from bnfold.errors import BadInput, printable
 from bnfold.report.html.differences import told
 from bnfold.report.html.layout import shorten
+from bnfold.report.totals import size
 
 if TYPE_CHECKING:
     from bnfold.cli.options import Asked

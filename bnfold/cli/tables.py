@@ -107,7 +107,8 @@ def outputs(rows: Sequence[OutputRow]) -> None:
 def models(results: Sequence[Result], order: Sequence[Status]) -> None:
     """One row a model of a folder, those that need attention first."""
     table = _columns("model", "", "BatchNormalization", "what happened")
-    for result in sorted(results, key=lambda result: (order.index(result.status), -_left(result))):
+    most_left_first = sorted(results, key=lambda result: -(result.counts.after if result.counts else 0))
+    for result in sorted(most_left_first, key=lambda result: order.index(result.status)):
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
@@ -130,7 +131,3 @@ def _why(text: str, code: str, detail: str) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2e}"
-
-
-def _left(result: Result) -> int:
-    return result.counts.after if result.counts else 0

@@ -84,6 +84,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         _verification(outcome.verdict)
         return
     from bnfold.cli import before_after
+    from bnfold.report.totals import size
 
     if outcome.steps:
         steps(report.before, outcome.steps)
@@ -96,7 +97,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        say(f"wrote {outcome.output} ({before_after.size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+        say(f"wrote {outcome.output} ({size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> None:
@@ -167,18 +168,13 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     say(report.versions)
     say(report.became)
     if rows:
-        _quantization(rows)
+        worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
+        say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
     if more := job.more_arithmetic(outcome):
         say(f"  note: --all-affines would also fold {more} Mul, Add, Sub or Div of no BatchNormalization")
     for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
         say(f"  {code}: {_remedy(code)}")
-
-
-def _quantization(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The layer that int8 per tensor makes the worst of, in each form."""
-    worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
-    say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
 
 
 def _remedy(code: str) -> str:

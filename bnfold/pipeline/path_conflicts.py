@@ -96,17 +96,16 @@ def check_target(source: object, delivery: Delivery) -> None:
         OutputError: It cannot be written there.
         SameFile: It would overwrite the input unasked.
     """
-    target = delivery.path
-    for path in (target, delivery.keep_failed):
-        if path is not None and formats.of(path) is not formats.of(source):
+    target, paths = delivery.path, [path for path in (delivery.path, delivery.keep_failed) if path is not None]
+    for path in paths:
+        if formats.of(path) is not formats.of(source):
             raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
     if not delivery.in_place and overwrites(source, delivery):
         raise SameFile(
             f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
         )
-    for path in (target, delivery.keep_failed):
-        if path is not None:
-            check_place(path)
+    for path in paths:
+        check_place(path)
 
 
 def check_place(path: Path) -> None:

@@ -60,6 +60,15 @@ class Totals:
         return self.operators.get("BatchNormalization", 0)
 
 
+def size(count: float, digits: int = 1) -> str:
+    """Bytes in a unit that people read, gigabytes with so many digits."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.{digits}f} GB"
+
+
 def count(model: ir.Model) -> Totals:
     """The totals of a model as it is now."""
     counts: Counter[str] = Counter()

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from bnfold.report.advice import ADVICE, Advice
 from bnfold.report.events import map_texts, state
 from bnfold.report.html import layout, plots
 from bnfold.report.reasons import Reason
+from bnfold.report.totals import size
 
 STATES = ("left", "folded", "removed", "decomposed", "upgraded")
 MAX_ROWS = 1500
@@ -146,7 +148,7 @@ def templates() -> Environment:
     environment = Environment(
         loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(size=size, number=short, plain=plain)
+    environment.filters.update(size=partial(size, digits=2), number=short, plain=plain)
     environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
     environment.globals.update(style=load("style.css"), script=load("script.js"))
     return environment
@@ -187,15 +189,6 @@ def plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "default" if value is None else str(value)
-
-
-def size(count: float) -> str:
-    """Bytes in a unit that people read."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.2f} GB"
 
 
 def short(value: Any) -> str:

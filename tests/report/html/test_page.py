@@ -14,6 +14,7 @@ import pytest
 from bnfold.report.html import html as render
 from bnfold.report.html import page
 from bnfold.report.reasons import Reason
+from bnfold.report.totals import size
 from tests.report.html.reports import broken, failing_report, report
 
 VOID = {"meta", "link", "input", "br"}
@@ -135,4 +136,4 @@ def test_the_failing_verdict_is_loud() -> None:
     ("count", "text"), [(0, "0 bytes"), (999, "999 bytes"), (20_480, "20.5 kB"), (3.2e9, "3.20 GB")]
 )
 def test_sizes(count: float, text: str) -> None:
-    assert page.size(count) == text
+    assert size(count, digits=2) == text
