@@ -112,12 +112,14 @@ def _may_hold_graphs(op_type: str, domain: str) -> bool:
 
 def index_subgraphs(node: Node) -> None:
     """Index the graphs in the node's message, in place of those that it held before."""
-    for graph in node.bodies:
-        graph.dissolve()
+    for body in node.bodies:
+        body.dissolve()
     found = {}
+    graph = node.graph
+    # Of the names a node has, that of its first output: two nodes may be called the same, but not make the same.
+    label = next((value.name for value in node.outputs if value is not None), node.label)
     for name, protos in graphs_of(node.proto).items():
-        graph = node.graph
-        base = f"{graph.path}/{_unique_label(node)}.{name}".lstrip("/")
+        base = f"{graph.path}/{label}.{name}".lstrip("/")
         found[name] = [
             index_graph(graph.model, proto, node, base if len(protos) == 1 else f"{base}[{position}]")
             for position, proto in enumerate(protos)
@@ -136,8 +138,3 @@ def graphs_of(node: onnx.NodeProto) -> dict[str, list[onnx.GraphProto]]:
         if protos:
             found[attribute.name] = protos
     return found
-
-
-def _unique_label(node: Node) -> str:
-    """Of the names a node has, that of its first output: two nodes may be called the same, but not make the same."""
-    return next((value.name for value in node.outputs if value is not None), node.label)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -16,13 +15,11 @@ from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
 from bnfold.interop.openvino.write_back import write_back
-from bnfold.ir.storage.stream import BUFFER, copy_range, write_payload
+from bnfold.ir.storage.stream import BUFFER, Progress, copy_range, write_payload
 from bnfold.settings import Delivery
 
 ALIGNMENT = 64
 """Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""
-
-Progress = Callable[[int], None]
 
 
 @dataclass(slots=True, eq=False)

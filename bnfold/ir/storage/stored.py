@@ -58,10 +58,6 @@ class Stored(Tensor):
             or (self.span.field == DOUBLE_DATA and self.dtype == TP.DOUBLE)
         )
 
-    @property
-    def _place(self) -> tuple[Source, int, int]:
-        return self.span.source, self.span.offset, self.span.length
-
     def check(self) -> None:
         """Raise MalformedModel unless the payload has the length that type and dims say, and parses."""
         fits = len(self.dims) <= MAX_RANK and all(dim >= 0 for dim in self.dims)
@@ -69,7 +65,7 @@ class Stored(Tensor):
             raise MalformedModel(
                 f"tensor {self.name!r}: {self.span.length} bytes of data do not fit its dims {dims_text(self.dims)}"
             )
-        if self.span.field != RAW_DATA and not self.is_raw and not is_whole(*self._place, self.span.field):
+        if self.span.field != RAW_DATA and not self.is_raw and not is_whole(self.span):
             raise MalformedModel(f"tensor {self.name!r}: its data is damaged, the bytes do not parse")
 
     @property
@@ -96,8 +92,9 @@ class Stored(Tensor):
         return proto
 
 
-def is_whole(source: Source, offset: int, length: int, field: int) -> bool:
-    """Whether the bytes are what protobuf takes for the packed numbers of a TensorProto's ``field``."""
+def is_whole(span: Span) -> bool:
+    """Whether the bytes are what protobuf takes for the packed numbers of the TensorProto's field."""
+    source, offset, length, field, _ = span
     if field in (FLOAT_DATA, DOUBLE_DATA):
         return length % (4 if field == FLOAT_DATA else 8) == 0
     last = offset - 1  # where the last number ended

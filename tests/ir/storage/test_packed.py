@@ -41,7 +41,7 @@ runs = st.lists(
 def test_as_protobuf_has_it(data: bytes, field: int, before: int, chunk: int) -> None:
     source = BufferSource(b"\xff" * before + data + b"\xff")
     with mock.patch.object(stored, "_CHUNK", chunk):
-        assert stored.is_whole(source, before, len(data), field) == parses(data, field)
+        assert stored.is_whole(stored.Span(source, before, len(data), field)) == parses(data, field)
 
 
 @pytest.mark.parametrize("field", FIELDS)
