@@ -49,6 +49,25 @@ def test_shapes_of_annotations(dims: tuple[int | str | None, ...], expected: tup
     assert shape_of(kind) == expected
 
 
+@pytest.mark.parametrize(
+    ("dims", "shape", "takes"),
+    [
+        ((2, "n", None), (2, 7, 9), True),
+        ((2, "n"), (3, 7), False),
+        ((2, "n"), (2, 7, 1), False),
+        ((), (), True),
+        ((), (3,), False),
+        (None, (3,), True),
+    ],
+)
+def test_arrays_that_fit_what_is_declared(
+    dims: tuple[int | str | None, ...] | None, shape: tuple[int, ...], takes: bool
+) -> None:
+    graph = ir.load(model([helper.make_node("Abs", ["x"], ["y"])])).graph
+    graph.types["x"] = helper.make_tensor_type_proto(TensorProto.FLOAT, dims)
+    assert graph.values["x"].takes(shape) == takes
+
+
 def test_no_rank_no_shape() -> None:
     assert shape_of(None) is None
     assert shape_of(helper.make_tensor_type_proto(1, None)) is None
