@@ -32,6 +32,7 @@ TABLES = (
     "verification/numbers/jumps.py",
     "verification/feeding/choices.py",
     "verification/comparing/mutants.py",
+    "verification/comparing/smooth.py",
     "interop/openvino/",  # names of another standard
     "settings.py",
 )

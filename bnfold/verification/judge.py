@@ -1,4 +1,4 @@
-"""From evidence to a verdict."""
+"""Which tests are run on two models, and what verdict follows from what they found."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Checks, Delivery, Options
 from bnfold.verification import Verdict, WitnessRow
-from bnfold.verification.comparing.engine import explained
 from bnfold.verification.comparing.outputs import (
     Compared,
     agreement,
@@ -46,6 +45,7 @@ from bnfold.verification.comparing.outputs import (
     largest_difference,
     output_rows,
 )
+from bnfold.verification.comparing.sides import explained
 from bnfold.verification.feeding.inputs import CannotFeed, Feeds
 from bnfold.verification.numbers.compare import ROUNDS
 from bnfold.verification.numbers.floats import FLOAT_TYPES

@@ -23,8 +23,8 @@ from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.ir.elements import Array
 from bnfold.settings import Checks
-from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.outputs import Compared, largest_difference
+from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.numbers.compare import compare_values
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.request import Clock

@@ -1,4 +1,4 @@
-"""Cut the region between some values out of a model, as a small model of its own.
+"""The region of a model between some values, as a small model of its own.
 
 The walk goes back from the outputs over the index, so its cost is the region's size, whatever the model's. Weights are
 shared, not copied: the region's skeleton carries the same tokens. Values captured from enclosing graphs are followed

@@ -115,7 +115,7 @@ def other_choices(
         yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
 
 
-def told_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
+def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
     """The axes of inputs whose sizes nobody but the operators tells; those of one name together."""
     told: dict[str, Places] = {}
     for name, shape in known.items():
@@ -131,7 +131,7 @@ def told_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known])
 def further_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """Rows of choices beside the main one, of each of which one tells something else; ``told`` as by `told_sizes`."""
+    """Rows of choices beside the main one, of each of which one tells something else; ``told`` by `inferred_sizes`."""
     # What is broadcast there may be as small, whatever it meets.
     yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
     if changed:  # a size inside may have been 1, where sums are means

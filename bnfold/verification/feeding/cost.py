@@ -51,12 +51,12 @@ def estimate_pair(before: ir.Model, after: ir.Model, shapes: Mapping[str, Known]
     Inference does not know what some old operators make; of those that took their place it may.
     """
     own = estimate(before)
-    if len(before.graph.nodes) > MANY_NODES or all(map(_is_told, before.graph.nodes)):
+    if len(before.graph.nodes) > MANY_NODES or all(map(_is_inferred, before.graph.nodes)):
         return own
     return max(own, estimate(sized(after, shapes)), key=lambda cost: cost.seconds)
 
 
-def _is_told(node: ir.Node) -> bool:
+def _is_inferred(node: ir.Node) -> bool:
     return all(value is None or value.shape is not None for value in node.outputs)
 
 

@@ -16,7 +16,7 @@ from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.legal import ShapeOf, declared_shape, legal, small_integers
 from bnfold.verification.feeding.roles import role, uses
 from bnfold.verification.feeding.shapes import Sizing
-from bnfold.verification.feeding.sized import told_shapes
+from bnfold.verification.feeding.sized import inferred_shapes
 from bnfold.verification.numbers.floats import float_type, is_float
 
 Feeds = dict[str, Array]
@@ -63,7 +63,7 @@ def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[st
     if unknown:
         known = ", ".join(repr(value.name) for value in required(model))
         raise BadInput(f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
-    told = told_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
+    told = inferred_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
     shapes = {name: shape for name, shape in told.items() if shape is not None}
     for name in (name for name in told if name not in shapes):
         raise CannotFeed(f"the rank of input {name!r} is unknown; give its shape with --input {name}=N,…")

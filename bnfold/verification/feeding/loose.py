@@ -1,4 +1,4 @@
-"""An original that does not run on what it declares, with inputs as its operators take them."""
+"""Other inputs for an original that does not run on those that it declares: as its operators take them."""
 
 from __future__ import annotations
 

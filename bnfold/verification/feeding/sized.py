@@ -64,7 +64,7 @@ def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | No
         return None
 
 
-def told_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
+def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
     """The shapes of inputs, with what operators tell of dims and ranks that are open in ``shapes``.
 
     A size of 0 is what exporters write for an open one.

@@ -14,9 +14,9 @@ from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
-from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import largest_difference
+from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values, shape_of, size_of
@@ -32,8 +32,8 @@ LARGEST_HELD = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One of the two regions, its programme maybe another region's: what that stores as ``held`` here has ``names``."""
+class Runnable:
+    """One of the two regions, or one of the same nodes: what that stores has other ``names``, and is ``held``."""
 
     region: Region
     held: Mapping[str, Array] = field(default_factory=dict)
@@ -42,12 +42,12 @@ class Program:
     alike: dict[int, bool] = field(default_factory=dict)
 
 
-def program_of(region: Region, values: Sequence[ir.Value], like: Program | None = None) -> Program:
+def runnable(region: Region, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
     """The region with what ``values`` store in the place of what it does: read and widened once."""
     pairs = [(value, other) for value, other in zip(values, region.stored, strict=True) if is_light(value)]
     held = {other.name: widen(value.tensor.numpy()) for value, other in pairs if value.tensor is not None}
     names = {other.name: value.name for value, other in pairs if other.name != value.name}
-    return Program(region, held, names) if like is None else Program(region, held, names, like.prepared, like.alike)
+    return Runnable(region, held, names) if like is None else Runnable(region, held, names, like.prepared, like.alike)
 
 
 def is_light(value: ir.Value) -> bool:
@@ -60,8 +60,8 @@ class Regions:
     """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
 
     cut: ir.Cut
-    old: Program
-    new: Program
+    old: Runnable
+    new: Runnable
     graphs: Sequence[Mapping[str, ir.Value]]
     evidence: Evidence
     draws: PerturbedWeights
@@ -110,8 +110,7 @@ class Regions:
 
     def _fed(self, feeds: Feeds) -> Sides:
         old, new = (
-            Side(program.region.model, feeds, self.cut.outputs, partial(self._run, program))
-            for program in (self.old, self.new)
+            Side(one.region.model, feeds, self.cut.outputs, partial(self._run, one)) for one in (self.old, self.new)
         )
         return Sides(
             old,
@@ -228,20 +227,20 @@ class Regions:
 
     def _run(
         self,
-        program: Program,
+        one: Runnable,
         model: ir.Model,
         feeds: Feeds,
         outputs: Sequence[str],
         altered: reference.Alterations | None = None,
         **options: Any,
     ) -> Results:
-        """``model`` is the program's, or a changed copy of it."""
-        held = dict(program.held)
+        """``model`` is that of ``one``, or a changed copy of it."""
+        held = dict(one.held)
         for value, change in (altered or {}).items():
             if value.name in held and value.graph is model.graph:
                 held[value.name] = change(held[value.name])
         held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
-        prepared = program.prepared if model is program.region.model else None
+        prepared = one.prepared if model is one.region.model else None
         return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
 
 

@@ -71,16 +71,16 @@ def _trials(
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
     small = {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
-        told = _told(inputs, nodes, small, by_axis=by_axis)
+        inferred = _inferred(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
-            shapes = _sizes(told, 3 + reach, step=step)
-            others = [_sizes(told, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
+            shapes = _sizes(inferred, 3 + reach, step=step)
+            others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
             others = [other for other in others if other != shapes and _elements(other) <= LARGEST_FEED]
             yield Trial(shapes, is_guess, tuple(others))
-    told = _told(inputs, nodes, full, by_axis=True)
+    inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):
-        yield Trial(_sizes(told, 3 + reach, step=_EVEN, batch=batch), is_guess or is_static)
+        yield Trial(_sizes(inferred, 3 + reach, step=_EVEN, batch=batch), is_guess or is_static)
 
 
 def _elements(shapes: Shapes) -> int:
@@ -143,7 +143,7 @@ def _small(value: ir.Value, known: Known) -> Known:
     ]
 
 
-def _told(
+def _inferred(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known], *, by_axis: bool
 ) -> dict[str, list[Dim]]:
     """The shapes with what weights dictate in the region.

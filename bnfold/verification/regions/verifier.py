@@ -13,9 +13,9 @@ from itertools import islice
 
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.evidence import Evidence, Mutant
 from bnfold.verification.comparing.mutants import mutants, nudged, taken_over
+from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.smooth import differ_in_kind
 from bnfold.verification.comparing.tables import tables
 from bnfold.verification.differences.changes import changed_defaults, may_be_fed
@@ -25,8 +25,8 @@ from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_va
 from bnfold.verification.feeding.sized import SharedShapes, sized
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.rounding import PerturbedWeights
-from bnfold.verification.regions.programme import MOST, programme, repeated, signature
-from bnfold.verification.regions.regions import Regions, program_of
+from bnfold.verification.regions.regions import Regions, runnable
+from bnfold.verification.regions.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.regions.shapes import Shapes, Trial, fed_shapes, has_guesses, lacks_rank, region_shapes
 from bnfold.verification.regions.trials import Found, RegionTrials, Skip
 from bnfold.verification.request import Request
@@ -61,7 +61,7 @@ class RegionVerifier:
         self._seed, self._clock = request.checks.seed, request.clock
         self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
-        self._programmes: dict[Hashable, Regions | None] = {}
+        self._compared_in_full: dict[Hashable, Regions | None] = {}
         self._draws = draws
         self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
@@ -116,7 +116,7 @@ class RegionVerifier:
         key = signature(cut.graph, sides) if is_known and not hidden else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
-        known = self._programmes.get(key)
+        known = self._compared_in_full.get(key)
         found = repeated(known, sides) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
@@ -126,7 +126,7 @@ class RegionVerifier:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
         evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
-        first, second = (program_of(side, side.stored) for side in (old, new))
+        first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
         regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
@@ -153,8 +153,8 @@ class RegionVerifier:
         passes = isinstance(outcome, Difference) and not _fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
             return doubt
-        if key is not None and equal is not None and len(self._programmes) < MOST:
-            self._programmes.setdefault(key, programme(regions))
+        if key is not None and equal is not None and len(self._compared_in_full) < MOST:
+            self._compared_in_full.setdefault(key, repeatable(regions))
         if evidence.missing and passes:
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome

@@ -1,4 +1,4 @@
-"""The other side of a witness: a process that runs models in a runtime and writes the results to its output.
+"""A process that runs models in a runtime and writes the results to its output.
 
 It is started as a script, so that it imports numpy and the runtime and nothing else; when the runtime crashes, this
 process is all that dies. Messages are one line of JSON that describes the arrays, then their bytes.

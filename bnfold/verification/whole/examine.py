@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.comparing.engine import evaluator
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
+from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.differences.interface import broken_promise
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS
 from bnfold.verification.numbers.compare import compare_values, shape_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
-from bnfold.verification.feeding.choices import Choice, further_choices, size_changes, told_sizes
+from bnfold.verification.feeding.choices import Choice, further_choices, inferred_sizes, size_changes
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.data import Recorded
 from bnfold.verification.feeding.dims import Known
@@ -58,7 +58,7 @@ def other_sizes(
     request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
 ) -> Iterator[tuple[Choice, Sample]]:
     """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
-    told = told_sizes(
+    told = inferred_sizes(
         {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
     )
     if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):

@@ -12,9 +12,9 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
-from bnfold.verification.comparing.engine import Evaluate, Results, Side, Sides, that_run
 from bnfold.verification.comparing.evidence import Evidence, same_place
 from bnfold.verification.comparing.outputs import Compared, compared
+from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides, that_run
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.jumps import jumps, substitute
 from bnfold.verification.numbers.rounding import PerturbedWeights

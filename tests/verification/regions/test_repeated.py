@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import LocalRow, verify
-from bnfold.verification.regions import programme
+from bnfold.verification.regions import repeated
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BN = "BatchNormalization"
@@ -36,17 +36,17 @@ def chain(count: int, spoil: Callable[[Arrays], None] = lambda _: None) -> tuple
 
 
 def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatch: Any) -> tuple[list[LocalRow], int]:
-    """One row a region, and how many of them were a programme run again."""
-    repeated = []
+    """One row a region, and how many of them were another one's nodes run again."""
+    runs = []
 
     def counted(known: Any, sides: Any) -> Any:
-        repeated.append(found := programme.repeated(known, sides))
+        runs.append(found := repeated.repeated(known, sides))
         return found
 
     monkeypatch.setattr("bnfold.verification.regions.verifier.repeated", counted)
     cuts = [ir.Cut("", (f"x{number}",), (f"x{number + 1}",), f"fold {number}") for number in range(count)]
     verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", witness="none")
-    return list(verdict.local[:count]), sum(found is not None for found in repeated)
+    return list(verdict.local[:count]), sum(found is not None for found in runs)
 
 
 def test_regions_of_one_signature_are_compared_once_in_full(monkeypatch: Any) -> None:
@@ -86,7 +86,7 @@ def test_two_faults_of_one_kind_are_both_found(monkeypatch: Any) -> None:
 SLICED = "(float[N,2,6,6] x0) => (float[N,2,P,Q] y, float[N,2,R,S] z) {{ {} }}"
 
 
-def test_sizes_and_places_belong_to_the_programme() -> None:
+def test_regions_with_other_sizes_and_places_are_not_alike() -> None:
     """Two Slices that were merged into one, the second time at wrong places."""
     nodes = [
         "p{0} = Slice (x0, a{0}, e{0}, axes)  {1} = Slice (p{0}, a{0}, e{0}, axes)",

@@ -1,4 +1,4 @@
-"""Regions that are one programme of nodes with other weights: the first is compared in full, the others are run."""
+"""Regions that differ in names and weights only: the first is compared in full, the others are run on its inputs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from bnfold.verification.comparing.mutants import follow_from_structure
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.regions.regions import Regions, is_light, program_of
+from bnfold.verification.regions.regions import Regions, is_light, runnable
 
 MOST = 256
-"""Programmes that are kept for one model."""
+"""Regions that are kept for one model."""
 
 _SHOWN = 256
-"""Numbers of a constant that belong to the programme: sizes, places, bounds. One with more of them is not shared."""
+"""Numbers of a constant that have to be the same: sizes, places, bounds. One with more of them is not shared."""
 
 _LARGEST = 1 << 20
-"""Elements of activations that are kept for one programme."""
+"""Elements of activations that are kept of one region."""
 
 
 def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
@@ -60,7 +60,7 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
 
-def programme(regions: Regions) -> Regions | None:
+def repeatable(regions: Regions) -> Regions | None:
     """What others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
@@ -80,7 +80,7 @@ def programme(regions: Regions) -> Regions | None:
 def repeated(known: Regions, sides: Sequence[Region]) -> Difference | None:
     """The largest difference of regions of one signature; None where they have to be compared by themselves."""
     old, new = (
-        program_of(like.region, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
+        runnable(like.region, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )
     regions = replace(known, old=old, new=new, finite={})
     worst = Difference()

@@ -14,7 +14,7 @@ from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.floats import is_float
 
 
-def settled(old: Region, new: Region) -> set[ir.Node]:
+def same_integers(old: Region, new: Region) -> set[ir.Node]:
     """The nodes that make nothing but such integers, which what reads them is given on the other side as well."""
     sides = _Integers(old), _Integers(new)
     return {node for side, other in (sides, sides[::-1]) for node in side.settled(other)}
