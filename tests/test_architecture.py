@@ -212,6 +212,8 @@ def test_the_import_check_sees_every_form() -> None:
                 *("bnfold.upgrading.model", "bnfold.upgrading.table", "bnfold.folding.rounds", "bnfold.decomposing"),
             },
         ),
+        ("bnfold.pipeline.job", {"bnfold.pipeline.chain", "bnfold.pipeline.foreign"}),
+        ("bnfold.folding.rounds", {"bnfold.folding.compose", "bnfold.folding.equalize"}),
     ],
 )
 def test_heavy_imports_wait_until_they_are_needed(module: str, unwanted: set[str]) -> None:

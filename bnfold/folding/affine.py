@@ -55,7 +55,8 @@ class Affine:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes along which ``s`` or ``t`` varies; 1 on the others."""
-        return tuple(b if a == 1 else a for a, b in zip(self.s.shape, self.t.shape, strict=True))
+        s, t = self.s.shape, self.t.shape
+        return s if s == t else tuple(b if a == 1 else a for a, b in zip(s, t, strict=True))
 
     def varies_only_on(self, *axes: int) -> bool:
         """Whether every axis along which it varies is one of ``axes``."""

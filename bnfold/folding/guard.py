@@ -54,8 +54,8 @@ def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
             return False
         numbers += tensor.numbers if isinstance(tensor, Computed) else [tensor.values.reshape(-1)]
     values = np.concatenate(numbers) if numbers else np.empty(0)
-    size = np.abs(values[values != 0])
-    return every((size >= 1 / SAFE) & (size <= SAFE))
+    size = np.abs(values)
+    return every((size <= SAFE) & ((size >= 1 / SAFE) | (size == 0)))
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

@@ -115,8 +115,8 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
         if known is None or not known.same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
-    tensor = None if facts.is_quantized(value) else ir.constant(value)
-    if tensor is not None:
+    tensor = ir.constant(value)
+    if tensor is not None and not facts.is_quantized(value):
         draft.edits.append(SetConstant(*edge, mapped(tensor, affine, depth)))
         draft.absorbers[edge[0]] = None
         return

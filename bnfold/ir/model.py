@@ -69,7 +69,8 @@ class Model:
 
     def note_name(self, name: str) -> None:
         """Reserve a name: no new value will get it."""
-        self._added.add(name)
+        if self._original is None or name not in self._original:
+            self._added.add(name)
 
     @property
     def label(self) -> str:
@@ -125,7 +126,8 @@ class Model:
 
     def parameter_bytes(self) -> int:
         """Bytes of all initializers."""
-        return sum(value.stored_bytes for graph in self.graphs() for value in graph.values.values())
+        values = (value for graph in self.graphs() for value in graph.values.values())
+        return sum(value.stored_bytes for value in values if value.tensor_proto is not None)
 
     def require_weights(self) -> None:
         """Raise ExternalDataError for a ModelProto with external data: nobody said where its files are."""

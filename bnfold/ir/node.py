@@ -170,6 +170,8 @@ class Node:
             old.drop_use(self, index)
             if not old.uses:
                 self.graph.model.released[old] = None
+                if old not in old.graph.touched_tensors:
+                    old.settle()
 
     def detach(self) -> None:
         """Read nothing any more, without telling the message: the node is being dropped."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from bnfold.folding import attempts
 from bnfold.semantics import Policy
 from tests.folding.nets import Net, declined, fold_only, folded
 
@@ -217,3 +220,32 @@ def test_a_sign_that_turns_on_the_way() -> None:
     y = net.node("Relu", net.node("GridSample", net.input(2, 4, 5, 7), net.input(2, 5, 7, 2)))
     y = net.node("Transpose", net.node("Neg", net.node("Transpose", y, perm=[0, 1, 3, 2])), perm=[0, 1, 3, 2])
     assert fold_only(net.model(net.node("Sin", net.batchnorm(y, 4, positive=True)))).reasons == ["negative-scale"]
+
+
+def test_what_was_refused_holds_no_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback holds the frames of a whole search, arrays and all, in circles that only the collector finds."""
+    kept = []
+
+    def attempt(*arguments: Any) -> attempts.Attempt:
+        kept.append(found := original(*arguments))
+        return found
+
+    original = attempts.attempt
+    monkeypatch.setattr(attempts, "attempt", attempt)
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    assert declined(net, net.batchnorm(y, 4), net.node("Exp", y)) == ["shared-value"]
+    refusals = [refusal for found in kept for _, refusal in found.refused]
+    assert refusals
+    assert {(refusal.__traceback__, refusal.__context__) for refusal in refusals} == {(None, None)}
+
+
+def test_a_value_with_a_reader_that_takes_another_part_of_it() -> None:
+    """It need not ask for the same, so its being there ends no search."""
+    net = Net()
+    y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
+    s = np.array([1.0, 1.0, 2.0, 3.0])
+    zero, one = net.const(value=np.zeros(4)), net.const(value=np.ones(4))
+    z = net.node("BatchNormalization", y, net.const(value=s), zero, zero, one, epsilon=0.0)
+    part = net.node("Slice", y, net.ints(0), net.ints(2), net.ints(1))
+    assert folded(net, z, part).ops == ["Conv", "Slice"]
