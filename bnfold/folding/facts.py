@@ -169,6 +169,22 @@ def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
     return asked[value]
 
 
+def operand(node: ir.Node, slot: int) -> ir.Value:
+    """What a node reads at ``slot``. Raises Declined where there is nothing."""
+    value = node.input(slot)
+    if value is None:
+        raise Declined(Reason.UNREADABLE, f"{where(node)} lacks input {slot}")
+    return value
+
+
+def static_size(node: ir.Node, slot: int, axis: int) -> int:
+    """The size along ``axis`` of what a node reads at ``slot``. Raises Declined where it is not known."""
+    found = size(operand(node, slot), axis)
+    if not isinstance(found, int):
+        raise Declined(Reason.NOT_STATIC, f"the size of input {slot} of {where(node)}")
+    return found
+
+
 def weight(node: ir.Node, slot: int) -> ir.Tensor:
     """The constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
     tensor = ir.constant(node.input(slot))

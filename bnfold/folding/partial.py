@@ -67,7 +67,7 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     plan = finish(chain, "up", search)
     if plan.residuals:
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    sizes = [concat.size_of(value, 1, joined) for value in joined.inputs]
+    sizes = concat.sizes_of(joined, 1)
     start = sum(sizes[:slot])
     found = Shrink(plan, joined, slot, range(start, start + sizes[slot]), sum(sizes))
     budget.check([*plan.edits, *_parameters(node, found)])

@@ -122,7 +122,7 @@ def arithmetic(node: ir.Node) -> Link:
     if not node.has_trait(ARITHMETIC) or len(node.outputs) != 1 or node.outputs[0] is None:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r}")
     if node.op_type == "Neg":
-        rank = facts.rank(_operand(node, 0))
+        rank = facts.rank(facts.operand(node, 0))
         return Link(node, 0, Affine(np.full((1,) * rank, -1.0), np.zeros((1,) * rank)))
     if len(node.inputs) != 2:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
@@ -135,15 +135,8 @@ def arithmetic(node: ir.Node) -> Link:
     raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} has no constant operand")
 
 
-def _operand(node: ir.Node, slot: int) -> ir.Value:
-    value = node.input(slot)
-    if value is None:
-        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} lacks input {slot}")
-    return value
-
-
 def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
-    x = _operand(node, slot)
+    x = facts.operand(node, slot)
     rank = facts.rank(x)
     if constant.ndim > rank:
         raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")

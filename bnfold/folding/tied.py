@@ -65,8 +65,7 @@ class Tied:
         """A reader of what is scaled undoes it, or its outputs are scaled too; what is linear scales all operands."""
         made = reader.output(0)
         if _is_linear(reader) and made is not None:
-            missing = facts.rank(made) - affine.rank
-            self._waiting.append((made, affine.map(lambda block: block.reshape((1,) * missing + block.shape))))
+            self._waiting.append((made, affine.lifted(facts.rank(made))))
         else:
             self._take(reader, ask(reader, "down", slot, inverse(affine), self.limits))
 

@@ -81,8 +81,8 @@ def doubled(rank: int) -> Affine:
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a shift through zero padding": (conv, "pads", no),
     "a shift through a wide kernel": (conv_transpose, "_is_pointwise", yes),
-    "output channels not dealt out by group": (conv_transpose, "_scale_outputs", by_channel),
-    "input channels not dealt out by group": (conv, "scale_inputs", by_channel),
+    "output channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
+    "input channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
     "a maximum under a negative scale": (pool, "_check_kind", nothing),
     "zeros that count in a mean": (pool, "_check_windows", nothing),
     "an operand that is broadcast": (nary, "_fits", yes),

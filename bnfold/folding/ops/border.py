@@ -8,7 +8,7 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops.registry import Handler, register
+from bnfold.folding.ops.registry import Handler, carrier, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
 from bnfold.ir import resizing
 from bnfold.ir.tensor import Exact
@@ -75,24 +75,13 @@ def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetC
     return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint="border"),)
 
 
-def resize_up(node: ir.Node, _: int, affine: Affine) -> Step:
+def resize(node: ir.Node, affine: Affine) -> Affine:
     """Resize and Upsample: each new element is a weighted mean of old ones along the resized axes."""
-    _check_resized(node, affine)
-    return wants(affine)
-
-
-def resize_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """As `resize_up`."""
-    _check_resized(node, affine)
-    return leaves(affine)
-
-
-def _check_resized(node: ir.Node, affine: Affine) -> None:
     if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
-    resized = _resized_axes(node, affine)
-    if any(affine.shape[axis] != 1 for axis in resized):
+    if any(affine.shape[axis] != 1 for axis in _resized_axes(node, affine)):
         raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the scaled axis")
+    return affine
 
 
 def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
@@ -118,6 +107,4 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
 
 
-register(
-    Pad=Handler(pad_up, pad_down), Resize=Handler(resize_up, resize_down), Upsample=Handler(resize_up, resize_down)
-)
+register(Pad=Handler(pad_up, pad_down), Resize=carrier(resize), Upsample=carrier(resize))

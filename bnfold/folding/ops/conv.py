@@ -13,11 +13,11 @@ from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
+def up(node: ir.Node, _: int, affine: Affine, *, bias: int = 2) -> Step:
+    """``W' = s·W`` on the output channels, ``b' = s·b + t``, where ``bias`` is the slot of ``b``."""
     kernel = weights.shape_of(node, 1)
     s, t = weights.on_channels(node, affine, kernel.dims[0])
-    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t))
+    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t, bias))
 
 
 def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64, slot: int = 2) -> tuple[Edit, ...]:
@@ -51,7 +51,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     outputs = kernel.dims[0]
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    scaled = scale_inputs(node, kernel, s, group)
+    scaled = weights.scaled_in_groups(node, kernel, s, group)
     if affine.is_scale_only:
         return scaled
     if pads(node):
@@ -68,16 +68,6 @@ def shift_before(node: ir.Node, affine: Affine) -> Residual:
     with np.errstate(all="ignore"):
         block = np.where(affine.t != 0, affine.t / affine.s, 0.0)
     return Residual(node, 0, block, facts.float_type(node.input(0)), "before")
-
-
-def scale_inputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
-    """The kernel with ``s`` of the input channels multiplied in."""
-    if group == 1:
-        return weights.scaled(node, 1, kernel, 1, s)
-    by_group = s.reshape(group, -1)
-    if kernel.dims[1] == 1 or (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
-    return weights.scaled_by_group(node, kernel, by_group)
 
 
 def pads(node: ir.Node) -> bool:

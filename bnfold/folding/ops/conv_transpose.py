@@ -10,7 +10,7 @@ from bnfold.folding.ops import weights
 from bnfold.folding.ops.conv import new_bias, shift_before
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step
-from bnfold.ir.tensor import Float64, Tensor
+from bnfold.ir.tensor import Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -20,18 +20,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return _scale_outputs(node, kernel, s, group).plus(*new_bias(node, kernel, s, t))
-
-
-def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
-    if group == 1:
-        return weights.scaled(node, 1, kernel, 1, s)
-    by_group = s.reshape(group, -1)
-    if (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
-    if (by_group == by_group[:1]).all():
-        return weights.scaled(node, 1, kernel, 1, by_group[0])
-    return weights.scaled_by_group(node, kernel, by_group)
+    return weights.scaled_in_groups(node, kernel, s, group).plus(*new_bias(node, kernel, s, t))
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:

@@ -11,10 +11,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, bounded_together, make
+from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
-from bnfold.ir.tensor import Exact, Float64
+from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
 SUMS = ("Add", "Sub", "Sum")
@@ -39,10 +39,10 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
             wanted = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
         held = ir.constant(value)
         if held is not None:
-            fresh = wanted.s * _lifted(held.float64(), affine.rank) + wanted.t
+            fresh = wanted.s * lifted(held.float64(), affine.rank) + wanted.t
             edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
         else:
-            operands.append((slot, _fitted(node, value, wanted)))
+            operands.append((slot, fitted(node, value, wanted)))
     return Step(tuple(edits), wanted=tuple(operands))
 
 
@@ -81,7 +81,7 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
         (fitting | broadcast).items(), key=lambda item: (item[0] not in broadcast and _reluctance(item[1]) > 1, item[0])
     )
     edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, wanted=((slot, _fitted(node, value, scale) if slot in fitting else scale),))
+    return Step(edits, wanted=((slot, fitted(node, value, scale) if slot in fitting else scale),))
 
 
 def is_factor(value: ir.Value) -> bool:
@@ -101,7 +101,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     decline_legacy(node)
     output = node.output(0)
     rank = facts.rank(output) if output is not None else affine.rank
-    standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
+    standing = affine.lifted(rank)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
     if node.op_type in EXTREMA or node.op_type == "Where":
@@ -119,7 +119,7 @@ def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
     output = node.output(0)
     rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    one, *others = (make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for affine in standing.values())
+    one, *others = (affine.lifted(rank) for affine in standing.values())
     if standing.keys() != {1, 2} or not all(other.same(one) for other in others):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     return leaves(one)
@@ -130,13 +130,13 @@ def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     decline_legacy(node)
     output = node.output(0)
     rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    lifted = {slot: make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for slot, affine in standing.items()}
-    scale = next(iter(lifted.values())).s
-    if not all(np.array_equal(affine.s, scale) for affine in lifted.values()):
+    whole = {slot: affine.lifted(rank) for slot, affine in standing.items()}
+    scale = next(iter(whole.values())).s
+    if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
-    bounded_together(*(affine.t for affine in lifted.values()))
-    signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
-    left = make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))
+    bounded_together(*(affine.t for affine in whole.values()))
+    signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in whole}
+    left = make(scale, sum((signs[slot] * whole[slot].t for slot in whole), np.zeros(())))
     return Step(wanted=_rescaled(node, standing, left.scale_part()), standing=((0, left),))
 
 
@@ -149,7 +149,7 @@ def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> t
     if not inverse.is_finite:
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     return tuple(
-        (slot, inverse if ir.constant(value) is not None else _fitted(node, value, inverse)) for slot, value in others
+        (slot, inverse if ir.constant(value) is not None else fitted(node, value, inverse)) for slot, value in others
     )
 
 
@@ -164,16 +164,11 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         held = ir.constant(value)
         if held is None:
             raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
-        block = _lifted(held.float64(), affine.rank)
+        block = lifted(held.float64(), affine.rank)
         bounded_together(block, affine.s, affine.t)
         fresh = (block - affine.t) / affine.s
         edits.append(SetConstant(node, other, Exact(held.dtype, fresh)))
     return leaves(affine, *edits)
-
-
-def _lifted(block: Float64, rank: int) -> Float64:
-    """With leading axes of size 1, as broadcasting would add them."""
-    return block.reshape((1,) * (rank - block.ndim) + block.shape)
 
 
 def _fits(value: ir.Value, affine: Affine) -> bool:
@@ -187,7 +182,7 @@ def _fits(value: ir.Value, affine: Affine) -> bool:
     )
 
 
-def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
+def fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
     """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
         raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the scaled axis")

@@ -43,7 +43,7 @@ def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
     """The Conv that takes the scale, and the image of the shift."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return conv.scale_inputs(node, kernel, s, group), _image(node, kernel, t, group)
+    return weights.scaled_in_groups(node, kernel, s, group), _image(node, kernel, t, group)
 
 
 def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:

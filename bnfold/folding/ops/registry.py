@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bnfold.folding.affine import Affine
-from bnfold.folding.step import Step
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir import Node
 
 Solve = Callable[[Node, int, Affine], Step]
 Joint = Callable[[Node, Mapping[int, Affine]], Step]
+Move = Callable[[Node, Affine], Affine]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,19 @@ _INTEGERS = frozenset({
     "QLinearAdd", "QLinearConv", "QLinearMatMul", "QLinearMul",
 })  # fmt: skip
 """Of the default domain, or onnxruntime's."""
+
+
+def carrier(before: Move, behind: Move | None = None, *, picks: bool = False) -> Handler:
+    """The record of an operator that only moves, repeats or averages elements.
+
+    ``before`` is the affine before it that comes to a given one behind it, ``behind`` the reverse, by default the same.
+    """
+    beyond = behind or before
+    return Handler(
+        lambda node, _, affine: wants(before(node, affine)),
+        lambda node, _, affine: leaves(beyond(node, affine)),
+        picks=picks,
+    )
 
 
 def register(**handlers: Handler) -> None:

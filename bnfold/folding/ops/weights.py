@@ -36,10 +36,15 @@ def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
     return facts.weight(node, slot)
 
 
-def scaled_by_group(node: ir.Node, kernel: ir.Tensor, factors: Float64) -> Step:
-    """A kernel of dims (groups·m, n, k…) with ``factors`` (groups, n) multiplied in, differently in each group."""
+def scaled_in_groups(node: ir.Node, kernel: ir.Tensor, factors: Float64, groups: int) -> Step:
+    """A kernel of dims (groups·m, n, k…) with a factor multiplied in for each of ``groups·n`` channels."""
+    by_group = factors.reshape(groups, -1)
+    if (by_group == by_group[:1]).all():
+        return scaled(node, 1, kernel, 1, by_group[0])
+    if (by_group == by_group[:, :1]).all():
+        return scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // groups))
     if facts.is_quantized(node.input(1)):
         raise Declined(Reason.QUANTIZED_WEIGHT, f"the groups of {facts.where(node)} are scaled differently")
-    whole = np.repeat(factors, kernel.dims[0] // factors.shape[0], axis=0)
+    whole = np.repeat(by_group, kernel.dims[0] // groups, axis=0)
     values = kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2))
     return Step((SetConstant(node, 1, Exact(kernel.dtype, values)),))
