@@ -39,9 +39,10 @@ def run(
     """
     extra = limits.all_affines or limits.merge_branches or limits.equalize
     if extra or any(not node.removed for node in events) or _has_dead_shifts(model):
-        from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
+        from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
+        from bnfold.folding.state import Run
 
-        Fold(model, events, report, policy, limits, set(original)).run(progress or (lambda *_: None))
+        fold_all(Run(model, events, report, policy, limits, set(original)), progress or (lambda *_: None))
 
 
 def _has_dead_shifts(model: ir.Model) -> bool:

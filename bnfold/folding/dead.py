@@ -129,7 +129,7 @@ def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tu
     if _is_arithmetic(node):
         link = recognise.arithmetic(node)
         return ((0, make(np.ones_like(shift.s), link.affine.s * shift.t)),)
-    step = ask(node, "down", slot, shift)
+    step = ask(node, "down", {slot: shift})
     if step.edits or step.wanted:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
     return step.standing

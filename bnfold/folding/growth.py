@@ -31,8 +31,6 @@ class Budget:
     _wanted: dict[ir.Value, dict[Use, tuple[Fingerprint, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
-    refused: int = 0
-    """Plans that did not fit; what is spent or copied later may let them."""
 
     def check(self, edits: Sequence[Edit], *, adds_spatial_constant: bool = False) -> int:
         """What the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
@@ -41,12 +39,10 @@ class Budget:
         """
         size = added(edits) if adds_spatial_constant else 0
         if adds_spatial_constant and size > self.left:
-            self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         copies = self._copied(edits)
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
-            self.refused += 1
             raise TooLarge(copies, growth)
         return growth + size
 

@@ -12,11 +12,12 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts, guard, padding, sharing
 from bnfold.folding.affine import Affine
+from bnfold.folding.draft import Draft
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan, count_residuals
 from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import Search, absorb, mapped, pass_down
+from bnfold.folding.relabel import absorb, mapped, pass_down
 from bnfold.folding.step import SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
@@ -26,12 +27,8 @@ _SHOWN = 8
 """Channels that a refusal lists."""
 
 
-def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
-    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest.
-
-    The nodes that were asked are added to ``seen``.
-    """
-    seen = set() if seen is None else seen
+def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
+    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
     if chain.affine.is_identity:
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
@@ -40,29 +37,29 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
     refusals: list[Declined] = []
     attempts: list[SearchTrace] = []
     for name, direction in (("up", upward), ("down", downward)):
-        attempt = Search(chain, limits, budget, seen)
+        draft = Draft(chain, limits, budget)
         try:
-            plan = direction(chain, attempt)
+            plan = direction(chain, draft)
         except Declined as refusal:
             refusals.append(refusal.without_frames())
-            attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
+            attempts.append(refusal.attempt(name, (node.label for node in draft.nodes)))
             continue
         if not plan.residuals and not plan.inverses:
             return plan
         plans.append(plan)
     plans = padding.improve(
-        plans, refusals, lambda form: downward(chain, Search(chain, limits, budget, seen, padding_form=form))
+        plans, refusals, lambda form: downward(chain, Draft(chain, limits, budget, padding_form=form))
     )
     if plans:
         return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
     if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
-        furthest = _with_cause(furthest, chain, limits, budget, seen)
+        furthest = _with_cause(furthest, chain, limits, budget)
     furthest.attempts = tuple(attempts)
     raise furthest
 
 
-def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node]) -> Declined:
+def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget) -> Declined:
     """A refusal of negative scales says which; or what would end the search all the same, were they positive."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
@@ -70,7 +67,7 @@ def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget,
     first = ", ".join(map(str, negative[:_SHOWN])) + (", …" if negative.size > _SHOWN else "")
     which = f"negative in {negative.size} of {chain.affine.s.size} channels: {first}"
     try:
-        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget, seen)
+        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget)
     except Declined as deeper:
         if deeper.reason is refusal.reason:
             return refusal
@@ -96,26 +93,25 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     return Plan(chain, "stay", (edit,))
 
 
-def upward(chain: Chain, search: Search) -> Plan:
+def upward(chain: Chain, draft: Draft) -> Plan:
     """Make the producer of the chain's input produce its output instead."""
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
     # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
-    if search.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
+    if draft.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, sharing.readers(source))
-    absorb(search, [(source, chain.affine, edge)])
-    return finish(chain, "up", search)
+    absorb(draft, [(source, chain.affine, edge)])
+    return finish(chain, "up", draft)
 
 
-def downward(chain: Chain, search: Search) -> Plan:
+def downward(chain: Chain, draft: Draft) -> Plan:
     """Let everything that reads the chain's output read its input instead."""
-    pass_down(search, chain.target, chain.affine)
-    return finish(chain, "down", search)
+    pass_down(draft, chain.target, chain.affine)
+    return finish(chain, "down", draft)
 
 
-def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+def finish(chain: Chain, direction: Literal["up", "down"], draft: Draft) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
-    draft = search.draft
     guard.check(draft.edits)
     residuals = count_residuals(chain, draft.edits)
     return Plan(
@@ -127,5 +123,5 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         tuple(draft.absorbers),
         residuals,
         len(draft.undone),
-        cost=search.budget.check(draft.edits, adds_spatial_constant=bool(search.padding_form)),
+        cost=draft.budget.check(draft.edits, adds_spatial_constant=bool(draft.padding_form)),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from bnfold.folding.affine import Affine
-from bnfold.ir import Node, Tensor, Value
+from bnfold.ir import Node, Tensor
 from bnfold.ir.tensor import Float64
 
 
@@ -94,23 +94,3 @@ def wants(affine: Affine, *edits: Edit) -> Step:
 def leaves(affine: Affine, *edits: Edit) -> Step:
     """The step of a node that leaves ``affine`` standing on its first output."""
     return Step(edits, standing=((0, affine),))
-
-
-@dataclass(slots=True, eq=False)
-class Draft:
-    """A plan while it is being searched for."""
-
-    edits: list[Edit] = field(default_factory=list)
-    relabelled: dict[Value, Affine | None] = field(default_factory=dict)
-    """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""
-    nodes: dict[Node, None] = field(default_factory=dict)
-    absorbers: dict[Node, None] = field(default_factory=dict)
-    edges: dict[tuple[Node, int], None] = field(default_factory=dict)
-    shared: dict[Value, int] = field(default_factory=dict)
-    """Values with further readers, which ask for the same or get the inverse, and the depth at which they were met."""
-    undone: dict[Value, int] = field(default_factory=dict)
-    """Those of them whose other readers got the inverse."""
-    picked: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
-    """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
-    joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
-    """Downward: nodes of several operands, to be asked with all that stands on these at once, and their depth."""

@@ -67,7 +67,7 @@ class Tied:
         if _is_linear(reader) and made is not None:
             self._waiting.append((made, affine.lifted(facts.rank(made))))
         else:
-            self._take(reader, ask(reader, "down", slot, inverse(affine), self.limits))
+            self._take(reader, ask(reader, "down", {slot: inverse(affine)}, self.limits))
 
     def _take(self, node: ir.Node, step: Step) -> None:
         if node in self.nodes:
@@ -119,7 +119,7 @@ def _is_linear(node: ir.Node) -> bool:
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
     """As `ask`; but arithmetic with constants, which folding takes out, stays."""
     if not _is_linear(node):
-        return ask(node, "up", slot, affine, limits)
+        return ask(node, "up", {slot: affine}, limits)
     decline_excluded(node, limits)
     if node.is_op(*nary.SUMS):
         return guarded(node, nary.up, node, slot, affine)

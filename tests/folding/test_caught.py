@@ -13,9 +13,10 @@ import pytest
 
 import bnfold
 from bnfold import ir
+from bnfold.folding import branches as meetings
 from bnfold.folding import compose, merge, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import HANDLERS, Handler, carrier, clip, conv, matmul, nary, passing, recurrent, sample
+from bnfold.folding.ops import HANDLERS, Handler, carrier, clip, conv, matmul, nary, passing, recurrent, sample, window
 from bnfold.folding.ops import fused as fused_ops
 from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
@@ -132,15 +133,18 @@ def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
     return leaves(affine)
 
 
-BRANCH, EQUATION, MATRICES, SET = merge._branch, matmul._equation, matmul._matrices, clip._set
+BRANCH, EQUATION, MATRICES, SET = meetings._branch, matmul._equation, matmul._matrices, clip._set
 FAULTS: dict[str, tuple[Build, Break]] = {
     "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
     "branches: what is subtracted is added": (
         lambda net: branches(net, "Sub"),
-        lambda patch: patch.setattr(merge, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
+        lambda patch: patch.setattr(meetings, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
     ),
     "branches: factors lost": (branches, replaced(merge, "_factors", lambda *about: (np.ones(about[3]), np.zeros(3)))),
-    "row: a bias before padding": (row({}, {"size": 3, "pads": [1, 1, 1, 1]}), replaced(conv, "pads", lambda _: False)),
+    "row: a bias before padding": (
+        row({}, {"size": 3, "pads": [1, 1, 1, 1]}),
+        replaced(window, "pads", lambda _: False),
+    ),
     "row: a 1x1 Conv with strides": (
         row({"strides": [2, 2]}, {"size": 2}),
         replaced(compose, "_is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),

@@ -23,7 +23,6 @@ from bnfold.folding.ops import (
     activation,
     border,
     concat,
-    conv,
     conv_transpose,
     nary,
     normaliser,
@@ -35,6 +34,7 @@ from bnfold.folding.ops import (
     reshape,
     transpose,
     weights,
+    window,
 )
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64
@@ -79,7 +79,7 @@ def doubled(rank: int) -> Affine:
 
 
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "a shift through zero padding": (conv, "pads", no),
+    "a shift through zero padding": (window, "pads", no),
     "a shift through a wide kernel": (conv_transpose, "_is_pointwise", yes),
     "output channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
     "input channels not dealt out by group": (weights, "scaled_in_groups", by_channel),

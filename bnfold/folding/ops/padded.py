@@ -11,7 +11,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
-from bnfold.folding.ops import conv, weights
+from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64, Tensor
@@ -36,7 +36,7 @@ def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def _pads_a_shift(node: ir.Node, affine: Affine) -> bool:
-    return not affine.is_scale_only and affine.varies_only_on(1) and conv.pads(node)
+    return not affine.is_scale_only and affine.varies_only_on(1) and window.pads(node)
 
 
 def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
@@ -60,25 +60,12 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
 
 def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
-    stride, dilation = (conv.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
-    mode = node.attr("auto_pad", "NOTSET")
-    first, last = 0, 0
-    if mode in ("NOTSET", "") and node.has_attr("pads"):
-        pads = node.attr("pads")
-        if len(pads) != 2 * rank:
-            raise Declined(Reason.UNREADABLE, f"pads of {facts.where(node)}")
-        first, last = int(pads[axis]), int(pads[rank + axis])
-        if first == last == 0 and not node.attr("ceil_mode", 0):
-            return np.ones((taps, 1))
-    x = node.input(0)
-    size = facts.size(x, 2 + axis) if x is not None else None
-    if not isinstance(size, int) or min(first, last) < 0:
-        raise Declined(Reason.NOT_STATIC, f"the padded size of {facts.where(node)}")
-    reach = (taps - 1) * dilation + 1
-    if mode in ("SAME_UPPER", "SAME_LOWER"):
-        total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-        first = total // 2 if mode == "SAME_UPPER" else total - total // 2
-        last = total - first
+    padding = window.around(node, axis, taps, rank)
+    if padding == (0, 0) and not node.attr("ceil_mode", 0):
+        return np.ones((taps, 1))
+    size = facts.static_size(node, 0, 2 + axis)
+    stride, dilation = (window.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
+    reach, (first, last) = (taps - 1) * dilation + 1, padding or (0, 0)
     beyond = stride - 1 if node.attr("ceil_mode", 0) else 0
     count = (size + first + last - reach + beyond) // stride + 1
     if count < 1:

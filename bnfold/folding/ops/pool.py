@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
-from bnfold.folding.ops import conv, padded
+from bnfold.folding.ops import padded, window
 from bnfold.folding.ops.registry import carrier, register
 from bnfold.report.reasons import Declined, Reason
 
@@ -20,7 +20,7 @@ MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
 
 
-def window(node: ir.Node, affine: Affine) -> Affine:
+def windowed(node: ir.Node, affine: Affine) -> Affine:
     """AveragePool, MaxPool and their global forms: they move along the axes behind the channel."""
     if any(output is not None for output in node.outputs[1:]):
         raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
@@ -64,8 +64,8 @@ def _check_windows(node: ir.Node, affine: Affine) -> None:
 def _meets_elements(node: ir.Node, axis: int, taps: int, rank: int) -> bool:
     """Whether every window has a tap on an element: dilated ones may miss all of a small image."""
     pads = node.attr("pads", [0] * 2 * rank)
-    beyond = conv.per_axis(node, "strides", rank)[axis] - 1 if node.attr("ceil_mode", 0) else 0
-    if conv.per_axis(node, "dilations", rank)[axis] == 1 and max(pads[axis], pads[rank + axis] + beyond) < taps:
+    beyond = window.per_axis(node, "strides", rank)[axis] - 1 if node.attr("ceil_mode", 0) else 0
+    if window.per_axis(node, "dilations", rank)[axis] == 1 and max(pads[axis], pads[rank + axis] + beyond) < taps:
         return True
     return bool(padded.inside(node, axis, taps, rank).any(axis=0).all())
 
@@ -110,6 +110,6 @@ def _check_reduction(node: ir.Node, axes: list[int], affine: Affine) -> None:
 
 
 register(
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool"), carrier(window)),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool"), carrier(windowed)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), carrier(reduce_up, reduce_down)),
 )

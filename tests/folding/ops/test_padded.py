@@ -141,7 +141,7 @@ def test_padding_that_cuts_is_declined() -> None:
     node = next(node for node in ir.load(proto).graph.nodes)
     with pytest.raises(Declined) as refusal:
         padded.behind(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4))
-    assert refusal.value.reason is Reason.NOT_STATIC
+    assert refusal.value.reason is Reason.UNREADABLE
 
 
 def test_without_padding_it_is_the_usual_fold() -> None:
