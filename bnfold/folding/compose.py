@@ -63,11 +63,11 @@ def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
     """``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
     if len(one.dims) != len(two.dims) or two.dims[1] != one.dims[0] or first.attr("group", 1) != 1:
         raise Declined(Reason.AXIS, facts.where(second))
-    if second.attr("group", 1) != 1 or not (_is_pointwise(second, two) or _is_pointwise(first, one)):
+    if second.attr("group", 1) != 1 or not (window.is_pointwise(second, two) or window.is_pointwise(first, one)):
         raise Declined(Reason.AXIS, facts.where(second))
     if window.pads(second):
         raise Declined(Reason.SHIFT_THROUGH_PADDING, facts.where(second))
-    kept, taps = (first, one.dims[2:]) if _is_pointwise(second, two) else (second, two.dims[2:])
+    kept, taps = (first, one.dims[2:]) if window.is_pointwise(second, two) else (second, two.dims[2:])
     dims = (two.dims[0], one.dims[1], *taps)
 
     def multiply(inner: Float64, outer: Float64) -> Float64:
@@ -84,11 +84,6 @@ def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
     if kept.input(2) is not None or shift.any():
         edits.append(SetConstant(kept, 2, Exact(one.dtype, shift), hint="bias"))
     return kept, tuple(edits)
-
-
-def _is_pointwise(node: ir.Node, kernel: ir.Tensor) -> bool:
-    moves = max(window.per_axis(node, "strides", len(kernel.dims) - 2), default=1) > 1
-    return not moves and set(kernel.dims[2:]) == {1} and not window.pads(node)
 
 
 def _gemms(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:

@@ -19,8 +19,8 @@ class Draft:
     chain: Chain
     limits: Limits
     budget: Budget
-    padding_form: str = ""
-    """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
+    form: str = ""
+    """Which of several ways down a handler is asked for, if it has that."""
     edits: list[Edit] = field(default_factory=list)
     relabelled: dict[Value, Affine | None] = field(default_factory=dict)
     """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""

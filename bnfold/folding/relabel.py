@@ -180,7 +180,7 @@ def _ask(
     if not picks and direction == "down" and not all(affine.is_finite for affine in affines.values()):
         raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
     try:
-        return ask(node, direction, affines, draft.limits, draft.padding_form)
+        return ask(node, direction, affines, draft.limits, draft.form)
     except Declined as refusal:
         raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
 

@@ -5,20 +5,23 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, padding, sharing
+from bnfold.folding import facts, guard, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.draft import Draft
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.plan import Plan, count_residuals
+from bnfold.folding.ops import padded, record
+from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
 from bnfold.folding.relabel import absorb, mapped, pass_down
-from bnfold.folding.step import SetConstant
+from bnfold.folding.step import Bypass, Edit, Residual, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
@@ -47,9 +50,7 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
         if not plan.residuals and not plan.inverses:
             return plan
         plans.append(plan)
-    plans = padding.improve(
-        plans, refusals, lambda form: downward(chain, Draft(chain, limits, budget, padding_form=form))
-    )
+    plans = _with_image(plans, refusals, lambda form: downward(chain, Draft(chain, limits, budget, form=form)))
     if plans:
         return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
@@ -113,7 +114,7 @@ def downward(chain: Chain, draft: Draft) -> Plan:
 def finish(chain: Chain, direction: Literal["up", "down"], draft: Draft) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     guard.check(draft.edits)
-    residuals = count_residuals(chain, draft.edits)
+    residuals = _count_residuals(chain, draft.edits)
     return Plan(
         chain,
         direction,
@@ -123,5 +124,57 @@ def finish(chain: Chain, direction: Literal["up", "down"], draft: Draft) -> Plan
         tuple(draft.absorbers),
         residuals,
         len(draft.undone),
-        cost=draft.budget.check(draft.edits, adds_spatial_constant=bool(draft.padding_form)),
+        cost=draft.budget.check(draft.edits, adds_spatial_constant=bool(draft.form)),
     )
+
+
+def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:
+    """The plans, with a better one downward if padding was in the way of one and ``find`` finds it, by form.
+
+    The image of a shift behind a Conv that pads with zeros may cost less than an Add in front of it.
+    """
+    down = next((plan for plan in plans if plan.direction == "down"), None)
+    if not _pads(down, refusals):
+        return plans
+    for form in padded.FORMS:
+        try:
+            image = find(form)
+        except Declined:
+            continue
+        if down is None or (image.residuals, _work(image)) < (down.residuals, _work(down)):
+            return [*(plan for plan in plans if plan is not down), image]
+    return plans
+
+
+def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
+    """Whether padding cost an Add, or was what an Add could not deal with."""
+    if down is None:
+        return any(refusal.reason is Reason.ZERO_SCALE for refusal in refusals)
+    return any(isinstance(edit, Residual) and "carried" in record(edit.node).forms for edit in down.edits)
+
+
+def _count_residuals(chain: Chain, edits: Sequence[Edit]) -> int:
+    """Operations that are added to take the chain out.
+
+    Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
+    """
+    residuals = len({edit.edge for edit in edits if isinstance(edit, Residual)})
+    if not residuals:
+        return 0
+    removed = len(chain.links) + sum(isinstance(edit, Bypass) for edit in edits)
+    if residuals > removed or (residuals == removed and not chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
+    if chain.source.graph.opset() < 7:
+        raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
+    return residuals
+
+
+def _work(plan: Plan) -> int:
+    """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
+    total, seen = 0, set()
+    for edit in plan.edits:
+        if isinstance(edit, Residual) and edit.edge not in seen:
+            seen.add(edit.edge)
+            dims = facts.known_dims(edit.value) if edit.value is not None else ()
+            total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
+    return total

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bnfold.folding.affine import Affine
-from bnfold.ir import Node, Tensor
+from bnfold.ir import Node, Tensor, Value
 from bnfold.ir.tensor import Float64
 
 
@@ -59,11 +59,16 @@ class Residual:
     side: Literal["before", "behind"] = "behind"
 
     @property
+    def value(self) -> Value | None:
+        """What the constant is added to."""
+        return self.node.outputs[self.slot] if self.side == "behind" else self.node.inputs[self.slot]
+
+    @property
     def edge(self) -> object:
         """Equal for residuals that are one and the same operation: several readers of a value share what they add."""
         if self.side == "behind":
             return self.node, self.slot
-        return self.node.inputs[self.slot], self.dtype, self.block.shape, self.block.tobytes()
+        return self.value, self.dtype, self.block.shape, self.block.tobytes()
 
 
 Edit = SetConstant | SetAttr | Become | Bypass | Residual

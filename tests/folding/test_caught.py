@@ -16,7 +16,20 @@ from bnfold import ir
 from bnfold.folding import branches as meetings
 from bnfold.folding import compose, merge, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import HANDLERS, Handler, carrier, clip, conv, matmul, nary, passing, recurrent, sample, window
+from bnfold.folding.ops import (
+    HANDLERS,
+    Handler,
+    carrier,
+    clip,
+    conv,
+    matmul,
+    nary,
+    passing,
+    recurrent,
+    sample,
+    weights,
+    window,
+)
 from bnfold.folding.ops import fused as fused_ops
 from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
@@ -133,7 +146,7 @@ def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
     return leaves(affine)
 
 
-BRANCH, EQUATION, MATRICES, SET = meetings._branch, matmul._equation, matmul._matrices, clip._set
+BRANCH, EQUATION, MATRICES, SET = meetings._branch, matmul._equation, matmul._matrices, weights.set_number
 FAULTS: dict[str, tuple[Build, Break]] = {
     "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
     "branches: what is subtracted is added": (
@@ -147,7 +160,7 @@ FAULTS: dict[str, tuple[Build, Break]] = {
     ),
     "row: a 1x1 Conv with strides": (
         row({"strides": [2, 2]}, {"size": 2}),
-        replaced(compose, "_is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
+        replaced(window, "is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
     ),
     "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
     "demands: applied again instead of undone": (other_reader, replaced(sharing, "inverse", applied_again)),
@@ -160,7 +173,7 @@ FAULTS: dict[str, tuple[Build, Break]] = {
     ),
     "Clip: bounds that stay": (clipped, replaced(clip, "_moved", lambda *_: ())),
     "Clip: bounds in the old order": (
-        clipped, replaced(clip, "_set", lambda node, slot, *about: SET(node, 3 - slot, *about)),
+        clipped, replaced(weights, "set_number", lambda node, slot, *about: SET(node, 3 - slot, *about)),
     ),
     "Einsum: axes of the constant": (summed, replaced(matmul, "_equation", straight)),
     "FusedMatMul: operands as they are": (turned_operands, replaced(matmul, "_matrices", straight)),

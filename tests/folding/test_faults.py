@@ -23,7 +23,6 @@ from bnfold.folding.ops import (
     activation,
     border,
     concat,
-    conv_transpose,
     nary,
     normaliser,
     padded,
@@ -70,8 +69,8 @@ def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
     return weights.scaled(node, 1, kernel, 1, np.resize(s, kernel.dims[1]))
 
 
-def everything_ends(made: ir.Value, *_: Any) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
-    return (made,), tuple(node for node in made.graph.nodes if node.is_op("InstanceNormalization"))
+def everything_ends(draft: Any, made: ir.Value, _: Affine) -> None:
+    draft.nodes.update((node, None) for node in made.graph.nodes if node.is_op("InstanceNormalization"))
 
 
 def doubled(rank: int) -> Affine:
@@ -80,7 +79,7 @@ def doubled(rank: int) -> Affine:
 
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a shift through zero padding": (window, "pads", no),
-    "a shift through a wide kernel": (conv_transpose, "_is_pointwise", yes),
+    "a shift through a wide kernel": (window, "is_pointwise", yes),
     "output channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
     "input channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
     "a maximum under a negative scale": (pool, "_check_kind", nothing),
@@ -104,7 +103,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     ),
     "parts that overlap": (sharing, "reads_same_elements", yes),
     "operands of a sum that are scaled differently": (nary, "make", lambda s, t: Affine(np.ones_like(s), t)),
-    "a bias that counts": (dead, "_follow", everything_ends),
+    "a bias that counts": (dead, "pass_down", everything_ends),
     "an affine of a row that is taken out without effect": (Affine, "after", lambda _, first: first),
     "integers that keep their sign": (quantized, "_mirrored", lambda _node, stored, *_: stored),
     "floats that are rounded to other integers": (

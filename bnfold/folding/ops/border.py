@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, carrier, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
 from bnfold.ir import resizing
-from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")
@@ -36,14 +35,15 @@ def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> tuple[SetAttr | SetC
         return ()
     if node.attr("mode", "constant") != "constant":
         raise Declined(Reason.NO_HANDLER, facts.where(node))
-    old = _border(node)
+    old = weights.number(node, 2, "value")
     if inward and ((affine.s == 0) & (affine.t != old)).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     with np.errstate(all="ignore"):
         fresh = np.where(affine.s != 0, (old - affine.t) / affine.s, old) if inward else affine.s * old + affine.t
     if (fresh != fresh.reshape(-1)[0]).any():
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} would need one value for each channel")
-    return _new_border(node, old, float(fresh.reshape(-1)[0]))
+    border = fresh.reshape(-1)[0]
+    return () if border == old else (weights.set_number(node, 2, "value", border, "border"),)
 
 
 def _padded_axes(node: ir.Node, rank: int) -> list[int]:
@@ -54,25 +54,6 @@ def _padded_axes(node: ir.Node, rank: int) -> list[int]:
     axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
     half = len(pads) // 2
     return [axis for axis, first, last in zip(axes, pads[:half], pads[half:], strict=True) if first or last]
-
-
-def _border(node: ir.Node) -> float:
-    if node.graph.opset() < 11:
-        return float(node.attr("value", 0.0))
-    if node.input(2) is None:
-        return 0.0
-    return float(facts.weight(node, 2).float64().reshape(-1)[0])
-
-
-def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetConstant, ...]:
-    if fresh == old:
-        return ()
-    dtype = facts.float_type(node.input(0))
-    if node.graph.opset() < 11:
-        if dtype == TensorProto.DOUBLE and float(np.float32(fresh)) != fresh:
-            raise Declined(Reason.RANGE, f"the border of {facts.where(node)} is a float32, whatever the data are")
-        return (SetAttr(node, "value", fresh),)
-    return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint="border"),)
 
 
 def resize(node: ir.Node, affine: Affine) -> Affine:

@@ -99,11 +99,9 @@ def is_factor(value: ir.Value) -> bool:
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
     decline_legacy(node)
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else affine.rank
-    standing = affine.lifted(rank)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
+    standing = _in_full_rank(node, {slot: affine})[slot]
     if node.op_type in EXTREMA or node.op_type == "Where":
         return _extremum_down(node, slot, standing)
     if not affine.is_scale_only:
@@ -117,9 +115,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    one, *others = (affine.lifted(rank) for affine in standing.values())
+    one, *others = _in_full_rank(node, standing).values()
     if standing.keys() != {1, 2} or not all(other.same(one) for other in others):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     return leaves(one)
@@ -128,9 +124,7 @@ def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
     decline_legacy(node)
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    whole = {slot: affine.lifted(rank) for slot, affine in standing.items()}
+    whole = _in_full_rank(node, standing)
     scale = next(iter(whole.values())).s
     if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
@@ -138,6 +132,13 @@ def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in whole}
     left = make(scale, sum((signs[slot] * whole[slot].t for slot in whole), np.zeros(())))
     return Step(wanted=_rescaled(node, standing, left.scale_part()), standing=((0, left),))
+
+
+def _in_full_rank(node: ir.Node, standing: Mapping[int, Affine]) -> dict[int, Affine]:
+    """What stands on operands, in the rank of what the node makes of them."""
+    output = node.output(0)
+    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
+    return {slot: affine.lifted(rank) for slot, affine in standing.items()}
 
 
 def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:

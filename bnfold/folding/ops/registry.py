@@ -23,7 +23,7 @@ class Handler:
         up: The step that lets the node compute an affine, wanted on an output slot; None where there is none.
         down: The step that lets it compute what it did, reading at an input slot what an affine stands on.
         joint: As ``down``, for several operands at once, by slot.
-        forms: Other ways down, by name, for a shift that zero padding dilutes.
+        forms: Other ways down, by name: for a shift that zero padding dilutes, or past a node that stays.
         inputs: How many of its first inputs are data, not parameters. An affine may stand on these only.
         outputs: How many of its first outputs are data, not statistics or indices. An affine may be wanted of these.
         picks: Whether it reads a part of its operand only, so that others may have other wishes for the rest.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, vector
-from bnfold.folding.step import SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Scaled, Tensor
+from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -48,3 +50,22 @@ def scaled_in_groups(node: ir.Node, kernel: ir.Tensor, factors: Float64, groups:
     whole = np.repeat(by_group, kernel.dims[0] // groups, axis=0)
     values = kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2))
     return Step((SetConstant(node, 1, Exact(kernel.dtype, values)),))
+
+
+def number(node: ir.Node, slot: int, name: str, default: float = 0.0) -> float:
+    """A number that is the attribute ``name`` before opset 11, and an input since."""
+    if node.graph.opset() < 11:
+        return float(node.attr(name, default))
+    return default if node.input(slot) is None else facts.weight(node, slot).float64().item()
+
+
+def set_number(node: ir.Node, slot: int, name: str, block: Float64, hint: str) -> SetAttr | SetConstant:
+    """The edit of such a number. Raises Declined where the attribute, a float32, would round or cannot hold it."""
+    dtype = facts.float_type(node.input(0))
+    if node.graph.opset() >= 11:
+        return SetConstant(node, slot, Exact(dtype, block), hint)
+    with np.errstate(over="ignore"):
+        stored = float(np.float32(block.item()))
+    if math.isinf(stored) or (dtype == TP.DOUBLE and stored != block.item()):
+        raise Declined(Reason.RANGE, f"{name} of {facts.where(node)} is a float32, whatever the data are")
+    return SetAttr(node, name, block.item())

@@ -45,6 +45,12 @@ def around(node: ir.Node, axis: int, taps: int, rank: int) -> tuple[int, int] | 
     return first, total - first
 
 
+def is_pointwise(node: ir.Node, kernel: ir.Tensor) -> bool:
+    """Whether every output is made of one place of the input, and every place is in one output."""
+    moves = max(per_axis(node, "strides", len(kernel.dims) - 2), default=1) > 1
+    return not moves and set(kernel.dims[2:]) <= {1} and not pads(node)
+
+
 def pads(node: ir.Node) -> bool:
     """Whether zeros may be put around the input."""
     mode, kernel = node.attr("auto_pad", "NOTSET"), ir.constant(node.input(1))
