@@ -1,4 +1,4 @@
-"""Shifts that nobody can tell from none: a bias, or a constant that is added, on the way to an InstanceNormalization.
+"""Remove biases, and constants that are added, whose only effect an InstanceNormalization subtracts again.
 
 ``InstanceNormalization(x + t) = InstanceNormalization(x)`` for every ``t`` that is constant over the spatial axes: the
 mean takes it along. So what only leads there needs no bias, with or without a BatchNormalization about.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import facts, recognise, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.ask import decline_excluded, guarded
 from bnfold.folding.draft import Draft
@@ -92,7 +92,7 @@ def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
     """A convolution makes the value without the shift itself, at no slot."""
     bias, kernel = facts.weight(node, record(node).bias), ir.constant(node.input(1))
     _decline_narrow(node, bias)
-    rank = len(kernel.dims) if kernel is not None else facts.rank(made)
+    rank = len(kernel.dims) if kernel is not None else shapes.rank(made)
     return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
 
 

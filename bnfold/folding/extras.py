@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import branches, compose, dead, equalize, merge, partial, rows
+from bnfold.folding import branches, dead, merge, partial, rows
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import TooLarge
 from bnfold.folding.region import cut_around, cut_of
@@ -37,6 +37,8 @@ def merge_branches(run: Run) -> bool:
 
 def compose_products(run: Run) -> None:
     """Let one node stand for two products in a row."""
+    from bnfold.folding import compose
+
     for first, second in compose.find(run.model, run.limits):
         try:
             with ir.evaluated_once(run.model):
@@ -101,6 +103,8 @@ def drop_dead_shifts(run: Run) -> None:
 
 def even_out(run: Run) -> None:
     """After folding, which makes channels uneven."""
+    from bnfold.folding import equalize
+
     for found in equalize.find(run.model, run.limits, run.budget, run.report.equalized):
         before = {value: value.name for value in found.values}
         equalize.apply(found, run.budget)

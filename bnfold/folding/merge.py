@@ -18,7 +18,6 @@ from bnfold.folding.branches import Branch, Meeting
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import conv, weights, window
-from bnfold.folding.ops.nary import decline_legacy
 from bnfold.folding.replacement import Replacement
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Place, Summed
@@ -43,7 +42,7 @@ def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Re
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, limits)
     for total in meeting.sums:
-        decline_legacy(total)
+        recognise.decline_legacy(total)
     kernels = {made: _kernel(made) for made in meeting.convs}
     kept = max(kernels, key=lambda made: math.prod(kernels[made].dims[2:]))
     (outputs, inputs, *spatial), dtype, group = kernels[kept].dims, kernels[kept].dtype, kept.attr("group", 1)

@@ -64,8 +64,8 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     draft = Draft(chain, limits, budget)
     draft.relabelled[source] = chain.affine
     draft.nodes[joined] = None
-    absorb(draft, [_wish(joined, other, affine) for other, affine in wanted.items() if other != slot])
-    plan = finish(chain, "up", draft)
+    absorb(draft, [(affine, (joined, other)) for other, affine in wanted.items() if other != slot])
+    plan = finish(draft, "up")
     if plan.residuals:
         raise Declined(Reason.NO_GAIN, facts.where(node))
     sizes = concat.sizes_of(joined, 1)
@@ -83,7 +83,7 @@ def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: B
     for slot, affine in wanted.items():
         draft = Draft(chain, limits, budget)
         try:
-            absorb(draft, [_wish(joined, slot, affine)])
+            absorb(draft, [(affine, (joined, slot))])
         except Declined:
             refused.append(slot)
         if len(refused) > 1:
@@ -91,13 +91,6 @@ def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: B
     if len(refused) != 1:
         raise Declined(Reason.NO_GAIN, f"{len(refused)} parts of {facts.where(joined)} would need one of their own")
     return refused[0]
-
-
-def _wish(joined: ir.Node, slot: int, affine: Affine) -> tuple[ir.Value, Affine, tuple[ir.Node, int]]:
-    value = joined.inputs[slot]
-    if value is None:
-        raise Declined(Reason.UNREADABLE, facts.where(joined))
-    return value, affine, (joined, slot)
 
 
 def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:

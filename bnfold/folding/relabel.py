@@ -1,4 +1,4 @@
-"""Ask node after node what becomes of the values around it, until every one of them can live with the plan.
+"""Propagate an affine through the graph: each node beside a value that changes says what it needs to compute the same.
 
 A plan relabels values: each becomes an affine of itself, for the readers that asked for it; the others get the inverse.
 """
@@ -26,13 +26,13 @@ MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 
 
-def absorb(draft: Draft, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
-    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined.
+def absorb(draft: Draft, wishes: Iterable[tuple[Affine, tuple[ir.Node, int]]]) -> None:
+    """Plan that what is read at each edge becomes an affine of itself there, all in one draft. Raises Declined.
 
     Its other readers get the inverse.
     """
-    for value, affine, edge in wishes:
-        _up(draft, value, affine, edge, 0)
+    for affine, edge in wishes:
+        _up(draft, affine, edge, 0)
     _complete(draft)
 
 
@@ -79,8 +79,9 @@ def _undo(draft: Draft, value: ir.Value, depth: int) -> None:
     _down(draft, value, sharing.inverse(value, affine, draft), depth)
 
 
-def _up(draft: Draft, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
-    """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
+def _up(draft: Draft, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+    """Plan that the value becomes ``affine`` of itself that is read at ``edge``."""
+    value = facts.operand(*edge)
     if affine.is_identity:
         return  # this reader wants the value as it is: another one that does not is not in agreement
     draft.edges[edge] = None
@@ -116,7 +117,7 @@ def _up_together(draft: Draft, value: ir.Value, wishes: dict[tuple[ir.Node, int]
     for edge, (wanted, depth) in wishes.items():
         if not wanted.same(whole) and not sharing.reads_same_elements(edge, wanted, whole):
             raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
-        _up(draft, value, whole, edge, depth)
+        _up(draft, whole, edge, depth)
 
 
 def _down(draft: Draft, value: ir.Value, affine: Affine, depth: int) -> None:
@@ -151,13 +152,10 @@ def _take(draft: Draft, node: ir.Node, step: Step, depth: int) -> None:
     if not step.wanted and not step.standing:
         draft.absorbers[node] = None
     for slot, affine in step.wanted:
-        operand = node.input(slot)
-        if operand is None:
-            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
         if record(node).picks:  # other parts of the operand may yet be asked for
-            sharing.note(draft, operand, affine, (node, slot), depth + 1)
+            sharing.note(draft, affine, (node, slot), depth + 1)
         else:
-            _up(draft, operand, affine, (node, slot), depth + 1)
+            _up(draft, affine, (node, slot), depth + 1)
     for slot, affine in step.standing:
         target = node.output(slot)
         if target is None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import extras, facts, rows
+from bnfold.folding import extras, rows, shapes
 from bnfold.folding.ask import guarded
 from bnfold.folding.growth import TooLarge
 from bnfold.folding.plan import Plan
@@ -21,7 +21,7 @@ MAX_ROUNDS = 8
 
 def fold_all(run: Run, progress: Callable[[int, int], None]) -> None:
     """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
-    facts.learn_unsure(run.model)
+    shapes.learn_unsure(run.model)
     waiting = [node for node in run.events if stands(node)]
     run.limits = run.limits._replace(simple=True)  # only plans that nobody has to undo
     extras.merge_branches(run)

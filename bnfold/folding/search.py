@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, sharing
+from bnfold.folding import facts, guard, shapes, sharing
 from bnfold.folding.affine import Affine
 from bnfold.folding.draft import Draft
 from bnfold.folding.growth import Budget
@@ -39,18 +39,19 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     plans: list[Plan] = []
     refusals: list[Declined] = []
     attempts: list[SearchTrace] = []
-    for name, direction in (("up", upward), ("down", downward)):
+    directions: tuple[Literal["up", "down"], ...] = ("up", "down")
+    for direction in directions:
         draft = Draft(chain, limits, budget)
         try:
-            plan = direction(chain, draft)
+            plan = _planned(draft, direction)
         except Declined as refusal:
             refusals.append(refusal.without_frames())
-            attempts.append(refusal.attempt(name, (node.label for node in draft.nodes)))
+            attempts.append(refusal.attempt(direction, (node.label for node in draft.nodes)))
             continue
         if not plan.residuals and not plan.inverses:
             return plan
         plans.append(plan)
-    plans = _with_image(plans, refusals, lambda form: downward(chain, Draft(chain, limits, budget, form=form)))
+    plans = _with_image(plans, refusals, lambda form: _planned(Draft(chain, limits, budget, form), "down"))
     if plans:
         return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
@@ -94,29 +95,27 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     return Plan(chain, "stay", (edit,))
 
 
-def upward(chain: Chain, draft: Draft) -> Plan:
-    """Make the producer of the chain's input produce its output instead."""
+def _planned(draft: Draft, direction: Literal["up", "down"]) -> Plan:
+    """Upward what makes the chain's input makes its output instead; downward its readers read what the chain reads."""
+    chain = draft.chain
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
+    if direction == "down":
+        pass_down(draft, chain.target, chain.affine)
+        return finish(draft, direction)
     # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
     if draft.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, sharing.readers(source))
-    absorb(draft, [(source, chain.affine, edge)])
-    return finish(chain, "up", draft)
+    absorb(draft, [(chain.affine, edge)])
+    return finish(draft, direction)
 
 
-def downward(chain: Chain, draft: Draft) -> Plan:
-    """Let everything that reads the chain's output read its input instead."""
-    pass_down(draft, chain.target, chain.affine)
-    return finish(chain, "down", draft)
-
-
-def finish(chain: Chain, direction: Literal["up", "down"], draft: Draft) -> Plan:
+def finish(draft: Draft, direction: Literal["up", "down"]) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     guard.check(draft.edits)
-    residuals = _count_residuals(chain, draft.edits)
+    residuals = _count_residuals(draft.chain, draft.edits)
     return Plan(
-        chain,
+        draft.chain,
         direction,
         tuple(draft.edits),
         tuple(draft.relabelled),
@@ -175,6 +174,6 @@ def _work(plan: Plan) -> int:
     for edit in plan.edits:
         if isinstance(edit, Residual) and edit.edge not in seen:
             seen.add(edit.edge)
-            dims = facts.known_dims(edit.value) if edit.value is not None else ()
+            dims = shapes.known_dims(edit.value) if edit.value is not None else ()
             total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
     return total

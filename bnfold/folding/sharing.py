@@ -1,4 +1,4 @@
-"""Several readers of one value: what the others have to undo when it changes, and what they wish of parts of it."""
+"""Values with several readers: what the others have to undo when one changes, and what each wishes of parts of it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ FARTHEST = 16.0
 def inverse(value: ir.Value, affine: Affine, draft: Draft) -> Affine:
     """What a reader of ``value`` has to undo once that is ``affine`` of itself; NaN where digits would be lost."""
     undone = affine.inverse(half=facts.is_half(value))
-    if affine.is_scale_only or (_is_near_zero(draft.chain) and _is_alike(value, draft)):
+    # A value lies where the one does that the chain normalises; a summand need not.
+    is_alike = value is draft.chain.source or not any(node.has_trait(COMBINING) for node in draft.nodes)
+    if affine.is_scale_only or (is_alike and _is_near_zero(draft.chain)):
         return undone
     return Affine(undone.s, np.where(undone.t == 0, 0.0, np.nan))
-
-
-def _is_alike(value: ir.Value, draft: Draft) -> bool:
-    """Whether a value lies where the one does that the chain normalises: a summand need not."""
-    return value is draft.chain.source or not any(node.has_trait(COMBINING) for node in draft.nodes)
 
 
 def _is_near_zero(chain: Chain) -> bool:
@@ -64,9 +61,9 @@ def readers(value: ir.Value) -> str:
     return f"value {value.name!r} is read by {len(value.uses)} nodes"
 
 
-def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+def note(draft: Draft, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""
-    wishes = draft.picked.setdefault(value, {})
+    wishes = draft.picked.setdefault(facts.operand(*edge), {})
     before = wishes.get(edge)
     wishes[edge] = (wanted if before is None else wanted.after(before[0]), depth)
 

@@ -1,4 +1,4 @@
-"""Values whose channels are scaled together: where one is scaled and no output may notice, these have to be as well."""
+"""Which values have to be scaled together, channel by channel, so that no output of the graph changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import facts, recognise, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ask import ask, decline_excluded, guarded
 from bnfold.folding.limits import Limits
@@ -65,7 +65,7 @@ class Tied:
         """A reader of what is scaled undoes it, or its outputs are scaled too; what is linear scales all operands."""
         made = reader.output(0)
         if _is_linear(reader) and made is not None:
-            self._waiting.append((made, affine.lifted(facts.rank(made))))
+            self._waiting.append((made, affine.lifted(shapes.rank(made))))
         else:
             self._take(reader, ask(reader, "down", {slot: inverse(affine)}, self.limits))
 
@@ -108,7 +108,7 @@ def inverse(affine: Affine) -> Affine:
 
 def _agree(one: Affine, other: Affine) -> bool:
     """Up to what inverting twice rounds."""
-    return one.s.shape == other.s.shape and np.allclose(one.s, other.s, rtol=1e-14, atol=0)
+    return one.shape == other.shape and np.allclose(one.s, other.s, rtol=1e-14, atol=0)
 
 
 def _is_linear(node: ir.Node) -> bool:

@@ -26,7 +26,6 @@ from bnfold.folding.ops import (
     nary,
     passing,
     recurrent,
-    sample,
     weights,
     window,
 )
@@ -139,7 +138,7 @@ def applied_again(_value: ir.Value, affine: Affine, *_: Any) -> Affine:
 
 
 def unshifted(node: ir.Node, slot: int, affine: Affine) -> Any:
-    return sample.deform_down(node, slot, affine.scale_part())
+    return conv.down(node, slot, affine.scale_part())
 
 
 def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:

@@ -120,7 +120,7 @@ def test_windows_of_another_rank_than_the_kernel_are_unreadable(attributes: str)
     node = ir.load(made(f"y = Conv <{attributes}> (x, w)", w=[7, 6, 3, 3])).graph.nodes[0]
     shift = on_axis(np.ones(6), np.arange(6.0), 1, 4)
     with pytest.raises(Declined) as declined:
-        padded.behind(node, 0, shift)
+        padded.down(node, 0, shift, moves_on=False)
     assert declined.value.reason == Reason.UNREADABLE
 
 

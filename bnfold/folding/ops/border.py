@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, carrier, register
@@ -84,7 +84,7 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     x = node.input(0)
     if target is None or x is None or len(target) != len(axes):
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)}")
-    dims = facts.dims(x)
+    dims = shapes.dims(x)
     return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
 
 

@@ -43,10 +43,10 @@ def bias(node: ir.Node, channels: int) -> Float64:
     return added
 
 
-def down(node: ir.Node, _: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) -> Step:
     """``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
 
-    Where zero padding would dilute the shift, ``t/s`` is added before the padding, which leaves a scale alone.
+    Where zeros around the image would dilute the shift, ``t/s`` is added before them, which leaves a scale alone.
     """
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     outputs = kernel.dims[0]
@@ -54,7 +54,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     scaled = weights.scaled_in_groups(node, kernel, s, group)
     if affine.is_scale_only:
         return scaled
-    if window.pads(node):
+    if reads_zeros or window.pads(node):
         return scaled.plus(shift_before(node, affine))
     reach = kernel.float64().reshape(group, outputs // group, kernel.dims[1], -1).sum(axis=3)
     moved = np.einsum("goi,gi->go", reach, t.reshape(group, -1)).reshape(outputs)

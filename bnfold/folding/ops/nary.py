@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, recognise, shapes
 from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
@@ -23,7 +23,7 @@ EXTREMA = ("Max", "Min")
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Let the node compute ``affine`` of what it computes now."""
-    decline_legacy(node)
+    recognise.decline_legacy(node)
     if node.op_type in ("Mul", "Div"):
         return _product_up(node, affine)
     if node.op_type in EXTREMA and (affine.s < 0).any():
@@ -98,7 +98,7 @@ def is_factor(value: ir.Value) -> bool:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
-    decline_legacy(node)
+    recognise.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
     standing = _in_full_rank(node, {slot: affine})[slot]
@@ -123,7 +123,7 @@ def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
-    decline_legacy(node)
+    recognise.decline_legacy(node)
     whole = _in_full_rank(node, standing)
     scale = next(iter(whole.values())).s
     if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
@@ -137,7 +137,7 @@ def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
 def _in_full_rank(node: ir.Node, standing: Mapping[int, Affine]) -> dict[int, Affine]:
     """What stands on operands, in the rank of what the node makes of them."""
     output = node.output(0)
-    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
+    rank = shapes.rank(output) if output is not None else max(affine.rank for affine in standing.values())
     return {slot: affine.lifted(rank) for slot, affine in standing.items()}
 
 
@@ -174,7 +174,7 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def _fits(value: ir.Value, affine: Affine) -> bool:
     """Whether every axis that the affine varies along is there in full."""
-    dims = facts.known_dims(value) if any(size > 1 for size in affine.shape) else (None,) * facts.rank(value)
+    dims = shapes.known_dims(value) if any(size > 1 for size in affine.shape) else (None,) * shapes.rank(value)
     if dims is None or len(dims) > affine.rank:
         return False
     shape, missing = affine.shape, affine.rank - len(dims)
@@ -187,14 +187,8 @@ def fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
     """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
         raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the scaled axis")
-    missing = affine.rank - facts.rank(value)
+    missing = affine.rank - shapes.rank(value)
     return affine.map(lambda block: block.reshape(block.shape[missing:]))
-
-
-def decline_legacy(node: ir.Node) -> None:
-    """Decline what broadcasts as before opset 7."""
-    if node.has_attr("broadcast") or node.has_attr("axis"):
-        raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 
 
 register(

@@ -6,6 +6,8 @@ around it, is a constant of the output's size. It needs no division by ``s``, an
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bnfold import ir
@@ -18,32 +20,16 @@ from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The shift's image stands on the output, for whatever reads that to deal with."""
-    if not _pads_a_shift(node, affine):
+def down(node: ir.Node, slot: int, affine: Affine, *, moves_on: bool) -> Step:
+    """The shift's image stands on the output, for whatever reads that to deal with; or it is added behind the Conv."""
+    if affine.is_scale_only or not affine.varies_only_on(1) or not window.pads(node):
         return conv.down(node, slot, affine)
-    scaled, image = _parts(node, affine)
-    one = np.ones((1,) * image.ndim)
-    return scaled.plus(standing=((0, make(one, image)),))
-
-
-def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The shift's image is added behind the Conv."""
-    if not _pads_a_shift(node, affine):
-        return conv.down(node, slot, affine)
-    scaled, image = _parts(node, affine)
-    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
-
-
-def _pads_a_shift(node: ir.Node, affine: Affine) -> bool:
-    return not affine.is_scale_only and affine.varies_only_on(1) and window.pads(node)
-
-
-def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
-    """The Conv that takes the scale, and the image of the shift."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return weights.scaled_in_groups(node, kernel, s, group), _image(node, kernel, t, group)
+    scaled, image = weights.scaled_in_groups(node, kernel, s, group), _image(node, kernel, t, group)
+    if moves_on:
+        return scaled.plus(standing=((0, make(np.ones((1,) * image.ndim), image)),))
+    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
 
 
 def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
@@ -75,6 +61,6 @@ def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     return ((at >= 0) & (at < size)).astype(np.float64)
 
 
-FORMS = {"carried": carried, "behind": behind}
+FORMS = {"carried": partial(down, moves_on=True), "behind": partial(down, moves_on=False)}
 
 register(Conv=Handler(conv.up, conv.down, forms=FORMS, shift="absorbed", bias=2))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops.registry import carrier, register
 from bnfold.ir.tensor import Array, Float64
@@ -48,7 +48,7 @@ def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
 
 def gather_up(node: ir.Node, affine: Affine) -> Affine:
     """The picked axes of the output make one axis of the data."""
-    axis, picked = _axis(node), facts.rank(facts.operand(node, 1))
+    axis, picked = _axis(node), shapes.rank(facts.operand(node, 1))
     if all(size == 1 for size in affine.shape[axis : axis + picked]):
         return affine.map(lambda block: block.reshape(*block.shape[:axis], 1, *block.shape[axis + picked :]))
     indices = _constant_indices(node)
@@ -62,7 +62,7 @@ def gather_up(node: ir.Node, affine: Affine) -> Affine:
 
 def gather_down(node: ir.Node, affine: Affine) -> Affine:
     """The factors are picked as the elements are; the indices' axes take the place of the one."""
-    axis, picked = _axis(node), facts.rank(facts.operand(node, 1))
+    axis, picked = _axis(node), shapes.rank(facts.operand(node, 1))
     if affine.shape[axis] == 1:
         ones = (1,) * picked
         return affine.map(lambda block: block.reshape(*block.shape[:axis], *ones, *block.shape[axis + 1 :]))
@@ -91,7 +91,7 @@ def _spread(node: ir.Node, affine: Affine, axis: int, picked: Array) -> Affine:
 
 
 def _axis(node: ir.Node) -> int:
-    return int(node.attr("axis", 0)) % facts.rank(facts.operand(node, 0))
+    return int(node.attr("axis", 0)) % shapes.rank(facts.operand(node, 0))
 
 
 def _constant_indices(node: ir.Node) -> Array:

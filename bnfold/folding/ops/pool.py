@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import padded, window
 from bnfold.folding.ops.registry import carrier, register
@@ -96,7 +96,7 @@ def reduce_down(node: ir.Node, affine: Affine) -> Affine:
 def _axes(node: ir.Node) -> tuple[list[int], int]:
     """The reduced axes, and the rank of what is reduced."""
     x = node.input(0)
-    rank = facts.rank(x) if x is not None else 0
+    rank = shapes.rank(x) if x is not None else 0
     axes = facts.integers(node, 1, "axes")
     if not axes:
         axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(rank))

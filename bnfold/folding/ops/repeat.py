@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded
 from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import carrier, register
@@ -51,7 +51,7 @@ def expand_down(node: ir.Node, affine: Affine) -> Affine:
     """Broadcasting adds axes in front; those that are stretched had size 1, where nothing varies."""
     if (output := node.output(0)) is None:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} has no output")
-    return affine.lifted(facts.rank(output))
+    return affine.lifted(shapes.rank(output))
 
 
 def expand_up(node: ir.Node, affine: Affine) -> Affine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import carrier, register
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
@@ -27,7 +27,7 @@ def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:
     x = node.input(0)
     if x is None:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
-    old = sizes(facts.dims(x))
+    old = sizes(shapes.dims(x))
     if node.op_type == "Squeeze":  # whatever was known of the axes that go, their size is 1
         axes = _axes(node, len(old))
         old = [ONE if axis in axes else size for axis, size in enumerate(old)]

@@ -7,9 +7,8 @@ from functools import partial
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import conv, weights
+from bnfold.folding.ops import conv
 from bnfold.folding.ops.registry import Handler, carrier, register
-from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -22,11 +21,8 @@ def grid(node: ir.Node, affine: Affine) -> Affine:
     return affine
 
 
-def deform_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """As a Conv that pads: an offset may lead out of the image."""
-    kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
-    scaled = weights.scaled_in_groups(node, kernel, weights.on_channels(node, affine, kernel.dims[1] * group)[0], group)
-    return scaled if affine.is_scale_only else scaled.plus(conv.shift_before(node, affine))
-
-
-register(GridSample=carrier(grid), DeformConv=Handler(partial(conv.up, bias=3), deform_down, shift="stops"))
+register(
+    GridSample=carrier(grid),
+    # An offset may lead out of the image, where zeros are.
+    DeformConv=Handler(partial(conv.up, bias=3), partial(conv.down, reads_zeros=True), shift="stops"),
+)

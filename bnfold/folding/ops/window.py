@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -33,7 +33,7 @@ def around(node: ir.Node, axis: int, taps: int, rank: int) -> tuple[int, int] | 
     stride, dilation = (per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
     missing = (taps - 1) * dilation + 1 - stride
     if stride > 1:
-        shape = facts.known_dims(facts.operand(node, 0))
+        shape = shapes.known_dims(facts.operand(node, 0))
         if shape is not None and len(shape) != rank + 2:
             raise Declined(Reason.UNREADABLE, facts.where(node))
         size = shape[2 + axis] if shape is not None else None
