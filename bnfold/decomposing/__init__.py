@@ -11,7 +11,7 @@ from bnfold.decomposing.facts import Facts
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
-from bnfold.upgrading.site import Shared
+from bnfold.upgrading.shared import Shared
 
 __all__ = ["OPERATORS", "Form", "left", "run"]
 

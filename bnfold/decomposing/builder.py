@@ -11,7 +11,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.tensor import Exact, Float64, round_once
-from bnfold.upgrading.site import INT64_MAX, Shared, Site
+from bnfold.upgrading.shared import Shared
+from bnfold.upgrading.site import INT64_MAX, Site
 
 TP = onnx.TensorProto
 

@@ -11,10 +11,10 @@ import onnx
 
 from bnfold import ir
 from bnfold.decomposing.calls import Arguments, Calls, bound
-from bnfold.folding import facts as inferred
+from bnfold.folding import shapes
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
-from bnfold.upgrading.site import Shared
+from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.types import Types
 
 
@@ -33,7 +33,7 @@ class Facts:
             if value is None:
                 continue
             if value.dtype is None:
-                inferred.known_dims(value)
+                shapes.known_dims(value)
             known = value.dtype or self._of(value).dtype(value)
             if known is not None:
                 return known
@@ -43,7 +43,7 @@ class Facts:
         """Dims as far as known; None for an unknown rank."""
         if value.tensor is not None:
             return value.tensor.dims
-        known = inferred.known_dims(value)
+        known = shapes.known_dims(value)
         return self._of(value).shape(value) if known is None else known
 
     def shared(self, opset: int, policy: Policy) -> Shared:
@@ -151,11 +151,8 @@ def _common(kinds: Sequence[Kind]) -> Kind:
         return None
     if not all(kind.HasField("shape") for kind in known) or len({len(kind.shape.dim) for kind in known}) != 1:
         return onnx.helper.make_tensor_type_proto(known[0].elem_type, None)
-    sizes = [{dim.dim_value if dim.HasField("dim_value") else None for dim in axis} for axis in _axes(known)]
+    axes = zip(*(kind.shape.dim for kind in known), strict=True)
+    sizes = [{dim.dim_value if dim.HasField("dim_value") else None for dim in axis} for axis in axes]
     return onnx.helper.make_tensor_type_proto(
         known[0].elem_type, [size.pop() if len(size) == 1 else None for size in sizes]
     )
-
-
-def _axes(kinds: Sequence[onnx.TypeProto.Tensor]) -> list[tuple[onnx.TensorShapeProto.Dimension, ...]]:
-    return list(zip(*(kind.shape.dim for kind in kinds), strict=True))

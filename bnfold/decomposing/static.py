@@ -14,8 +14,8 @@ import numpy as np
 from bnfold import ir
 from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.spec import Spec
-from bnfold.folding.facts import known_dims
 from bnfold.folding.recognise import statistics
+from bnfold.folding.shapes import known_dims
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64, round_once
 from bnfold.report.reasons import Declined, Reason

@@ -38,12 +38,12 @@ def run(
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
     extra = limits.all_affines or limits.merge_branches or limits.equalize
-    if extra or any(not node.removed for node in events) or _has_dead_shifts(model):
-        from bnfold.folding.rounds import Fold  # the search and its handlers, which plain models need nothing of
+    if (
+        extra
+        or any(not node.removed for node in events)
+        or any(node.is_op("InstanceNormalization") for node in model.nodes())
+    ):
+        from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
+        from bnfold.folding.state import Run
 
-        Fold(model, events, report, policy, limits, set(original)).run(progress or (lambda *_: None))
-
-
-def _has_dead_shifts(model: ir.Model) -> bool:
-    """Whether there may be any: an InstanceNormalization takes a shift out again."""
-    return any(node.is_op("InstanceNormalization") for node in model.nodes())
+        fold_all(Run(model, events, report, policy, limits, set(original)), progress or (lambda *_: None))

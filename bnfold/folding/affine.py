@@ -104,6 +104,10 @@ class Affine:
         """Whether both are the same map, to the bit."""
         return np.array_equal(self.s, other.s) and np.array_equal(self.t, other.t)
 
+    def lifted(self, rank: int) -> Affine:
+        """With leading axes of size 1, as broadcasting would add them."""
+        return self.map(lambda block: lifted(block, rank))
+
     def map(self, move: Callable[[Float64], Float64]) -> Affine:
         """Both arrays through a rearrangement of axes or elements."""
         return make(move(self.s), move(self.t))
@@ -128,6 +132,11 @@ def squeeze_constant(block: Float64) -> Float64:
             if every(block == head):
                 block = head
     return block
+
+
+def lifted(block: Float64, rank: int) -> Float64:
+    """With leading axes of size 1, as broadcasting would add them."""
+    return block.reshape((1,) * (rank - block.ndim) + block.shape)
 
 
 def plainest(block: Float64) -> Float64:

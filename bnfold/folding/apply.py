@@ -75,12 +75,10 @@ def edit_all(edits: Sequence[Edit], budget: Budget) -> None:
     placed: dict[object, ir.Value] = {}
     keys = [(edit, edit.edge) for edit in edits if isinstance(edit, Residual)]
     for edit, key in keys:
-        if edit.side == "behind":
-            _add_behind(edit)
-        elif key in placed:
+        if edit.side == "before" and key in placed:
             edit.node.set_input(edit.slot, placed[key])
         else:
-            placed[key] = _add_before(edit)
+            placed[key] = _add_constant(edit)
 
 
 def _set_constant(edit: SetConstant, budget: Budget) -> None:
@@ -101,25 +99,19 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_behind(edit: Residual) -> None:
-    """The value keeps its name and readers; what the node itself makes gets a fresh one."""
-    value, graph = edit.node.outputs[edit.slot], edit.node.graph
-    assert value is not None, "a residual stands behind an output that is there"
-    inner = graph.fresh(f"{value.name}_unshifted")
+def _add_constant(edit: Residual) -> ir.Value:
+    """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the fresh one."""
+    node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
+    assert value is not None, "a residual stands beside a value that is there"
+    fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
     if (kind := value.type) is not None:
-        graph.types[inner.name] = kind
-    edit.node.set_output(edit.slot, inner)
+        graph.types[fresh.name] = kind
+    if edit.side == "behind":
+        node.set_output(slot, fresh)
     held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
-    graph.insert("Add", (inner, held), (value,), after=edit.node)
-
-
-def _add_before(edit: Residual) -> ir.Value:
-    value, graph = edit.node.inputs[edit.slot], edit.node.graph
-    assert value is not None, "a residual stands before an input that is there"
-    shifted = graph.fresh(f"{value.name}_shifted")
-    if (kind := value.type) is not None:
-        graph.types[shifted.name] = kind
-    held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
-    graph.insert("Add", (value, held), (shifted,), before=edit.node)
-    edit.node.set_input(edit.slot, shifted)
-    return shifted
+    if edit.side == "behind":
+        graph.insert("Add", (fresh, held), (value,), after=node)
+    else:
+        graph.insert("Add", (value, held), (fresh,), before=node)
+        node.set_input(slot, fresh)
+    return fresh

@@ -25,13 +25,19 @@ T = TypeVar("T")
 def ask(
     node: ir.Node,
     direction: Literal["up", "down"],
-    slot: int,
-    affine: Affine,
+    affines: Mapping[int, Affine],
     limits: Limits | None = None,
     form: str = "",
 ) -> Step:
-    """What the handler of ``node`` answers, downward in the given form if it has that. Raises Declined."""
-    known = record(node)
+    """What the handler of ``node`` answers, for affines by slot: one, or downward several at once. Raises Declined.
+
+    Downward in the given form, if it has that.
+    """
+    known, ((slot, affine), *others) = record(node), affines.items()
+    if others:
+        assert known.joint is not None, "it was looked for"
+        decline_excluded(node, limits)
+        return guarded(node, known.joint, node, affines)
     solve = known.up if direction == "up" else known.forms.get(form, known.down)
     if solve is None:
         raise Declined(Reason.NO_HANDLER, facts.where(node) + (f" {known.declines}" if known.declines else ""))
@@ -39,14 +45,6 @@ def ask(
         raise Declined(Reason.NO_HANDLER, f"{'output' if direction == 'up' else 'input'} {slot} of {facts.where(node)}")
     decline_excluded(node, limits)
     return guarded(node, solve, node, slot, affine)
-
-
-def ask_joint(node: ir.Node, standing: Mapping[int, Affine], limits: Limits) -> Step:
-    """As `ask`, downward, with what stands on several operands at once. Raises Declined."""
-    solve = record(node).joint
-    assert solve is not None, "it was looked for"
-    decline_excluded(node, limits)
-    return guarded(node, solve, node, standing)
 
 
 def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +11,8 @@ from bnfold.folding import facts, guard
 from bnfold.folding.ask import decline_excluded
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.ops import conv
+from bnfold.folding.ops import conv, window
+from bnfold.folding.replacement import Replacement, key_of
 from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -22,28 +22,6 @@ LARGEST = 1 << 23
 """Elements of a weight: both are in memory while they are multiplied."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Composition:
-    """Two nodes, one of which, ``kept``, is to do the work of both."""
-
-    first: ir.Node
-    second: ir.Node
-    kept: ir.Node
-    edits: tuple[SetConstant, ...]
-    cost: int
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """As that of a `merge.Meeting`."""
-        return _key(self.second)
-
-
-def _key(node: ir.Node) -> tuple[str, str]:
-    made = node.outputs[0]
-    assert made is not None, "it was looked at"
-    return node.graph.path, made.name
-
-
 def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
     for second in [node for node in model.nodes() if node.is_op("Conv", "Gemm")]:
@@ -51,14 +29,14 @@ def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
             first, made = x.producer, second.output(0)
             if first is None or made is None or first.graph is not second.graph or not first.is_op(second.op_type):
                 break
-            if _key(second) in limits.banned:
+            if key_of(second) in limits.banned:
                 break
             yield first, second
             if not first.removed:
                 break
 
 
-def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Composition:
+def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Replacement:
     """How one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):
@@ -73,7 +51,9 @@ def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Com
     if (made := edits[0].tensor).size > one.size + two.size:
         raise Declined(Reason.NO_GAIN, f"{made.size} weights for {one.size} and {two.size}")
     guard.check(edits)
-    return Composition(first, second, kept, edits, budget.check(edits))
+    source = first.inputs[0]
+    assert source is not None, "its rank was asked for"
+    return Replacement(kept, (second, first), source, edits, budget.check(edits))
 
 
 Edits = tuple[SetConstant, ...]
@@ -83,11 +63,11 @@ def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
     """``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
     if len(one.dims) != len(two.dims) or two.dims[1] != one.dims[0] or first.attr("group", 1) != 1:
         raise Declined(Reason.AXIS, facts.where(second))
-    if second.attr("group", 1) != 1 or not (_is_pointwise(second, two) or _is_pointwise(first, one)):
+    if second.attr("group", 1) != 1 or not (window.is_pointwise(second, two) or window.is_pointwise(first, one)):
         raise Declined(Reason.AXIS, facts.where(second))
-    if conv.pads(second):
+    if window.pads(second):
         raise Declined(Reason.SHIFT_THROUGH_PADDING, facts.where(second))
-    kept, taps = (first, one.dims[2:]) if _is_pointwise(second, two) else (second, two.dims[2:])
+    kept, taps = (first, one.dims[2:]) if window.is_pointwise(second, two) else (second, two.dims[2:])
     dims = (two.dims[0], one.dims[1], *taps)
 
     def multiply(inner: Float64, outer: Float64) -> Float64:
@@ -104,11 +84,6 @@ def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
     if kept.input(2) is not None or shift.any():
         edits.append(SetConstant(kept, 2, Exact(one.dtype, shift), hint="bias"))
     return kept, tuple(edits)
-
-
-def _is_pointwise(node: ir.Node, kernel: ir.Tensor) -> bool:
-    moves = max(conv.per_axis(node, "strides", len(kernel.dims) - 2), default=1) > 1
-    return not moves and set(kernel.dims[2:]) == {1} and not conv.pads(node)
 
 
 def _gemms(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
@@ -149,20 +124,3 @@ def _row(node: ir.Node, columns: int) -> Float64:
     if block.size != 1 and (block.size != columns or block.shape[-1] != columns):
         raise Declined(Reason.AXIS, f"C of {facts.where(node)} differs by row")
     return np.broadcast_to(block.reshape(-1), (columns,))
-
-
-def carry_out(made: Composition) -> list[str]:
-    """Take out the node that does not stay; the names of values that are gone."""
-    first, second, kept = made.first, made.second, made.kept
-    middle, end = first.outputs[0], second.outputs[0]
-    assert middle is not None, "it was read"
-    assert end is not None, "it was looked at"
-    if kept is first:
-        second.graph.remove(second)
-        first.set_output(0, end)
-    else:
-        second.set_input(0, first.input(0))
-        first.graph.remove(first)
-    for name in ("alpha", "beta"):
-        kept.del_attr(name)
-    return [middle.name]

@@ -1,4 +1,4 @@
-"""Shifts that nobody can tell from none: a bias, or a constant that is added, on the way to an InstanceNormalization.
+"""Remove biases, and constants that are added, whose only effect an InstanceNormalization subtracts again.
 
 ``InstanceNormalization(x + t) = InstanceNormalization(x)`` for every ``t`` that is constant over the spatial axes: the
 mean takes it along. So what only leads there needs no bias, with or without a BatchNormalization about.
@@ -12,17 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
-from bnfold.folding.affine import Affine, make, on_axis
-from bnfold.folding.ask import ask, decline_excluded, guarded
+from bnfold.folding import facts, recognise, shapes
+from bnfold.folding.affine import Affine, on_axis
+from bnfold.folding.ask import decline_excluded, guarded
+from bnfold.folding.draft import Draft
+from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import record
+from bnfold.folding.recognise import Chain
+from bnfold.folding.relabel import pass_down
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 
-MAX_NODES = 32
-"""Nodes between a shift and what makes it dead, over all branches."""
+FARTHEST = 32
+"""Values above that may have a shift in them, over all branches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +56,7 @@ def _sources(end: ir.Node) -> list[ir.Node]:
     """Nodes above that add a constant, as far up as a shift could come from."""
     found: list[ir.Node] = []
     waiting, seen = [end.input(0)], 0
-    while waiting and seen < MAX_NODES:
+    while waiting and seen < FARTHEST:
         value, seen = waiting.pop(), seen + 1
         node = value.producer if value is not None and value.graph is end.graph else None
         if node is None or node.domain:
@@ -75,36 +79,20 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
     decline_excluded(node, limits)
-    moved, passed = _follow(made, shift, limits)
-    if not any(record(reader).shift == "vanishes" for reader in passed):
+    draft = Draft(Chain((), shift), limits, Budget(0), form="in place")
+    pass_down(draft, made, shift)
+    if draft.edits or draft.edges:
+        raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
+    if not any(record(reader).shift == "vanishes" for reader in draft.nodes):
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    return DeadShift(node, slot, moved, passed)
-
-
-def _follow(made: ir.Value, shift: Affine, limits: Limits) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
-    """The values that have the shift in them, and the nodes that these lead through. Raises Declined unless all end."""
-    moved, passed, waiting = {made: shift}, dict[ir.Node, None](), [made]
-    while waiting:
-        value = waiting.pop()
-        if value.is_output or not value.uses or len(passed) > MAX_NODES:
-            raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}")
-        for reader, at in value.uses:
-            if reader.graph is not value.graph or reader in passed:
-                raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}")
-            passed[reader] = None
-            for output, standing in _behind(reader, at, moved[value], limits):
-                target = reader.output(output)
-                if target is not None and not standing.is_identity:
-                    moved[target] = standing
-                    waiting.append(target)
-    return tuple(moved), tuple(passed)
+    return DeadShift(node, slot, (made, *draft.relabelled), tuple(draft.nodes))
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
     """A convolution makes the value without the shift itself, at no slot."""
     bias, kernel = facts.weight(node, record(node).bias), ir.constant(node.input(1))
     _decline_narrow(node, bias)
-    rank = len(kernel.dims) if kernel is not None else facts.rank(made)
+    rank = len(kernel.dims) if kernel is not None else shapes.rank(made)
     return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
 
 
@@ -121,18 +109,6 @@ def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
     """In 16 bits a bias that centres what comes before it keeps bits that the mean could not bring back."""
     if constant is None or constant.dtype in (TP.FLOAT16, TP.BFLOAT16):
         raise Declined(Reason.RANGE, facts.where(node))
-
-
-def _behind(node: ir.Node, slot: int, shift: Affine, limits: Limits) -> tuple[tuple[int, Affine], ...]:
-    """What a shift before ``node`` is behind it, nothing where it is lost; the node itself must stay what it is."""
-    decline_excluded(node, limits)
-    if _is_arithmetic(node):
-        link = recognise.arithmetic(node)
-        return ((0, make(np.ones_like(shift.s), link.affine.s * shift.t)),)
-    step = ask(node, "down", slot, shift)
-    if step.edits or step.wanted:
-        raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    return step.standing
 
 
 def _is_arithmetic(node: ir.Node) -> bool:

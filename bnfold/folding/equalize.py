@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.folding import facts, guard
+from bnfold.folding import facts, guard, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import edit_all
 from bnfold.folding.ask import guarded
@@ -41,7 +41,7 @@ class Group:
     channels: Channels
 
     def affine(self, factors: Float64) -> Affine:
-        rank = facts.rank(self.root)
+        rank = shapes.rank(self.root)
         return on_axis(factors, np.zeros_like(factors), rank - 1 if self.maker.is_op("MatMul") else 1, rank)
 
 
@@ -102,8 +102,8 @@ def _follow(group: Group) -> None:
     """Follow factors that all differ, to see which constants take which channel's. Raises Declined."""
     if group.maker.graph.opset() < 7:
         raise Declined(Reason.LEGACY_BROADCAST, facts.where(group.maker))
-    rank = facts.rank(group.root)
-    count = facts.size(group.root, rank - 1 if group.maker.is_op("MatMul") else 1) if rank > 1 else None
+    rank = shapes.rank(group.root)
+    count = shapes.size(group.root, rank - 1 if group.maker.is_op("MatMul") else 1) if rank > 1 else None
     if not isinstance(count, int):
         raise Declined(Reason.NOT_STATIC, f"the channels of value {group.root.name!r}")
     known = group.channels

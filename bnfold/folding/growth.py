@@ -31,8 +31,6 @@ class Budget:
     _wanted: dict[ir.Value, dict[Use, tuple[Fingerprint, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
-    refused: int = 0
-    """Plans that did not fit; what is spent or copied later may let them."""
 
     def check(self, edits: Sequence[Edit], *, adds_spatial_constant: bool = False) -> int:
         """What the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
@@ -41,12 +39,10 @@ class Budget:
         """
         size = added(edits) if adds_spatial_constant else 0
         if adds_spatial_constant and size > self.left:
-            self.refused += 1
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
-        copies = self._copied(edits)
+        copies = [edit for edit in edits if isinstance(edit, SetConstant) and self._is_copied(edit)]
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
-            self.refused += 1
             raise TooLarge(copies, growth)
         return growth + size
 
@@ -61,11 +57,9 @@ class Budget:
             self.limit = self.limit()
         return max(self.limit - self._spent, 0)
 
-    def _copied(self, edits: Iterable[Edit]) -> list[SetConstant]:
-        """The edits of constants that somebody else needs as they are."""
-        return [edit for edit in edits if isinstance(edit, SetConstant) and self._is_shared(edit.node.input(edit.slot))]
-
-    def _is_shared(self, value: ir.Value | None) -> bool:
+    def _is_copied(self, edit: SetConstant) -> bool:
+        """Whether it is of a constant that somebody else needs as it is."""
+        value = edit.node.input(edit.slot)
         return value is not None and value.only_use is None and value not in self._granted
 
     def _growth(self, edits: list[SetConstant]) -> int:

@@ -13,12 +13,13 @@ from bnfold.folding import facts, recognise
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import ask
+from bnfold.folding.draft import Draft
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import Search, absorb
+from bnfold.folding.relabel import absorb
 from bnfold.folding.search import finish
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
@@ -58,16 +59,16 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     facts.only_output(node)
     if concat.axis_of(joined, chain.affine.rank) != 1:
         raise Declined(Reason.AXIS, facts.where(joined))
-    wanted = dict(ask(joined, "up", 0, chain.affine, limits).wanted)
+    wanted = dict(ask(joined, "up", {0: chain.affine}, limits).wanted)
     slot = _only_one(chain, wanted, limits, budget)
-    search = Search(chain, limits, budget)
-    search.draft.relabelled[source] = chain.affine
-    search.draft.nodes[joined] = None
-    absorb(search, [_wish(joined, other, affine) for other, affine in wanted.items() if other != slot])
-    plan = finish(chain, "up", search)
+    draft = Draft(chain, limits, budget)
+    draft.relabelled[source] = chain.affine
+    draft.nodes[joined] = None
+    absorb(draft, [(affine, (joined, other)) for other, affine in wanted.items() if other != slot])
+    plan = finish(draft, "up")
     if plan.residuals:
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    sizes = [concat.size_of(value, 1, joined) for value in joined.inputs]
+    sizes = concat.sizes_of(joined, 1)
     start = sum(sizes[:slot])
     found = Shrink(plan, joined, slot, range(start, start + sizes[slot]), sum(sizes))
     budget.check([*plan.edits, *_parameters(node, found)])
@@ -80,9 +81,9 @@ def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: B
     joined = chain.source.producer
     assert joined is not None, "it was asked"
     for slot, affine in wanted.items():
-        search = Search(chain, limits, budget)
+        draft = Draft(chain, limits, budget)
         try:
-            absorb(search, [_wish(joined, slot, affine)])
+            absorb(draft, [(affine, (joined, slot))])
         except Declined:
             refused.append(slot)
         if len(refused) > 1:
@@ -90,13 +91,6 @@ def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: B
     if len(refused) != 1:
         raise Declined(Reason.NO_GAIN, f"{len(refused)} parts of {facts.where(joined)} would need one of their own")
     return refused[0]
-
-
-def _wish(joined: ir.Node, slot: int, affine: Affine) -> tuple[ir.Value, Affine, tuple[ir.Node, int]]:
-    value = joined.inputs[slot]
-    if value is None:
-        raise Declined(Reason.UNREADABLE, facts.where(joined))
-    return value, affine, (joined, slot)
 
 
 def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:

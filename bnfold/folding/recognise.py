@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, every, make, on_axis
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import ARITHMETIC
@@ -67,7 +67,7 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:
         raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channel{'s' * (channels != 1)}")
     if norm.per_activation:
-        inner = facts.dims(x)[1:]
+        inner = shapes.dims(x)[1:]
         if not all(isinstance(dim, int) for dim in inner):
             raise Declined(Reason.NOT_STATIC, f"value {x.name!r}")
         shape = (1, *(int(dim) for dim in inner if dim is not None))
@@ -79,7 +79,7 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
 
 def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
     """One factor and shift for each channel of ``x``. Raises Declined."""
-    rank = facts.rank(x)
+    rank = shapes.rank(x)
     if x.dtype is not None and x.dtype not in FLOATS:
         raise Declined(Reason.TYPE, f"the element type of value {x.name!r}")
     if rank == 0:
@@ -122,12 +122,11 @@ def arithmetic(node: ir.Node) -> Link:
     if not node.has_trait(ARITHMETIC) or len(node.outputs) != 1 or node.outputs[0] is None:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r}")
     if node.op_type == "Neg":
-        rank = facts.rank(_operand(node, 0))
+        rank = shapes.rank(facts.operand(node, 0))
         return Link(node, 0, Affine(np.full((1,) * rank, -1.0), np.zeros((1,) * rank)))
     if len(node.inputs) != 2:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
-    if node.has_attr("broadcast") or node.has_attr("axis"):
-        raise Declined(Reason.LEGACY_BROADCAST, f"{node.op_type} {node.label!r}")
+    decline_legacy(node)
     for slot in (0, 1):
         held = ir.constant(node.inputs[1 - slot])
         if held is not None and held.dtype in FLOATS and ir.constant(node.inputs[slot]) is None:
@@ -135,21 +134,20 @@ def arithmetic(node: ir.Node) -> Link:
     raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} has no constant operand")
 
 
-def _operand(node: ir.Node, slot: int) -> ir.Value:
-    value = node.input(slot)
-    if value is None:
-        raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} lacks input {slot}")
-    return value
+def decline_legacy(node: ir.Node) -> None:
+    """Decline what broadcasts as before opset 7."""
+    if node.has_attr("broadcast") or node.has_attr("axis"):
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 
 
 def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
-    x = _operand(node, slot)
-    rank = facts.rank(x)
+    x = facts.operand(node, slot)
+    rank = shapes.rank(x)
     if constant.ndim > rank:
         raise Declined(Reason.AXIS, f"the constant of {node.op_type} {node.label!r} adds axes to the value")
     block = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
     # A size of 0 is what exporters write for an unknown one: of one row such a constant leaves none.
-    if any(size != 1 and (not size or size != facts.size(x, axis)) for axis, size in enumerate(block.shape)):
+    if any(size != 1 and (not size or size != shapes.size(x, axis)) for axis, size in enumerate(block.shape)):
         raise Declined(Reason.NOT_STATIC, f"the constant of {node.op_type} {node.label!r} may stretch the value")
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Ask node after node what becomes of the values around it, until every one of them can live with the plan.
+"""Propagate an affine through the graph: each node beside a value that changes says what it needs to compute the same.
 
 A plan relabels values: each becomes an affine of itself, for the readers that asked for it; the others get the inverse.
 """
@@ -6,8 +6,6 @@ A plan relabels values: each becomes an affine of itself, for the readers that a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -15,12 +13,10 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ask import ask, ask_joint
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.ask import ask
+from bnfold.folding.draft import Draft
 from bnfold.folding.ops import record
-from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Bypass, Draft, SetConstant, Step
+from bnfold.folding.step import Bypass, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
@@ -30,46 +26,27 @@ MAX_NODES = 256
 """Nodes in one plan, over all its arms."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """State of one search: what it is for, limits, remaining budget, the draft plan, and every node visited."""
-
-    chain: Chain | None
-    limits: Limits
-    budget: Budget
-    seen: set[ir.Node] = field(default_factory=set)
-    draft: Draft = field(default_factory=Draft)
-    padding_form: str = ""
-    """The form of handlers whose node pads a shift with zeros; empty for an Add in front of it."""
-
-    @property
-    def moving(self) -> tuple[ir.Node, ...]:
-        """What the plan takes out, which nobody can ask for anything."""
-        return tuple(link.node for link in self.chain.links) if self.chain is not None else ()
-
-
-def absorb(search: Search, wishes: Iterable[tuple[ir.Value, Affine, tuple[ir.Node, int]]]) -> None:
-    """Plan that each value becomes an affine of itself for a reader, all of it in one draft. Raises Declined.
+def absorb(draft: Draft, wishes: Iterable[tuple[Affine, tuple[ir.Node, int]]]) -> None:
+    """Plan that what is read at each edge becomes an affine of itself there, all in one draft. Raises Declined.
 
     Its other readers get the inverse.
     """
-    for value, affine, edge in wishes:
-        _up(search, value, affine, edge, 0)
-    _complete(search)
+    for affine, edge in wishes:
+        _up(draft, affine, edge, 0)
+    _complete(draft)
 
 
-def pass_down(search: Search, value: ir.Value, affine: Affine) -> None:
+def pass_down(draft: Draft, value: ir.Value, affine: Affine) -> None:
     """Plan that all readers of a value take over what stands on it. Raises Declined."""
-    _down(search, value, affine, 0)
-    _complete(search)
+    _down(draft, value, affine, 0)
+    _complete(draft)
 
 
-def _complete(search: Search) -> None:
+def _complete(draft: Draft) -> None:
     """Deal with what had to wait until all else was asked. Raises Declined."""
-    draft = search.draft
     try:
         while draft.picked or draft.shared or draft.joined:
-            _deal_with_one(search)
+            _deal_with_one(draft)
     except Declined as refusal:
         if not draft.undone:
             raise
@@ -78,35 +55,33 @@ def _complete(search: Search) -> None:
         raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at) from refusal
 
 
-def _deal_with_one(search: Search) -> None:
-    draft = search.draft
+def _deal_with_one(draft: Draft) -> None:
     if draft.picked:
         value = next(iter(draft.picked))
-        _up_together(search, value, draft.picked.pop(value))
+        _up_together(draft, value, draft.picked.pop(value))
     elif draft.shared:
-        _undo(search, *draft.shared.popitem())
+        _undo(draft, *draft.shared.popitem())
     else:
         reader = next(iter(draft.joined))
         standing, depth = draft.joined.pop(reader)
-        _pass_on(search, reader, standing, depth)
+        _pass_on(draft, reader, standing, depth)
 
 
-def _undo(search: Search, value: ir.Value, depth: int) -> None:
+def _undo(draft: Draft, value: ir.Value, depth: int) -> None:
     """Plan that readers which did not ask for what ``value`` becomes get the inverse, if they could tell."""
-    draft = search.draft
     affine = draft.relabelled[value]
     assert affine is not None, "it was asked for"
     if all(use in draft.edges or sharing.untouched(value, use, affine) for use in value.uses):
         return
-    if search.limits.simple:
+    if draft.limits.simple:
         raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
     draft.undone[value] = depth
-    _down(search, value, sharing.inverse(value, affine, search.chain, draft), depth)
+    _down(draft, value, sharing.inverse(value, affine, draft), depth)
 
 
-def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
-    """Plan that ``value`` becomes ``affine`` of itself, for the reader at ``edge``."""
-    draft = search.draft
+def _up(draft: Draft, affine: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+    """Plan that the value becomes ``affine`` of itself that is read at ``edge``."""
+    value = facts.operand(*edge)
     if affine.is_identity:
         return  # this reader wants the value as it is: another one that does not is not in agreement
     draft.edges[edge] = None
@@ -129,12 +104,12 @@ def _up(search: Search, value: ir.Value, affine: Affine, edge: tuple[ir.Node, in
     node = value.producer
     if node is None:
         raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
-    step = _ask(search, node, value.slot, affine, "up", depth)
+    step = _ask(draft, node, "up", {value.slot: affine}, depth)
     draft.relabelled[value] = affine
-    _take(search, node, step, depth)
+    _take(draft, node, step, depth)
 
 
-def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, int], tuple[Affine, int]]) -> None:
+def _up_together(draft: Draft, value: ir.Value, wishes: dict[tuple[ir.Node, int], tuple[Affine, int]]) -> None:
     """Plan for all readers of parts: each takes only such elements as the others leave alone, or all wish the same."""
     (whole, _), *rest = wishes.values()
     for wanted, _ in rest:
@@ -142,12 +117,11 @@ def _up_together(search: Search, value: ir.Value, wishes: dict[tuple[ir.Node, in
     for edge, (wanted, depth) in wishes.items():
         if not wanted.same(whole) and not sharing.reads_same_elements(edge, wanted, whole):
             raise Declined(Reason.SHARED_VALUE, sharing.readers(value), depth)
-        _up(search, value, whole, edge, depth)
+        _up(draft, whole, edge, depth)
 
 
-def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
+def _down(draft: Draft, value: ir.Value, affine: Affine, depth: int) -> None:
     """Plan that readers of ``value``, but those that asked for it so, get what ``affine`` turns into what they read."""
-    draft = search.draft
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
     if not value.uses:
@@ -160,33 +134,28 @@ def _down(search: Search, value: ir.Value, affine: Affine, depth: int) -> None:
         if record(reader).joint:  # the affine may yet stand on its other operands
             draft.joined.setdefault(reader, ({}, depth))[0][slot] = affine
         else:
-            _pass_on(search, reader, {slot: affine}, depth)
+            _pass_on(draft, reader, {slot: affine}, depth)
 
 
-def _pass_on(search: Search, reader: ir.Node, standing: dict[int, Affine], depth: int) -> None:
+def _pass_on(draft: Draft, reader: ir.Node, standing: dict[int, Affine], depth: int) -> None:
     """Plan that a node reads its operands without what stands on them."""
-    slot, affine = next(iter(standing.items()))
-    step = _ask(search, reader, slot, affine, "down", depth, standing)
-    if search.limits.simple and step.wanted and record(reader).joint:
+    step = _ask(draft, reader, "down", standing, depth)
+    if draft.limits.simple and step.wanted and record(reader).joint:
         raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(reader)} are not scaled", depth)
-    _take(search, reader, step, depth)
+    _take(draft, reader, step, depth)
 
 
-def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
+def _take(draft: Draft, node: ir.Node, step: Step, depth: int) -> None:
     """Plan a node's part, and what it demands of the values around it. Raises Declined where there is no such value."""
-    draft = search.draft
     draft.nodes[node] = None
     draft.edits.extend(step.edits)
     if not step.wanted and not step.standing:
         draft.absorbers[node] = None
     for slot, affine in step.wanted:
-        operand = node.input(slot)
-        if operand is None:
-            raise Declined(Reason.UNREADABLE, f"{facts.where(node)} has no input {slot}", depth)
         if record(node).picks:  # other parts of the operand may yet be asked for
-            sharing.note(draft, operand, affine, (node, slot), depth + 1)
+            sharing.note(draft, affine, (node, slot), depth + 1)
         else:
-            _up(search, operand, affine, (node, slot), depth + 1)
+            _up(draft, affine, (node, slot), depth + 1)
     for slot, affine in step.standing:
         target = node.output(slot)
         if target is None:
@@ -195,30 +164,21 @@ def _take(search: Search, node: ir.Node, step: Step, depth: int) -> None:
             raise Declined(Reason.GRAPH_OUTPUT, f"value {target.name!r}", depth)
         if not affine.is_identity:
             draft.relabelled[target] = None
-            _down(search, target, affine, depth + 1)
+            _down(draft, target, affine, depth + 1)
 
 
 def _ask(
-    search: Search,
-    node: ir.Node,
-    slot: int,
-    affine: Affine,
-    direction: Literal["up", "down"],
-    depth: int,
-    standing: Mapping[int, Affine] = MappingProxyType({}),
+    draft: Draft, node: ir.Node, direction: Literal["up", "down"], affines: Mapping[int, Affine], depth: int
 ) -> Step:
-    search.seen.add(node)
-    if depth > MAX_DEPTH or len(search.draft.nodes) > MAX_NODES:
+    if depth > MAX_DEPTH or len(draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
     picks = record(node).picks
-    if not picks and (node in search.draft.nodes or node in search.moving):
+    if not picks and (node in draft.nodes or draft.moves(node)):
         raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} would be rescaled twice", depth, node.label)
-    if not picks and not all(one.is_finite for one in standing.values()):
+    if not picks and direction == "down" and not all(affine.is_finite for affine in affines.values()):
         raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
     try:
-        if len(standing) < 2:
-            return ask(node, direction, slot, affine, search.limits, search.padding_form)
-        return ask_joint(node, standing, search.limits)
+        return ask(node, direction, affines, draft.limits, draft.form)
     except Declined as refusal:
         raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
 

@@ -5,19 +5,23 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, padding, sharing
+from bnfold.folding import facts, guard, shapes, sharing
 from bnfold.folding.affine import Affine
+from bnfold.folding.draft import Draft
 from bnfold.folding.growth import Budget
 from bnfold.folding.limits import Limits
-from bnfold.folding.plan import Plan, count_residuals
+from bnfold.folding.ops import padded, record
+from bnfold.folding.plan import Plan
 from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import Search, absorb, mapped, pass_down
-from bnfold.folding.step import SetConstant
+from bnfold.folding.relabel import absorb, mapped, pass_down
+from bnfold.folding.step import Bypass, Edit, Residual, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
@@ -26,12 +30,8 @@ _SHOWN = 8
 """Channels that a refusal lists."""
 
 
-def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | None = None) -> Plan:
-    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest.
-
-    The nodes that were asked are added to ``seen``.
-    """
-    seen = set() if seen is None else seen
+def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
+    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
     if chain.affine.is_identity:
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
@@ -39,30 +39,29 @@ def search(chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node] | No
     plans: list[Plan] = []
     refusals: list[Declined] = []
     attempts: list[SearchTrace] = []
-    for name, direction in (("up", upward), ("down", downward)):
-        attempt = Search(chain, limits, budget, seen)
+    directions: tuple[Literal["up", "down"], ...] = ("up", "down")
+    for direction in directions:
+        draft = Draft(chain, limits, budget)
         try:
-            plan = direction(chain, attempt)
+            plan = _planned(draft, direction)
         except Declined as refusal:
             refusals.append(refusal.without_frames())
-            attempts.append(refusal.attempt(name, (node.label for node in attempt.draft.nodes)))
+            attempts.append(refusal.attempt(direction, (node.label for node in draft.nodes)))
             continue
         if not plan.residuals and not plan.inverses:
             return plan
         plans.append(plan)
-    plans = padding.improve(
-        plans, refusals, lambda form: downward(chain, Search(chain, limits, budget, seen, padding_form=form))
-    )
+    plans = _with_image(plans, refusals, lambda form: _planned(Draft(chain, limits, budget, form), "down"))
     if plans:
         return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
     furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
     if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
-        furthest = _with_cause(furthest, chain, limits, budget, seen)
+        furthest = _with_cause(furthest, chain, limits, budget)
     furthest.attempts = tuple(attempts)
     raise furthest
 
 
-def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget, seen: set[ir.Node]) -> Declined:
+def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget) -> Declined:
     """A refusal of negative scales says which; or what would end the search all the same, were they positive."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
@@ -70,7 +69,7 @@ def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget,
     first = ", ".join(map(str, negative[:_SHOWN])) + (", …" if negative.size > _SHOWN else "")
     which = f"negative in {negative.size} of {chain.affine.s.size} channels: {first}"
     try:
-        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget, seen)
+        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget)
     except Declined as deeper:
         if deeper.reason is refusal.reason:
             return refusal
@@ -96,30 +95,27 @@ def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     return Plan(chain, "stay", (edit,))
 
 
-def upward(chain: Chain, search: Search) -> Plan:
-    """Make the producer of the chain's input produce its output instead."""
+def _planned(draft: Draft, direction: Literal["up", "down"]) -> Plan:
+    """Upward what makes the chain's input makes its output instead; downward its readers read what the chain reads."""
+    chain = draft.chain
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
+    if direction == "down":
+        pass_down(draft, chain.target, chain.affine)
+        return finish(draft, direction)
     # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
-    if search.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
+    if draft.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, sharing.readers(source))
-    absorb(search, [(source, chain.affine, edge)])
-    return finish(chain, "up", search)
+    absorb(draft, [(chain.affine, edge)])
+    return finish(draft, direction)
 
 
-def downward(chain: Chain, search: Search) -> Plan:
-    """Let everything that reads the chain's output read its input instead."""
-    pass_down(search, chain.target, chain.affine)
-    return finish(chain, "down", search)
-
-
-def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Plan:
+def finish(draft: Draft, direction: Literal["up", "down"]) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
-    draft = search.draft
     guard.check(draft.edits)
-    residuals = count_residuals(chain, draft.edits)
+    residuals = _count_residuals(draft.chain, draft.edits)
     return Plan(
-        chain,
+        draft.chain,
         direction,
         tuple(draft.edits),
         tuple(draft.relabelled),
@@ -127,5 +123,57 @@ def finish(chain: Chain, direction: Literal["up", "down"], search: Search) -> Pl
         tuple(draft.absorbers),
         residuals,
         len(draft.undone),
-        cost=search.budget.check(draft.edits, adds_spatial_constant=bool(search.padding_form)),
+        cost=draft.budget.check(draft.edits, adds_spatial_constant=bool(draft.form)),
     )
+
+
+def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:
+    """The plans, with a better one downward if padding was in the way of one and ``find`` finds it, by form.
+
+    The image of a shift behind a Conv that pads with zeros may cost less than an Add in front of it.
+    """
+    down = next((plan for plan in plans if plan.direction == "down"), None)
+    if not _pads(down, refusals):
+        return plans
+    for form in padded.FORMS:
+        try:
+            image = find(form)
+        except Declined:
+            continue
+        if down is None or (image.residuals, _work(image)) < (down.residuals, _work(down)):
+            return [*(plan for plan in plans if plan is not down), image]
+    return plans
+
+
+def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
+    """Whether padding cost an Add, or was what an Add could not deal with."""
+    if down is None:
+        return any(refusal.reason is Reason.ZERO_SCALE for refusal in refusals)
+    return any(isinstance(edit, Residual) and "carried" in record(edit.node).forms for edit in down.edits)
+
+
+def _count_residuals(chain: Chain, edits: Sequence[Edit]) -> int:
+    """Operations that are added to take the chain out.
+
+    Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
+    """
+    residuals = len({edit.edge for edit in edits if isinstance(edit, Residual)})
+    if not residuals:
+        return 0
+    removed = len(chain.links) + sum(isinstance(edit, Bypass) for edit in edits)
+    if residuals > removed or (residuals == removed and not chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
+    if chain.source.graph.opset() < 7:
+        raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
+    return residuals
+
+
+def _work(plan: Plan) -> int:
+    """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
+    total, seen = 0, set()
+    for edit in plan.edits:
+        if isinstance(edit, Residual) and edit.edge not in seen:
+            seen.add(edit.edge)
+            dims = shapes.known_dims(edit.value) if edit.value is not None else ()
+            total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
+    return total

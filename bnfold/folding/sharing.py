@@ -1,4 +1,4 @@
-"""Several readers of one value: what the others have to undo when it changes, and what they wish of parts of it."""
+"""Values with several readers: what the others have to undo when one changes, and what each wishes of parts of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
 from bnfold.folding.ask import ask
+from bnfold.folding.draft import Draft
 from bnfold.folding.ops import record
 from bnfold.folding.recognise import Chain
-from bnfold.folding.step import Draft
 from bnfold.ir.traits import COMBINING
 from bnfold.report.reasons import Declined
 from bnfold.semantics import batchnorm
@@ -19,17 +19,14 @@ FARTHEST = 16.0
 """How many deviations from zero the mean of a value may be that has to be shifted back: so many digits it costs."""
 
 
-def inverse(value: ir.Value, affine: Affine, chain: Chain | None, draft: Draft) -> Affine:
+def inverse(value: ir.Value, affine: Affine, draft: Draft) -> Affine:
     """What a reader of ``value`` has to undo once that is ``affine`` of itself; NaN where digits would be lost."""
     undone = affine.inverse(half=facts.is_half(value))
-    if affine.is_scale_only or (chain is not None and _is_near_zero(chain) and _is_alike(value, chain, draft)):
+    # A value lies where the one does that the chain normalises; a summand need not.
+    is_alike = value is draft.chain.source or not any(node.has_trait(COMBINING) for node in draft.nodes)
+    if affine.is_scale_only or (is_alike and _is_near_zero(draft.chain)):
         return undone
     return Affine(undone.s, np.where(undone.t == 0, 0.0, np.nan))
-
-
-def _is_alike(value: ir.Value, chain: Chain, draft: Draft) -> bool:
-    """Whether a value lies where the one does that the chain normalises: a summand need not."""
-    return value is chain.source or not any(node.has_trait(COMBINING) for node in draft.nodes)
 
 
 def _is_near_zero(chain: Chain) -> bool:
@@ -53,7 +50,7 @@ def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool
     if node.graph is not value.graph or not record(node).picks:
         return False
     try:
-        step = ask(node, "down", slot, affine)
+        step = ask(node, "down", {slot: affine})
     except Declined:
         return False
     return not step.edits and not step.wanted and all(standing.is_identity for _, standing in step.standing)
@@ -64,9 +61,9 @@ def readers(value: ir.Value) -> str:
     return f"value {value.name!r} is read by {len(value.uses)} nodes"
 
 
-def note(draft: Draft, value: ir.Value, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
+def note(draft: Draft, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
     """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""
-    wishes = draft.picked.setdefault(value, {})
+    wishes = draft.picked.setdefault(facts.operand(*edge), {})
     before = wishes.get(edge)
     wishes[edge] = (wanted if before is None else wanted.after(before[0]), depth)
 
@@ -75,7 +72,7 @@ def reads_same_elements(edge: tuple[ir.Node, int], wanted: Affine, whole: Affine
     """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
     node, slot = edge
     try:
-        ours, theirs = (ask(node, "down", slot, affine).standing for affine in (wanted, whole))
+        ours, theirs = (ask(node, "down", {slot: affine}).standing for affine in (wanted, whole))
     except Declined:
         return False
     return all(mine.same(other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))

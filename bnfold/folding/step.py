@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from bnfold.folding.affine import Affine
@@ -59,11 +59,16 @@ class Residual:
     side: Literal["before", "behind"] = "behind"
 
     @property
+    def value(self) -> Value | None:
+        """What the constant is added to."""
+        return self.node.outputs[self.slot] if self.side == "behind" else self.node.inputs[self.slot]
+
+    @property
     def edge(self) -> object:
         """Equal for residuals that are one and the same operation: several readers of a value share what they add."""
         if self.side == "behind":
             return self.node, self.slot
-        return self.node.inputs[self.slot], self.dtype, self.block.shape, self.block.tobytes()
+        return self.value, self.dtype, self.block.shape, self.block.tobytes()
 
 
 Edit = SetConstant | SetAttr | Become | Bypass | Residual
@@ -94,23 +99,3 @@ def wants(affine: Affine, *edits: Edit) -> Step:
 def leaves(affine: Affine, *edits: Edit) -> Step:
     """The step of a node that leaves ``affine`` standing on its first output."""
     return Step(edits, standing=((0, affine),))
-
-
-@dataclass(slots=True, eq=False)
-class Draft:
-    """A plan while it is being searched for."""
-
-    edits: list[Edit] = field(default_factory=list)
-    relabelled: dict[Value, Affine | None] = field(default_factory=dict)
-    """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""
-    nodes: dict[Node, None] = field(default_factory=dict)
-    absorbers: dict[Node, None] = field(default_factory=dict)
-    edges: dict[tuple[Node, int], None] = field(default_factory=dict)
-    shared: dict[Value, int] = field(default_factory=dict)
-    """Values with further readers, which ask for the same or get the inverse, and the depth at which they were met."""
-    undone: dict[Value, int] = field(default_factory=dict)
-    """Those of them whose other readers got the inverse."""
-    picked: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
-    """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
-    joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
-    """Downward: nodes of several operands, to be asked with all that stands on these at once, and their depth."""

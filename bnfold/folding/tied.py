@@ -1,4 +1,4 @@
-"""Values whose channels are scaled together: where one is scaled and no output may notice, these have to be as well."""
+"""Which values have to be scaled together, channel by channel, so that no output of the graph changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import facts, recognise, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ask import ask, decline_excluded, guarded
 from bnfold.folding.limits import Limits
@@ -65,10 +65,9 @@ class Tied:
         """A reader of what is scaled undoes it, or its outputs are scaled too; what is linear scales all operands."""
         made = reader.output(0)
         if _is_linear(reader) and made is not None:
-            missing = facts.rank(made) - affine.rank
-            self._waiting.append((made, affine.map(lambda block: block.reshape((1,) * missing + block.shape))))
+            self._waiting.append((made, affine.lifted(shapes.rank(made))))
         else:
-            self._take(reader, ask(reader, "down", slot, inverse(affine), self.limits))
+            self._take(reader, ask(reader, "down", {slot: inverse(affine)}, self.limits))
 
     def _take(self, node: ir.Node, step: Step) -> None:
         if node in self.nodes:
@@ -109,7 +108,7 @@ def inverse(affine: Affine) -> Affine:
 
 def _agree(one: Affine, other: Affine) -> bool:
     """Up to what inverting twice rounds."""
-    return one.s.shape == other.s.shape and np.allclose(one.s, other.s, rtol=1e-14, atol=0)
+    return one.shape == other.shape and np.allclose(one.s, other.s, rtol=1e-14, atol=0)
 
 
 def _is_linear(node: ir.Node) -> bool:
@@ -120,7 +119,7 @@ def _is_linear(node: ir.Node) -> bool:
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
     """As `ask`; but arithmetic with constants, which folding takes out, stays."""
     if not _is_linear(node):
-        return ask(node, "up", slot, affine, limits)
+        return ask(node, "up", {slot: affine}, limits)
     decline_excluded(node, limits)
     if node.is_op(*nary.SUMS):
         return guarded(node, nary.up, node, slot, affine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import combinations
 
 from onnx import defs
 
@@ -82,14 +83,8 @@ def _arity(before: defs.OpSchema, after: defs.OpSchema) -> str | None:
 def _ties(before: defs.OpSchema, after: defs.OpSchema) -> str | None:
     """Two places that could differ in type before and have to agree now."""
     places = [(*before.inputs, *before.outputs), (*after.inputs[: len(before.inputs)], *after.outputs)]
-    for (a, new_a), (b, new_b) in _pairs(list(zip(*places, strict=False))):
+    for (a, new_a), (b, new_b) in combinations(zip(*places, strict=False), 2):
         tied = new_a.type_str == new_b.type_str and "(" not in new_a.type_str
         if tied and a.type_str != b.type_str and not (len(a.types) == 1 and a.types == b.types):
             return f"{a.name} and {b.name} have to agree in type now"
     return None
-
-
-def _pairs(
-    items: list[tuple[Parameter, Parameter]],
-) -> list[tuple[tuple[Parameter, Parameter], tuple[Parameter, Parameter]]]:
-    return [(items[i], items[j]) for i in range(len(items)) for j in range(i + 1, len(items))]

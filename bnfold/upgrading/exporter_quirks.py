@@ -47,18 +47,23 @@ def form_of(op_type: str, version: int) -> Form:
     )
 
 
-def later_form(node: ir.Node, version: int, target: int) -> int:
-    """The version that a node was written for which does not fit its own: the next one, up to ``target``, that it fits.
+def version_meant(node: ir.Node, version: int, target: int) -> int:
+    """The version that a node was written for which does not fit its own.
 
-    Exporters stamped an opset lower than that of the operators they wrote: a Cast-1 with a number for a type. What
-    fits is decided by the schemas alone: the attributes that there are, their types, the numbers of inputs and outputs.
+    Exporters, and converters that only stamp an opset, left attributes behind that a newer version has no more: the
+    newest older version that has them all. Or they stamped an opset lower than that of the operators they wrote, a
+    Cast-1 with a number for a type: the next later one, up to ``target``, that it fits. What fits is decided by the
+    schemas alone: the attributes that there are, their types, the numbers of inputs and outputs.
     """
     if _fits(node, version):
         return version
+    names = {attribute.name for attribute in node.proto.attribute[:]}
+    others = versions_of(node.op_type) if not names <= form_of(node.op_type, version).attributes.keys() else ()
+    older = [v for v in others if v < version and names <= form_of(node.op_type, v).attributes.keys()]
     later = (
         v for v in versions_of(node.op_type) if version < v <= target and not schema_of(node.op_type, v).deprecated
     )
-    return next((v for v in later if _fits(node, v)), version)
+    return max(older) if older else next((v for v in later if _fits(node, v)), version)
 
 
 def _fits(node: ir.Node, version: int) -> bool:

@@ -11,7 +11,7 @@ from bnfold.errors import UpgradeBlocked
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
-from bnfold.upgrading.site import Shared
+from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
 

@@ -7,44 +7,18 @@ version steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.errors import Unsupported
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.semantics import Policy, Repair
+from bnfold.semantics import Repair
 from bnfold.upgrading.bodies import Dims
-from bnfold.upgrading.types import Types
+from bnfold.upgrading.shared import Inexpressible, Shared, numeric_type
 
 INT64_MAX = 2**63 - 1
-
-
-class Inexpressible(Unsupported):
-    """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
-
-
-@dataclass(slots=True, eq=False)
-class Shared:
-    """What the sites of one upgrade have in common."""
-
-    target: int
-    policy: Policy
-    types: Types
-    repairs: list[Repair] = field(default_factory=list)
-    training: list[str] = field(default_factory=list)
-    constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
-    reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
-
-    def drop_replaced(self) -> None:
-        """Constants that were stored anew in other dims and that nobody reads any more."""
-        for _, value, _ in self.reshaped:
-            if value.is_initializer and not (value.uses or value.is_output or value.is_input):
-                value.graph.remove_initializers([value])
 
 
 class Site:
@@ -73,22 +47,14 @@ class Site:
         return self.shared.types.shape(value)
 
     def rank(self, value: ir.Value) -> int:
-        """Number of axes.
-
-        Raises:
-            Inexpressible: It is not known.
-        """
+        """Number of axes. Raises Inexpressible where it is not known."""
         shape = self.shape(value)
         if shape is None:
             raise Inexpressible(f"the rank of {value.name!r} is not known")
         return len(shape)
 
     def dtype(self, value: ir.Value) -> int:
-        """Element type.
-
-        Raises:
-            Inexpressible: It is not known.
-        """
+        """Element type. Raises Inexpressible where it is not known."""
         dtype = self.shared.types.dtype(value)
         if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
             dtype = self.shared.types.dtype(made)
@@ -103,22 +69,14 @@ class Site:
         return schema is not None and schema.inputs[0].type_str == schema.outputs[0].type_str
 
     def input(self, index: int) -> ir.Value:
-        """Input ``index``.
-
-        Raises:
-            Inexpressible: The node does not have it.
-        """
+        """Input ``index``. Raises Inexpressible where the node does not have it."""
         value = self.node.input(index)
         if value is None:
             raise Inexpressible(f"has no input {index}")
         return value
 
     def output(self) -> ir.Value:
-        """The first output.
-
-        Raises:
-            Inexpressible: The node does not name it.
-        """
+        """The first output. Raises Inexpressible where the node does not name it."""
         value = self.node.output(0)
         if value is None:
             raise Inexpressible("does not name its output")
@@ -127,11 +85,7 @@ class Site:
     # -- attributes
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Remove attribute ``name`` and return its value.
-
-        Raises:
-            Unsupported: It is a parameter of the enclosing function.
-        """
+        """Remove attribute ``name`` and return its value. Raises Unsupported for the enclosing function's parameter."""
         value = self.node.attr(name, default)
         self.node.del_attr(name)
         return value
@@ -140,11 +94,7 @@ class Site:
 
     def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
         """A constant of this graph; equal ones of one upgrade are stored once."""
-        key = (self.graph, array.dtype.str, array.shape, array.tobytes())
-        known = self.shared.constants.get(key)
-        if known is None:
-            known = self.shared.constants[key] = self.graph.add_constant(f"{self.node.label}_{hint}", array)
-        return known
+        return self.shared.constant(self.graph, array, f"{self.node.label}_{hint}")
 
     def ints(self, values: Sequence[int], hint: str) -> ir.Value:
         """A 1-D int64 constant."""
@@ -184,15 +134,7 @@ class Site:
         tensor = ir.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:
             return self._reshape_node(value, dims, hint)
-        key = (self.graph, value, tuple(dims))  # what one branch stores the other does not see
-        if key not in self.shared.reshaped:
-            shaped = _with_dims(tensor, dims)
-            if len(value.uses) == 1 and not value.is_output and value.graph is self.graph:
-                value.replace_tensor(shaped)
-                self.shared.reshaped[key] = value
-            else:
-                self.shared.reshaped[key] = self.graph.add_constant(value.name, shaped)
-        return self.shared.reshaped[key]
+        return self.shared.in_dims(self.graph, value, tensor, dims)
 
     def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
         dims = [dim if dim <= INT64_MAX else -1 for dim in dims]  # what a damaged file declares
@@ -248,31 +190,3 @@ class Site:
         if self.target < since:
             return self.add(op_type, [value], output, axes=list(axes), **attrs)
         return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)
-
-
-def numeric_type(dtype: int) -> np.dtype[Any]:
-    """The numpy type of an ONNX element type.
-
-    Raises:
-        Inexpressible: It is not a type of numbers.
-    """
-    if (
-        dtype in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
-        or dtype not in onnx.TensorProto.DataType.values()
-    ):
-        raise Inexpressible(f"{dtype} is not an element type of numbers")
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
-
-
-def _with_dims(tensor: ir.Tensor, dims: Sequence[int]) -> ir.Tensor:
-    if isinstance(tensor, ir.Stored):
-        return ir.Stored(tensor.dtype, dims, tensor.span)
-    if isinstance(tensor, ir.Exact):
-        return ir.Exact(tensor.dtype, tensor.values.reshape(tuple(dims)))
-    if isinstance(tensor, ir.Inline):
-        if not tensor.is_reference:
-            tensor.numpy()  # which raises where a damaged file's dims claim more than there is
-        proto = deepcopy(tensor.proto)
-        proto.dims[:] = dims
-        return ir.Inline(proto)
-    return ir.Inline(onnx.numpy_helper.from_array(tensor.numpy().reshape(tuple(dims))))

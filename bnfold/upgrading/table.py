@@ -160,16 +160,3 @@ def living_version(op_type: str, opset: int) -> int | None:
     if version is None or not schema_of(op_type, version).deprecated:
         return version
     return max((older for older in versions_of(op_type) if older < version), default=version)
-
-
-@cache
-def written_for(op_type: str, version: int, attributes: frozenset[str]) -> int:
-    """The version that a node in force of ``version`` was written for, going by its attributes.
-
-    Exporters, and converters that only stamp an opset, left attributes behind that a newer version has no more: the
-    newest older version that has them all is the one that was meant.
-    """
-    if attributes <= schema_of(op_type, version).attributes.keys():
-        return version
-    older = [candidate for candidate in versions_of(op_type) if candidate < version]
-    return max((v for v in older if attributes <= schema_of(op_type, v).attributes.keys()), default=version)

@@ -15,7 +15,8 @@ from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 from bnfold.upgrading import downgrade, exporter_quirks, table
 from bnfold.upgrading.adapters import batchnorm, broadcast, normalization, prestandard
-from bnfold.upgrading.site import Inexpressible, Shared, Site
+from bnfold.upgrading.shared import Inexpressible, Shared
+from bnfold.upgrading.site import Site
 
 _AP = onnx.AttributeProto
 
@@ -111,14 +112,12 @@ class Walk:
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """The version that the node has the form of; another one than its opset says is reported."""
-        names = frozenset(attribute.name for attribute in node.proto.attribute[:])
-        meant = table.written_for(node.op_type, version, names)
+        meant = exporter_quirks.version_meant(node, version, self.shared.target)
         if meant != version:
-            text = f"{node.op_type}-{version} does not have its attributes: read as {node.op_type}-{meant}, which does"
-            self.shared.repairs.append(Repair("misplaced-attribute", node.label, text))
-        elif (meant := exporter_quirks.later_form(node, version, self.shared.target)) != version:
-            text = f"{node.op_type}-{version} does not allow its form: read as {node.op_type}-{meant}, which does"
-            self.shared.repairs.append(Repair("later-form", node.label, text))
+            is_older = meant < version
+            kind, why = ("misplaced-attribute", "have its attributes") if is_older else ("later-form", "allow its form")
+            text = f"{node.op_type}-{version} does not {why}: read as {node.op_type}-{meant}, which does"
+            self.shared.repairs.append(Repair(kind, node.label, text))
         return meant
 
     def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[Site], None] | None) -> None:

@@ -13,9 +13,22 @@ import pytest
 
 import bnfold
 from bnfold import ir
+from bnfold.folding import branches as meetings
 from bnfold.folding import compose, merge, sharing
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import HANDLERS, Handler, clip, conv, matmul, nary, passing, recurrent, sample
+from bnfold.folding.ops import (
+    HANDLERS,
+    Handler,
+    carrier,
+    clip,
+    conv,
+    matmul,
+    nary,
+    passing,
+    recurrent,
+    weights,
+    window,
+)
 from bnfold.folding.ops import fused as fused_ops
 from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
@@ -30,10 +43,6 @@ def replaced(module: Any, name: str, faulty: Callable[..., Any]) -> Break:
 
 def handled(op_type: str, handler: Handler) -> Break:
     return lambda patch: patch.setitem(HANDLERS, op_type, handler)
-
-
-def nothing(*_: Any) -> None:
-    """In the place of a check."""
 
 
 def product(net: Net, x: str, outputs: int, inputs: int, size: int = 1, **attributes: Any) -> str:
@@ -129,38 +138,41 @@ def applied_again(_value: ir.Value, affine: Affine, *_: Any) -> Affine:
 
 
 def unshifted(node: ir.Node, slot: int, affine: Affine) -> Any:
-    return sample.deform_down(node, slot, affine.scale_part())
+    return conv.down(node, slot, affine.scale_part())
 
 
 def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
     return leaves(affine)
 
 
-BRANCH, EQUATION, MATRICES, SET = merge._branch, matmul._equation, matmul._matrices, clip._set
+BRANCH, EQUATION, MATRICES, SET = meetings._branch, matmul._equation, matmul._matrices, weights.set_number
 FAULTS: dict[str, tuple[Build, Break]] = {
     "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
     "branches: what is subtracted is added": (
         lambda net: branches(net, "Sub"),
-        lambda patch: patch.setattr(merge, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
+        lambda patch: patch.setattr(meetings, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
     ),
     "branches: factors lost": (branches, replaced(merge, "_factors", lambda *about: (np.ones(about[3]), np.zeros(3)))),
-    "row: a bias before padding": (row({}, {"size": 3, "pads": [1, 1, 1, 1]}), replaced(conv, "pads", lambda _: False)),
+    "row: a bias before padding": (
+        row({}, {"size": 3, "pads": [1, 1, 1, 1]}),
+        replaced(window, "pads", lambda _: False),
+    ),
     "row: a 1x1 Conv with strides": (
         row({"strides": [2, 2]}, {"size": 2}),
-        replaced(compose, "_is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
+        replaced(window, "is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
     ),
     "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
     "demands: applied again instead of undone": (other_reader, replaced(sharing, "inverse", applied_again)),
     "demands: the other arm of a sum": (other_arm, replaced(nary, "_rescaled", lambda *_: ())),
-    "GridSample: zeros beside the image": (sampled, replaced(sample, "_check_grid", nothing)),
+    "GridSample: zeros beside the image": (sampled, handled("GridSample", carrier(passing.unchanged))),
     "DeformConv: the shift": (deformed, handled("DeformConv", Handler(down=unshifted))),
-    "ReverseSequence: the axis": (turned, replaced(passing, "_check_reversed", nothing)),
+    "ReverseSequence: the axis": (turned, handled("ReverseSequence", carrier(passing.unchanged))),
     "Where: different arms": (
         chosen, handled("Where", Handler(nary.up, one_arm, inputs=3)),
     ),
     "Clip: bounds that stay": (clipped, replaced(clip, "_moved", lambda *_: ())),
     "Clip: bounds in the old order": (
-        clipped, replaced(clip, "_set", lambda node, slot, *about: SET(node, 3 - slot, *about)),
+        clipped, replaced(weights, "set_number", lambda node, slot, *about: SET(node, 3 - slot, *about)),
     ),
     "Einsum: axes of the constant": (summed, replaced(matmul, "_equation", straight)),
     "FusedMatMul: operands as they are": (turned_operands, replaced(matmul, "_matrices", straight)),

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 import bnfold
 from bnfold import ir
 from bnfold.folding.affine import on_axis
-from bnfold.folding.ops import conv, padded
+from bnfold.folding.ops import padded, window
 from bnfold.report.reasons import Declined, Reason
 
 HEAD = '<ir_version: 8, opset_import: ["" : 15]> g (float[2,6,4,5] x) => (float[A,B,C,D] y)'
@@ -120,14 +120,14 @@ def test_windows_of_another_rank_than_the_kernel_are_unreadable(attributes: str)
     node = ir.load(made(f"y = Conv <{attributes}> (x, w)", w=[7, 6, 3, 3])).graph.nodes[0]
     shift = on_axis(np.ones(6), np.arange(6.0), 1, 4)
     with pytest.raises(Declined) as declined:
-        padded.behind(node, 0, shift)
+        padded.down(node, 0, shift, moves_on=False)
     assert declined.value.reason == Reason.UNREADABLE
 
 
 def test_same_padding_of_another_rank_than_the_kernel_is_unreadable() -> None:
     proto = made('y = Conv <auto_pad = "SAME_UPPER", strides = [2]> (x, w)', w=[7, 6, 3, 3])
     with pytest.raises(Declined):
-        conv.pads(ir.load(proto).graph.nodes[0])
+        window.pads(ir.load(proto).graph.nodes[0])
 
 
 def test_a_constant_that_is_no_float_is_left() -> None:

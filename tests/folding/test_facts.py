@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir, reference
-from bnfold.folding import facts
+from bnfold.folding import shapes
 from bnfold.pipeline import order
 from bnfold.report.reasons import Declined
 from bnfold.settings import Options
@@ -68,9 +68,9 @@ def facts_of(make: Callable[[Net], str], monkeypatch: pytest.MonkeyPatch) -> tup
     truth = reference.evaluate(ir.load(proto), net.feeds, [y])[y].shape
     model = ir.load(proto)
     model.graph.types.clear()
-    monkeypatch.setattr(facts, "_learn", lambda _: None)
+    monkeypatch.setattr(shapes, "learn_types", lambda _: None)
     value = model.graph.values[y]
-    return asked(lambda: facts.rank(value)), asked(lambda: facts.size(value, 1)), truth
+    return asked(lambda: shapes.rank(value)), asked(lambda: shapes.size(value, 1)), truth
 
 
 def asked(question: Callable[[], object]) -> object:
@@ -100,8 +100,8 @@ def test_a_value_that_depends_on_itself_is_asked_once(monkeypatch: pytest.Monkey
     model.graph.types.clear()
     mul, add = model.graph.nodes
     mul.set_input(0, add.outputs[0])
-    monkeypatch.setattr(facts, "_learn", lambda _: None)
-    assert asked(lambda: facts.size(model.graph.values[y], 1)) is None
+    monkeypatch.setattr(shapes, "learn_types", lambda _: None)
+    assert asked(lambda: shapes.size(model.graph.values[y], 1)) is None
 
 
 def test_the_work_grows_with_the_nodes_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,4 +143,4 @@ def test_shape_arithmetic_is_followed_in_old_opsets_too(opset: int, batch: int |
     target = net.node("Concat", net.node("Unsqueeze", first, *axes[0], **axes[1]), net.ints(3), rest, axis=0)
     value = net.node("Reshape", x, target)
     proto = net.model(net.node("Sigmoid", value))
-    assert facts.dims(ir.load(proto).graph.values[value]) == (batch, 3, 20)
+    assert shapes.dims(ir.load(proto).graph.values[value]) == (batch, 3, 20)

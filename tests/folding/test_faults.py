@@ -23,8 +23,6 @@ from bnfold.folding.ops import (
     activation,
     border,
     concat,
-    conv,
-    conv_transpose,
     nary,
     normaliser,
     padded,
@@ -35,6 +33,7 @@ from bnfold.folding.ops import (
     reshape,
     transpose,
     weights,
+    window,
 )
 from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64
@@ -70,8 +69,8 @@ def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
     return weights.scaled(node, 1, kernel, 1, np.resize(s, kernel.dims[1]))
 
 
-def everything_ends(made: ir.Value, *_: Any) -> tuple[tuple[ir.Value, ...], tuple[ir.Node, ...]]:
-    return (made,), tuple(node for node in made.graph.nodes if node.is_op("InstanceNormalization"))
+def everything_ends(draft: Any, made: ir.Value, _: Affine) -> None:
+    draft.nodes.update((node, None) for node in made.graph.nodes if node.is_op("InstanceNormalization"))
 
 
 def doubled(rank: int) -> Affine:
@@ -79,10 +78,10 @@ def doubled(rank: int) -> Affine:
 
 
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "a shift through zero padding": (conv, "pads", no),
-    "a shift through a wide kernel": (conv_transpose, "_is_pointwise", yes),
-    "output channels not dealt out by group": (conv_transpose, "_scale_outputs", by_channel),
-    "input channels not dealt out by group": (conv, "scale_inputs", by_channel),
+    "a shift through zero padding": (window, "pads", no),
+    "a shift through a wide kernel": (window, "is_pointwise", yes),
+    "output channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
+    "input channels not dealt out by group": (weights, "scaled_in_groups", by_channel),
     "a maximum under a negative scale": (pool, "_check_kind", nothing),
     "zeros that count in a mean": (pool, "_check_windows", nothing),
     "an operand that is broadcast": (nary, "_fits", yes),
@@ -104,7 +103,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     ),
     "parts that overlap": (sharing, "reads_same_elements", yes),
     "operands of a sum that are scaled differently": (nary, "make", lambda s, t: Affine(np.ones_like(s), t)),
-    "a bias that counts": (dead, "_follow", everything_ends),
+    "a bias that counts": (dead, "pass_down", everything_ends),
     "an affine of a row that is taken out without effect": (Affine, "after", lambda _, first: first),
     "integers that keep their sign": (quantized, "_mirrored", lambda _node, stored, *_: stored),
     "floats that are rounded to other integers": (

@@ -11,7 +11,7 @@ from _fuzz.builder import Drawn
 from _fuzz.draw import draw, feed
 from _fuzz.judge import judge, shrink
 
-from bnfold.folding.ops import conv
+from bnfold.folding.ops import window
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.onnx"))
 
@@ -40,7 +40,7 @@ def _shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def test_a_handler_that_lies_is_found_out_and_the_failure_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conv, "pads", lambda _: False)  # a shift through zero padding
+    monkeypatch.setattr(window, "pads", lambda _: False)  # a shift through zero padding
     failing = next(seed for seed in range(1000) if judge(*draw(seed)).error)
     model, feeds = draw(failing)
     small = shrink(model, feeds, lambda candidate, feeds: bool(judge(candidate, feeds).error))

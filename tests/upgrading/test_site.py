@@ -8,7 +8,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.semantics import Policy
-from bnfold.upgrading.site import Inexpressible, Shared, Site
+from bnfold.upgrading.shared import Inexpressible, Shared
+from bnfold.upgrading.site import Site
 from bnfold.upgrading.types import Types
 
 

@@ -29,6 +29,6 @@ from bnfold.folding.ops import (  # noqa: F401 - each file registers its operato
     sample,
     transpose,
 )
-from bnfold.folding.ops.registry import HANDLERS, Handler, record
+from bnfold.folding.ops.registry import HANDLERS, Handler, carrier, record
 
-__all__ = ["HANDLERS", "Handler", "record"]
+__all__ = ["HANDLERS", "Handler", "carrier", "record"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops.registry import Handler, register
+from bnfold.folding.ops import weights
+from bnfold.folding.ops.registry import Handler, carrier, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
 from bnfold.ir import resizing
-from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")
@@ -36,14 +35,15 @@ def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> tuple[SetAttr | SetC
         return ()
     if node.attr("mode", "constant") != "constant":
         raise Declined(Reason.NO_HANDLER, facts.where(node))
-    old = _border(node)
+    old = weights.number(node, 2, "value")
     if inward and ((affine.s == 0) & (affine.t != old)).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     with np.errstate(all="ignore"):
         fresh = np.where(affine.s != 0, (old - affine.t) / affine.s, old) if inward else affine.s * old + affine.t
     if (fresh != fresh.reshape(-1)[0]).any():
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} would need one value for each channel")
-    return _new_border(node, old, float(fresh.reshape(-1)[0]))
+    border = fresh.reshape(-1)[0]
+    return () if border == old else (weights.set_number(node, 2, "value", border, "border"),)
 
 
 def _padded_axes(node: ir.Node, rank: int) -> list[int]:
@@ -56,43 +56,13 @@ def _padded_axes(node: ir.Node, rank: int) -> list[int]:
     return [axis for axis, first, last in zip(axes, pads[:half], pads[half:], strict=True) if first or last]
 
 
-def _border(node: ir.Node) -> float:
-    if node.graph.opset() < 11:
-        return float(node.attr("value", 0.0))
-    if node.input(2) is None:
-        return 0.0
-    return float(facts.weight(node, 2).float64().reshape(-1)[0])
-
-
-def _new_border(node: ir.Node, old: float, fresh: float) -> tuple[SetAttr | SetConstant, ...]:
-    if fresh == old:
-        return ()
-    dtype = facts.float_type(node.input(0))
-    if node.graph.opset() < 11:
-        if dtype == TensorProto.DOUBLE and float(np.float32(fresh)) != fresh:
-            raise Declined(Reason.RANGE, f"the border of {facts.where(node)} is a float32, whatever the data are")
-        return (SetAttr(node, "value", fresh),)
-    return (SetConstant(node, 2, Exact(dtype, np.array(fresh)), hint="border"),)
-
-
-def resize_up(node: ir.Node, _: int, affine: Affine) -> Step:
+def resize(node: ir.Node, affine: Affine) -> Affine:
     """Resize and Upsample: each new element is a weighted mean of old ones along the resized axes."""
-    _check_resized(node, affine)
-    return wants(affine)
-
-
-def resize_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """As `resize_up`."""
-    _check_resized(node, affine)
-    return leaves(affine)
-
-
-def _check_resized(node: ir.Node, affine: Affine) -> None:
     if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
-    resized = _resized_axes(node, affine)
-    if any(affine.shape[axis] != 1 for axis in resized):
+    if any(affine.shape[axis] != 1 for axis in _resized_axes(node, affine)):
         raise Declined(Reason.AXIS, f"{facts.where(node)} resizes the scaled axis")
+    return affine
 
 
 def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
@@ -114,10 +84,8 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     x = node.input(0)
     if target is None or x is None or len(target) != len(axes):
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)}")
-    dims = facts.dims(x)
+    dims = shapes.dims(x)
     return [axis for axis, size in zip(axes, target, strict=True) if dims[axis] != size]
 
 
-register(
-    Pad=Handler(pad_up, pad_down), Resize=Handler(resize_up, resize_down), Upsample=Handler(resize_up, resize_down)
-)
+register(Pad=Handler(pad_up, pad_down), Resize=carrier(resize), Upsample=carrier(resize))

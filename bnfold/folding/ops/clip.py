@@ -10,10 +10,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
+from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
 from bnfold.ir.elements import finfo
-from bnfold.ir.tensor import TP, Exact, Float64
+from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 
 NAMES = ("min", "max")
@@ -32,8 +33,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _moved(node: ir.Node, move: Callable[[float], Float64]) -> list[SetAttr | SetConstant]:
-    dtype = facts.float_type(node.input(0))
-    largest = float(finfo(dtype).max)
+    largest = float(finfo(facts.float_type(node.input(0))).max)
     old = [_bound(node, slot, largest) for slot in (1, 2)]
     if not old[0] <= old[1]:
         raise Declined(Reason.UNREADABLE, f"the bounds of {facts.where(node)} are {old[0]:g} and {old[1]:g}")
@@ -45,29 +45,19 @@ def _moved(node: ir.Node, move: Callable[[float], Float64]) -> list[SetAttr | Se
         if (block != bound).any():
             raise Declined(Reason.AXIS, f"{facts.where(node)} would need bounds for each channel")
         if bound != old[slot - 1]:
-            edits.append(_set(node, slot, math.copysign(largest, bound) if math.isinf(bound) else bound, dtype))
+            held = ir.constant(node.input(slot))
+            finite = np.full(
+                () if held is None else held.dims, math.copysign(largest, bound) if math.isinf(bound) else bound
+            )
+            edits.append(weights.set_number(node, slot, NAMES[slot - 1], finite, NAMES[slot - 1]))
     return edits
 
 
 def _bound(node: ir.Node, slot: int, largest: float) -> float:
     """Infinite where there is none, or one that no number reaches."""
-    bound = none = (-np.inf, np.inf)[slot - 1]
-    if node.graph.opset() < 11:
-        bound = float(node.attr(NAMES[slot - 1], none))
-    elif node.input(slot) is not None:
-        bound = facts.weight(node, slot).float64().item()
+    none = (-np.inf, np.inf)[slot - 1]
+    bound = weights.number(node, slot, NAMES[slot - 1], none)
     return none if math.copysign(1, none) * bound >= largest else bound
-
-
-def _set(node: ir.Node, slot: int, bound: float, dtype: int) -> SetAttr | SetConstant:
-    if node.graph.opset() >= 11:
-        held = ir.constant(node.input(slot))
-        return SetConstant(node, slot, Exact(dtype, np.full(() if held is None else held.dims, bound)), NAMES[slot - 1])
-    with np.errstate(over="ignore"):
-        stored = float(np.float32(bound))
-    if math.isinf(stored) or (dtype == TP.DOUBLE and stored != bound):
-        raise Declined(Reason.RANGE, f"the bounds of {facts.where(node)} are float32, whatever the data are")
-    return SetAttr(node, NAMES[slot - 1], bound)
 
 
 register(Clip=Handler(up, down))

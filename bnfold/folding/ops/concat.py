@@ -19,7 +19,7 @@ def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(wanted=tuple((slot, affine) for slot in range(len(node.inputs))))
-    sizes = [size_of(value, axis, node) for value in node.inputs]
+    sizes = sizes_of(node, axis)
     return Step(wanted=tuple(enumerate(_stretches(affine, axis, sizes))))
 
 
@@ -32,7 +32,7 @@ def concat_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """Several parts at once, by slot."""
     rank = next(iter(standing.values())).rank
     axis = axis_of(node, rank)
-    sizes = [size_of(value, axis, node) for value in node.inputs]
+    sizes = sizes_of(node, axis)
     parts = [standing.get(part) or identity(rank) for part in range(len(sizes))]
     return leaves(concatenate(parts, sizes, axis))
 
@@ -81,12 +81,9 @@ def axis_of(node: ir.Node, rank: int) -> int:
     return axis % rank
 
 
-def size_of(value: ir.Value | None, axis: int, node: ir.Node) -> int:
-    """The static size of a part along an axis. Raises Declined."""
-    size = facts.size(value, axis) if value is not None else None
-    if not isinstance(size, int):
-        raise Declined(Reason.NOT_STATIC, f"the size of a part of {facts.where(node)}")
-    return size
+def sizes_of(node: ir.Node, axis: int) -> list[int]:
+    """The static sizes of all parts along an axis. Raises Declined."""
+    return [facts.static_size(node, slot, axis) for slot in range(len(node.inputs))]
 
 
 def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
@@ -94,7 +91,7 @@ def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
     axis, count = int(node.attr("axis", 0)) % rank, len(node.outputs)
     sizes = facts.integers(node, 1, "split")
     if sizes is None:
-        whole = size_of(node.input(0), axis, node)
+        whole = facts.static_size(node, 0, axis)
         piece = -(-whole // count)
         sizes = [piece] * (count - 1) + [whole - piece * (count - 1)]
         if sizes[-1] != piece and not node.has_attr("num_outputs"):

@@ -7,17 +7,17 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import weights
+from bnfold.folding.ops import weights, window
 from bnfold.folding.step import Edit, Residual, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``W' = s·W`` on the output channels, ``b' = s·b + t``."""
+def up(node: ir.Node, _: int, affine: Affine, *, bias: int = 2) -> Step:
+    """``W' = s·W`` on the output channels, ``b' = s·b + t``, where ``bias`` is the slot of ``b``."""
     kernel = weights.shape_of(node, 1)
     s, t = weights.on_channels(node, affine, kernel.dims[0])
-    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t))
+    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t, bias))
 
 
 def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64, slot: int = 2) -> tuple[Edit, ...]:
@@ -43,18 +43,18 @@ def bias(node: ir.Node, channels: int) -> Float64:
     return added
 
 
-def down(node: ir.Node, _: int, affine: Affine) -> Step:
+def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) -> Step:
     """``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
 
-    Where zero padding would dilute the shift, ``t/s`` is added before the padding, which leaves a scale alone.
+    Where zeros around the image would dilute the shift, ``t/s`` is added before them, which leaves a scale alone.
     """
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     outputs = kernel.dims[0]
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    scaled = scale_inputs(node, kernel, s, group)
+    scaled = weights.scaled_in_groups(node, kernel, s, group)
     if affine.is_scale_only:
         return scaled
-    if pads(node):
+    if reads_zeros or window.pads(node):
         return scaled.plus(shift_before(node, affine))
     reach = kernel.float64().reshape(group, outputs // group, kernel.dims[1], -1).sum(axis=3)
     moved = np.einsum("goi,gi->go", reach, t.reshape(group, -1)).reshape(outputs)
@@ -68,48 +68,3 @@ def shift_before(node: ir.Node, affine: Affine) -> Residual:
     with np.errstate(all="ignore"):
         block = np.where(affine.t != 0, affine.t / affine.s, 0.0)
     return Residual(node, 0, block, facts.float_type(node.input(0)), "before")
-
-
-def scale_inputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
-    """The kernel with ``s`` of the input channels multiplied in."""
-    if group == 1:
-        return weights.scaled(node, 1, kernel, 1, s)
-    by_group = s.reshape(group, -1)
-    if kernel.dims[1] == 1 or (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
-    return weights.scaled_by_group(node, kernel, by_group)
-
-
-def pads(node: ir.Node) -> bool:
-    """Whether zeros may be put around the input."""
-    mode = node.attr("auto_pad", "NOTSET")
-    if mode in ("NOTSET", ""):
-        return any(node.attr("pads", ()))
-    return bool(mode != "VALID" and not _same_needs_none(node))
-
-
-def per_axis(node: ir.Node, name: str, spatial: int) -> list[int]:
-    """``strides`` or ``dilations``, one for each spatial axis. Raises Declined where it does not have so many."""
-    values: list[int] = list(node.attr(name, [1] * spatial))
-    if len(values) != spatial or min(values, default=1) < 1:
-        raise Declined(Reason.UNREADABLE, f"{name} of {facts.where(node)}")
-    return values
-
-
-def _same_needs_none(node: ir.Node) -> bool:
-    """Whether SAME_* padding comes to nothing: static sizes, and windows that fit."""
-    x, kernel = node.input(0), ir.constant(node.input(1))
-    shape = facts.known_dims(x) if x is not None else None
-    if shape is None or kernel is None:
-        return False
-    spatial = len(kernel.dims) - 2
-    if len(shape) != len(kernel.dims):
-        raise Declined(Reason.UNREADABLE, facts.where(node))
-    strides, dilations = per_axis(node, "strides", spatial), per_axis(node, "dilations", spatial)
-    for size, taps, stride, dilation in zip(shape[2:], kernel.dims[2:], strides, dilations, strict=True):
-        reach = (taps - 1) * dilation + 1
-        if reach == 1 and stride == 1:
-            continue
-        if not isinstance(size, int) or (-(-size // stride) - 1) * stride + reach > size:
-            return False
-    return True

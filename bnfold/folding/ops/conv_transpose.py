@@ -6,11 +6,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops import weights
+from bnfold.folding.ops import weights, window
 from bnfold.folding.ops.conv import new_bias, shift_before
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Step
-from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -20,18 +19,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return _scale_outputs(node, kernel, s, group).plus(*new_bias(node, kernel, s, t))
-
-
-def _scale_outputs(node: ir.Node, kernel: Tensor, s: Float64, group: int) -> Step:
-    if group == 1:
-        return weights.scaled(node, 1, kernel, 1, s)
-    by_group = s.reshape(group, -1)
-    if (by_group == by_group[:, :1]).all():
-        return weights.scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // group))
-    if (by_group == by_group[:1]).all():
-        return weights.scaled(node, 1, kernel, 1, by_group[0])
-    return weights.scaled_by_group(node, kernel, by_group)
+    return weights.scaled_in_groups(node, kernel, s, group).plus(*new_bias(node, kernel, s, t))
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
@@ -42,22 +30,12 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     scaled = weights.scaled(node, 1, kernel, 0, s)
     if affine.is_scale_only:
         return scaled
-    if not _is_pointwise(node, kernel):
+    is_larger = any(node.attr("output_padding", ())) or node.has_attr("output_shape")
+    if is_larger or not window.is_pointwise(node, kernel):
         return scaled.plus(shift_before(node, affine))
     taps = kernel.float64().reshape(group, inputs // group, kernel.dims[1])
     moved = np.einsum("gio,gi->go", taps, t.reshape(group, -1)).reshape(-1)
     return scaled.plus(*new_bias(node, kernel, np.ones(moved.size), moved))
-
-
-def _is_pointwise(node: ir.Node, kernel: Tensor) -> bool:
-    return (
-        all(size == 1 for size in kernel.dims[2:])
-        and all(stride == 1 for stride in node.attr("strides", ()))
-        and not any(node.attr("pads", ()))
-        and not any(node.attr("output_padding", ()))
-        and not node.has_attr("output_shape")
-        and node.attr("auto_pad", "NOTSET") in ("NOTSET", "VALID", "")
-    )
 
 
 register(ConvTranspose=Handler(up, down, shift="absorbed", bias=2))

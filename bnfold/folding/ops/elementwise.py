@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.folding import facts, recognise
-from bnfold.folding.affine import Affine, plainest
+from bnfold.folding.affine import Affine, make, plainest
 from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Bypass, SetConstant, Step, leaves
@@ -44,10 +46,19 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return leaves(link.affine.after(affine), Bypass(node, link.slot))
 
 
+def in_place(node: ir.Node, slot: int, affine: Affine) -> Step:
+    """A shift passes what stays where it is: ``u·(x + t) + v = (u·x + v) + u·t``."""
+    if not recognise.has_constant(node):
+        return nary.down(node, slot, affine)
+    return leaves(make(np.ones_like(affine.s), recognise.arithmetic(node).affine.s * affine.t))
+
+
+FORMS = {"in place": in_place}
+
 register(
-    Mul=Handler(up, down, inputs=2),
-    Div=Handler(up, down, inputs=2),
-    Neg=Handler(up, down),
-    Add=Handler(up, down, nary.sum_joint, inputs=2),
-    Sub=Handler(up, down, nary.sum_joint, inputs=2),
+    Mul=Handler(up, down, forms=FORMS, inputs=2),
+    Div=Handler(up, down, forms=FORMS, inputs=2),
+    Neg=Handler(up, down, forms=FORMS),
+    Add=Handler(up, down, nary.sum_joint, FORMS, inputs=2),
+    Sub=Handler(up, down, nary.sum_joint, FORMS, inputs=2),
 )

@@ -12,7 +12,7 @@ from string import ascii_letters
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import facts, recognise, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
@@ -65,7 +65,7 @@ class _Product:
 
     def _is_broadcast(self, axis: int, label: str) -> bool:
         x = self.node.input(1 - self.slot)
-        return self.matrix.dims[self.w.index(label)] == 1 and (x is None or facts.size(x, axis) != 1)
+        return self.matrix.dims[self.w.index(label)] == 1 and (x is None or shapes.size(x, axis) != 1)
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
@@ -152,7 +152,7 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
         raise Declined(Reason.OPSET, f"a shift behind {facts.where(node)} needs opset 7")
     x = node.input(1 - product.slot)
     is_plain = node.is_op("MatMul") and not node.attrs  # what means nothing to a MatMul may turn a Gemm's operand
-    if is_plain and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and facts.rank(x) == 2:
+    if is_plain and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and shapes.rank(x) == 2:
         columns = matrix.dims[1] if product.slot else t.shape[1]
         block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, columns)).reshape(-1)
         return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
-from bnfold.folding.affine import Affine, bounded_together, make
+from bnfold.folding import facts, recognise, shapes
+from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
-from bnfold.ir.tensor import Exact, Float64
+from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
 SUMS = ("Add", "Sub", "Sum")
@@ -23,7 +23,7 @@ EXTREMA = ("Max", "Min")
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Let the node compute ``affine`` of what it computes now."""
-    decline_legacy(node)
+    recognise.decline_legacy(node)
     if node.op_type in ("Mul", "Div"):
         return _product_up(node, affine)
     if node.op_type in EXTREMA and (affine.s < 0).any():
@@ -39,10 +39,10 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
             wanted = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
         held = ir.constant(value)
         if held is not None:
-            fresh = wanted.s * _lifted(held.float64(), affine.rank) + wanted.t
+            fresh = wanted.s * lifted(held.float64(), affine.rank) + wanted.t
             edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
         else:
-            operands.append((slot, _fitted(node, value, wanted)))
+            operands.append((slot, fitted(node, value, wanted)))
     return Step(tuple(edits), wanted=tuple(operands))
 
 
@@ -81,7 +81,7 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
         (fitting | broadcast).items(), key=lambda item: (item[0] not in broadcast and _reluctance(item[1]) > 1, item[0])
     )
     edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, wanted=((slot, _fitted(node, value, scale) if slot in fitting else scale),))
+    return Step(edits, wanted=((slot, fitted(node, value, scale) if slot in fitting else scale),))
 
 
 def is_factor(value: ir.Value) -> bool:
@@ -98,12 +98,10 @@ def is_factor(value: ir.Value) -> bool:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
-    decline_legacy(node)
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else affine.rank
-    standing = Affine(_lifted(affine.s, rank), _lifted(affine.t, rank))
+    recognise.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
+    standing = _in_full_rank(node, {slot: affine})[slot]
     if node.op_type in EXTREMA or node.op_type == "Where":
         return _extremum_down(node, slot, standing)
     if not affine.is_scale_only:
@@ -117,9 +115,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    one, *others = (make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for affine in standing.values())
+    one, *others = _in_full_rank(node, standing).values()
     if standing.keys() != {1, 2} or not all(other.same(one) for other in others):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     return leaves(one)
@@ -127,17 +123,22 @@ def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
-    decline_legacy(node)
-    output = node.output(0)
-    rank = facts.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    lifted = {slot: make(_lifted(affine.s, rank), _lifted(affine.t, rank)) for slot, affine in standing.items()}
-    scale = next(iter(lifted.values())).s
-    if not all(np.array_equal(affine.s, scale) for affine in lifted.values()):
+    recognise.decline_legacy(node)
+    whole = _in_full_rank(node, standing)
+    scale = next(iter(whole.values())).s
+    if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
-    bounded_together(*(affine.t for affine in lifted.values()))
-    signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in lifted}
-    left = make(scale, sum((signs[slot] * lifted[slot].t for slot in lifted), np.zeros(())))
+    bounded_together(*(affine.t for affine in whole.values()))
+    signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in whole}
+    left = make(scale, sum((signs[slot] * whole[slot].t for slot in whole), np.zeros(())))
     return Step(wanted=_rescaled(node, standing, left.scale_part()), standing=((0, left),))
+
+
+def _in_full_rank(node: ir.Node, standing: Mapping[int, Affine]) -> dict[int, Affine]:
+    """What stands on operands, in the rank of what the node makes of them."""
+    output = node.output(0)
+    rank = shapes.rank(output) if output is not None else max(affine.rank for affine in standing.values())
+    return {slot: affine.lifted(rank) for slot, affine in standing.items()}
 
 
 def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
@@ -149,7 +150,7 @@ def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> t
     if not inverse.is_finite:
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     return tuple(
-        (slot, inverse if ir.constant(value) is not None else _fitted(node, value, inverse)) for slot, value in others
+        (slot, inverse if ir.constant(value) is not None else fitted(node, value, inverse)) for slot, value in others
     )
 
 
@@ -164,21 +165,16 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
         held = ir.constant(value)
         if held is None:
             raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
-        block = _lifted(held.float64(), affine.rank)
+        block = lifted(held.float64(), affine.rank)
         bounded_together(block, affine.s, affine.t)
         fresh = (block - affine.t) / affine.s
         edits.append(SetConstant(node, other, Exact(held.dtype, fresh)))
     return leaves(affine, *edits)
 
 
-def _lifted(block: Float64, rank: int) -> Float64:
-    """With leading axes of size 1, as broadcasting would add them."""
-    return block.reshape((1,) * (rank - block.ndim) + block.shape)
-
-
 def _fits(value: ir.Value, affine: Affine) -> bool:
     """Whether every axis that the affine varies along is there in full."""
-    dims = facts.known_dims(value) if any(size > 1 for size in affine.shape) else (None,) * facts.rank(value)
+    dims = shapes.known_dims(value) if any(size > 1 for size in affine.shape) else (None,) * shapes.rank(value)
     if dims is None or len(dims) > affine.rank:
         return False
     shape, missing = affine.shape, affine.rank - len(dims)
@@ -187,18 +183,12 @@ def _fits(value: ir.Value, affine: Affine) -> bool:
     )
 
 
-def _fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
+def fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
     """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
         raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the scaled axis")
-    missing = affine.rank - facts.rank(value)
+    missing = affine.rank - shapes.rank(value)
     return affine.map(lambda block: block.reshape(block.shape[missing:]))
-
-
-def decline_legacy(node: ir.Node) -> None:
-    """Decline what broadcasts as before opset 7."""
-    if node.has_attr("broadcast") or node.has_attr("axis"):
-        raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 
 
 register(

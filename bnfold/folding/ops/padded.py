@@ -6,44 +6,30 @@ around it, is a constant of the output's size. It needs no division by ``s``, an
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
-from bnfold.folding.ops import conv, weights
+from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Residual, Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def carried(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The shift's image stands on the output, for whatever reads that to deal with."""
-    if not _pads_a_shift(node, affine):
+def down(node: ir.Node, slot: int, affine: Affine, *, moves_on: bool) -> Step:
+    """The shift's image stands on the output, for whatever reads that to deal with; or it is added behind the Conv."""
+    if affine.is_scale_only or not affine.varies_only_on(1) or not window.pads(node):
         return conv.down(node, slot, affine)
-    scaled, image = _parts(node, affine)
-    one = np.ones((1,) * image.ndim)
-    return scaled.plus(standing=((0, make(one, image)),))
-
-
-def behind(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The shift's image is added behind the Conv."""
-    if not _pads_a_shift(node, affine):
-        return conv.down(node, slot, affine)
-    scaled, image = _parts(node, affine)
-    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
-
-
-def _pads_a_shift(node: ir.Node, affine: Affine) -> bool:
-    return not affine.is_scale_only and affine.varies_only_on(1) and conv.pads(node)
-
-
-def _parts(node: ir.Node, affine: Affine) -> tuple[Step, Float64]:
-    """The Conv that takes the scale, and the image of the shift."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
-    return conv.scale_inputs(node, kernel, s, group), _image(node, kernel, t, group)
+    scaled, image = weights.scaled_in_groups(node, kernel, s, group), _image(node, kernel, t, group)
+    if moves_on:
+        return scaled.plus(standing=((0, make(np.ones((1,) * image.ndim), image)),))
+    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
 
 
 def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
@@ -60,25 +46,12 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
 
 def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
-    stride, dilation = (conv.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
-    mode = node.attr("auto_pad", "NOTSET")
-    first, last = 0, 0
-    if mode in ("NOTSET", "") and node.has_attr("pads"):
-        pads = node.attr("pads")
-        if len(pads) != 2 * rank:
-            raise Declined(Reason.UNREADABLE, f"pads of {facts.where(node)}")
-        first, last = int(pads[axis]), int(pads[rank + axis])
-        if first == last == 0 and not node.attr("ceil_mode", 0):
-            return np.ones((taps, 1))
-    x = node.input(0)
-    size = facts.size(x, 2 + axis) if x is not None else None
-    if not isinstance(size, int) or min(first, last) < 0:
-        raise Declined(Reason.NOT_STATIC, f"the padded size of {facts.where(node)}")
-    reach = (taps - 1) * dilation + 1
-    if mode in ("SAME_UPPER", "SAME_LOWER"):
-        total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-        first = total // 2 if mode == "SAME_UPPER" else total - total // 2
-        last = total - first
+    padding = window.around(node, axis, taps, rank)
+    if padding == (0, 0) and not node.attr("ceil_mode", 0):
+        return np.ones((taps, 1))
+    size = facts.static_size(node, 0, 2 + axis)
+    stride, dilation = (window.per_axis(node, name, rank)[axis] for name in ("strides", "dilations"))
+    reach, (first, last) = (taps - 1) * dilation + 1, padding or (0, 0)
     beyond = stride - 1 if node.attr("ceil_mode", 0) else 0
     count = (size + first + last - reach + beyond) // stride + 1
     if count < 1:
@@ -88,6 +61,6 @@ def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
     return ((at >= 0) & (at < size)).astype(np.float64)
 
 
-FORMS = {"carried": carried, "behind": behind}
+FORMS = {"carried": partial(down, moves_on=True), "behind": partial(down, moves_on=False)}
 
 register(Conv=Handler(conv.up, conv.down, forms=FORMS, shift="absorbed", bias=2))

@@ -10,28 +10,18 @@ from collections.abc import Iterable
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, make
-from bnfold.folding.ops import conv, padded
-from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Step, leaves, wants
+from bnfold.folding.ops import padded, window
+from bnfold.folding.ops.registry import carrier, register
 from bnfold.report.reasons import Declined, Reason
 
 MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
 
 
-def window_up(node: ir.Node, _: int, affine: Affine) -> Step:
+def windowed(node: ir.Node, affine: Affine) -> Affine:
     """AveragePool, MaxPool and their global forms: they move along the axes behind the channel."""
-    return wants(_through_windows(node, affine))
-
-
-def window_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """As `window_up`: what is wanted of one side of a window stands on the other."""
-    return leaves(_through_windows(node, affine))
-
-
-def _through_windows(node: ir.Node, affine: Affine) -> Affine:
     if any(output is not None for output in node.outputs[1:]):
         raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
     if node.op_type == "GlobalAveragePool":
@@ -74,13 +64,13 @@ def _check_windows(node: ir.Node, affine: Affine) -> None:
 def _meets_elements(node: ir.Node, axis: int, taps: int, rank: int) -> bool:
     """Whether every window has a tap on an element: dilated ones may miss all of a small image."""
     pads = node.attr("pads", [0] * 2 * rank)
-    beyond = conv.per_axis(node, "strides", rank)[axis] - 1 if node.attr("ceil_mode", 0) else 0
-    if conv.per_axis(node, "dilations", rank)[axis] == 1 and max(pads[axis], pads[rank + axis] + beyond) < taps:
+    beyond = window.per_axis(node, "strides", rank)[axis] - 1 if node.attr("ceil_mode", 0) else 0
+    if window.per_axis(node, "dilations", rank)[axis] == 1 and max(pads[axis], pads[rank + axis] + beyond) < taps:
         return True
     return bool(padded.inside(node, axis, taps, rank).any(axis=0).all())
 
 
-def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
+def reduce_up(node: ir.Node, affine: Affine) -> Affine:
     """Axes that were dropped come back with size 1."""
     axes, rank = _axes(node)
     if not node.attr("keepdims", 1):
@@ -89,10 +79,10 @@ def reduce_up(node: ir.Node, _: int, affine: Affine) -> Step:
             raise Declined(Reason.RANK_UNKNOWN, facts.where(node))
         affine = affine.map(lambda block: np.expand_dims(block, axes))
     _check_reduction(node, axes, affine)
-    return wants(affine)
+    return affine
 
 
-def reduce_down(node: ir.Node, _: int, affine: Affine) -> Step:
+def reduce_down(node: ir.Node, affine: Affine) -> Affine:
     """Axes that are dropped go."""
     axes, _ = _axes(node)
     if node.op_type == "ReduceMean":
@@ -100,13 +90,13 @@ def reduce_down(node: ir.Node, _: int, affine: Affine) -> Step:
     _check_reduction(node, axes, affine)
     if not node.attr("keepdims", 1):
         affine = affine.map(lambda block: np.squeeze(block, axis=tuple(axes)))
-    return leaves(affine)
+    return affine
 
 
 def _axes(node: ir.Node) -> tuple[list[int], int]:
     """The reduced axes, and the rank of what is reduced."""
     x = node.input(0)
-    rank = facts.rank(x) if x is not None else 0
+    rank = shapes.rank(x) if x is not None else 0
     axes = facts.integers(node, 1, "axes")
     if not axes:
         axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(rank))
@@ -120,6 +110,6 @@ def _check_reduction(node: ir.Node, axes: list[int], affine: Affine) -> None:
 
 
 register(
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool"), Handler(window_up, window_down)),
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), Handler(reduce_up, reduce_down)),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool", "GlobalMaxPool"), carrier(windowed)),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), carrier(reduce_up, reduce_down)),
 )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bnfold.folding.affine import Affine
-from bnfold.folding.step import Step
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir import Node
 
 Solve = Callable[[Node, int, Affine], Step]
 Joint = Callable[[Node, Mapping[int, Affine]], Step]
+Move = Callable[[Node, Affine], Affine]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +23,7 @@ class Handler:
         up: The step that lets the node compute an affine, wanted on an output slot; None where there is none.
         down: The step that lets it compute what it did, reading at an input slot what an affine stands on.
         joint: As ``down``, for several operands at once, by slot.
-        forms: Other ways down, by name, for a shift that zero padding dilutes.
+        forms: Other ways down, by name: for a shift that zero padding dilutes, or past a node that stays.
         inputs: How many of its first inputs are data, not parameters. An affine may stand on these only.
         outputs: How many of its first outputs are data, not statistics or indices. An affine may be wanted of these.
         picks: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
@@ -53,6 +54,19 @@ _INTEGERS = frozenset({
     "QLinearAdd", "QLinearConv", "QLinearMatMul", "QLinearMul",
 })  # fmt: skip
 """Of the default domain, or onnxruntime's."""
+
+
+def carrier(before: Move, behind: Move | None = None, *, picks: bool = False) -> Handler:
+    """The record of an operator that only moves, repeats or averages elements.
+
+    ``before`` is the affine before it that comes to a given one behind it, ``behind`` the reverse, by default the same.
+    """
+    beyond = behind or before
+    return Handler(
+        lambda node, _, affine: wants(before(node, affine)),
+        lambda node, _, affine: leaves(beyond(node, affine)),
+        picks=picks,
+    )
 
 
 def register(**handlers: Handler) -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import facts
+from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops.registry import Handler, register
+from bnfold.folding.ops.registry import carrier, register
 from bnfold.folding.reshape import ONE, Size, carry, product, resolve, sizes
-from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
 
-def up(node: ir.Node, _: int, affine: Affine) -> Step:
+def up(node: ir.Node, affine: Affine) -> Affine:
     """Back to the axes before."""
     old, new = _both_sides(node)
-    return wants(carry(affine, new, old))
+    return carry(affine, new, old)
 
 
-def down(node: ir.Node, _: int, affine: Affine) -> Step:
+def down(node: ir.Node, affine: Affine) -> Affine:
     """On to the axes behind."""
     old, new = _both_sides(node)
-    return leaves(carry(affine, old, new))
+    return carry(affine, old, new)
 
 
 def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:
@@ -28,7 +27,7 @@ def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:
     x = node.input(0)
     if x is None:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
-    old = sizes(facts.dims(x))
+    old = sizes(shapes.dims(x))
     if node.op_type == "Squeeze":  # whatever was known of the axes that go, their size is 1
         axes = _axes(node, len(old))
         old = [ONE if axis in axes else size for axis, size in enumerate(old)]
@@ -72,4 +71,4 @@ def _unsqueeze(node: ir.Node, old: list[Size]) -> list[Size]:
 _BY_OPERATOR = {"Flatten": _flatten, "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze}
 
 
-register(**dict.fromkeys(_BY_OPERATOR, Handler(up, down)))
+register(**dict.fromkeys(_BY_OPERATOR, carrier(up, down)))

@@ -6,8 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding.affine import Affine
-from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Step, leaves, wants
+from bnfold.folding.ops.registry import carrier, register
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -19,16 +18,16 @@ def _permutation(node: ir.Node, rank: int) -> list[int]:
     return list(perm)
 
 
-def up(node: ir.Node, _: int, affine: Affine) -> Step:
+def up(node: ir.Node, affine: Affine) -> Affine:
     """Axis ``perm[i]`` before is axis ``i`` behind."""
     back = np.argsort(_permutation(node, affine.rank))
-    return wants(affine.map(lambda block: block.transpose(back)))
+    return affine.map(lambda block: block.transpose(back))
 
 
-def down(node: ir.Node, _: int, affine: Affine) -> Step:
+def down(node: ir.Node, affine: Affine) -> Affine:
     """Axis ``i`` behind is axis ``perm[i]`` before."""
     perm = _permutation(node, affine.rank)
-    return leaves(affine.map(lambda block: block.transpose(perm)))
+    return affine.map(lambda block: block.transpose(perm))
 
 
-register(Transpose=Handler(up, down))
+register(Transpose=carrier(up, down))

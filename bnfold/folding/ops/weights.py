@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make, vector
-from bnfold.folding.step import SetConstant, Step
-from bnfold.ir.tensor import Exact, Float64, Scaled, Tensor
+from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -36,10 +38,34 @@ def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
     return facts.weight(node, slot)
 
 
-def scaled_by_group(node: ir.Node, kernel: ir.Tensor, factors: Float64) -> Step:
-    """A kernel of dims (groups·m, n, k…) with ``factors`` (groups, n) multiplied in, differently in each group."""
+def scaled_in_groups(node: ir.Node, kernel: ir.Tensor, factors: Float64, groups: int) -> Step:
+    """A kernel of dims (groups·m, n, k…) with a factor multiplied in for each of ``groups·n`` channels."""
+    by_group = factors.reshape(groups, -1)
+    if (by_group == by_group[:1]).all():
+        return scaled(node, 1, kernel, 1, by_group[0])
+    if (by_group == by_group[:, :1]).all():
+        return scaled(node, 1, kernel, 0, np.repeat(by_group[:, 0], kernel.dims[0] // groups))
     if facts.is_quantized(node.input(1)):
         raise Declined(Reason.QUANTIZED_WEIGHT, f"the groups of {facts.where(node)} are scaled differently")
-    whole = np.repeat(factors, kernel.dims[0] // factors.shape[0], axis=0)
+    whole = np.repeat(by_group, kernel.dims[0] // groups, axis=0)
     values = kernel.float64() * whole.reshape(*whole.shape, *(1,) * (len(kernel.dims) - 2))
     return Step((SetConstant(node, 1, Exact(kernel.dtype, values)),))
+
+
+def number(node: ir.Node, slot: int, name: str, default: float = 0.0) -> float:
+    """A number that is the attribute ``name`` before opset 11, and an input since."""
+    if node.graph.opset() < 11:
+        return float(node.attr(name, default))
+    return default if node.input(slot) is None else facts.weight(node, slot).float64().item()
+
+
+def set_number(node: ir.Node, slot: int, name: str, block: Float64, hint: str) -> SetAttr | SetConstant:
+    """The edit of such a number. Raises Declined where the attribute, a float32, would round or cannot hold it."""
+    dtype = facts.float_type(node.input(0))
+    if node.graph.opset() >= 11:
+        return SetConstant(node, slot, Exact(dtype, block), hint)
+    with np.errstate(over="ignore"):
+        stored = float(np.float32(block.item()))
+    if math.isinf(stored) or (dtype == TP.DOUBLE and stored != block.item()):
+        raise Declined(Reason.RANGE, f"{name} of {facts.where(node)} is a float32, whatever the data are")
+    return SetAttr(node, name, block.item())

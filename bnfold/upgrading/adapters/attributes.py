@@ -9,7 +9,8 @@ import onnx
 
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def drop(name: str, site: Site) -> None:

@@ -8,7 +8,8 @@ from bnfold import ir
 from bnfold.semantics import Form
 from bnfold.semantics.batchnorm import Outputs, read
 from bnfold.upgrading.adapters.statistics import saved_statistics
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
@@ -47,7 +48,7 @@ def _is_current(node: ir.Node, form: Form, target: int) -> bool:
         return False
     if any(node.has_attr(name) for name in LEGACY if name not in era.attributes):
         return False
-    if era.mode is not None and bool(node.attr(era.mode, era.default)) != (form.mode == era.means):
+    if era.mode is not None and bool(node.attr(era.mode, 0)) != (form.mode == era.means):
         return False
     return len(node.outputs) == (era.training_outputs if form.mode == "training" else 1)
 
@@ -57,16 +58,15 @@ class Era(NamedTuple):
 
     attributes: frozenset[str]
     mode: str | None
-    default: int
     means: str
     training_outputs: int
 
 
 _ERAS = {
-    1: Era(frozenset({"is_test", "consumed_inputs"}), "is_test", 0, "inference", 5),
-    6: Era(frozenset({"is_test"}), "is_test", 0, "inference", 5),
-    7: Era(frozenset(), None, 0, "training", 5),
-    14: Era(frozenset({"training_mode"}), "training_mode", 0, "training", 3),
+    1: Era(frozenset({"is_test", "consumed_inputs"}), "is_test", "inference", 5),
+    6: Era(frozenset({"is_test"}), "is_test", "inference", 5),
+    7: Era(frozenset(), None, "training", 5),
+    14: Era(frozenset({"training_mode"}), "training_mode", "training", 3),
 }
 
 

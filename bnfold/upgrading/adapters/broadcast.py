@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def binary(site: Site) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def test_mode(site: Site) -> None:

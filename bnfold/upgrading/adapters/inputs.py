@@ -7,7 +7,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.upgrading.adapters.attributes import drop, keep_default
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def moved(name: str, missing: str, site: Site) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.semantics.instancenorm import slots, strays
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 _MOST = 1 << 24
 """Channels; a damaged file may say that it has more."""

@@ -14,7 +14,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.upgrading.adapters.inputs import constant_ints
-from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site, numeric_type
+from bnfold.upgrading.shared import Inexpressible, numeric_type
+from bnfold.upgrading.site import INT64_MAX, Site
 
 
 def image_scaler(site: Site) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.upgrading.adapters.attributes import respell
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def height_and_width(site: Site) -> None:

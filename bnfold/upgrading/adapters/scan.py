@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.upgrading.site import INT64_MAX, Inexpressible, Site, numeric_type
+from bnfold.upgrading.shared import Inexpressible, numeric_type
+from bnfold.upgrading.site import INT64_MAX, Site
 
 
 def unbatched(site: Site) -> None:

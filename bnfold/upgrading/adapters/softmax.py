@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bnfold.upgrading.site import Inexpressible, Site
+from bnfold.upgrading.shared import Inexpressible
+from bnfold.upgrading.site import Site
 
 
 def flattened(site: Site) -> None:

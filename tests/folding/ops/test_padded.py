@@ -140,8 +140,8 @@ def test_padding_that_cuts_is_declined() -> None:
     next(a for a in proto.graph.node[-1].attribute if a.name == "pads").ints[0] = -1
     node = next(node for node in ir.load(proto).graph.nodes)
     with pytest.raises(Declined) as refusal:
-        padded.behind(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4))
-    assert refusal.value.reason is Reason.NOT_STATIC
+        padded.down(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4), moves_on=False)
+    assert refusal.value.reason is Reason.UNREADABLE
 
 
 def test_without_padding_it_is_the_usual_fold() -> None:

@@ -495,4 +495,4 @@ def test_what_rounds_inside_says_so(op: str, domain: str) -> None:
     graph = helper.make_graph([helper.make_node(op, ["a", "b"], ["y"], domain=domain)], "net", [], [])
     (node,) = ir.load(helper.make_model(graph)).nodes()
     with pytest.raises(Declined, match="rounds inside"):
-        ask(node, "up", 0, Affine(np.ones((1, 1)), np.zeros((1, 1))))
+        ask(node, "up", {0: Affine(np.ones((1, 1)), np.zeros((1, 1)))})

@@ -47,7 +47,7 @@ def test_tile_by_repeats_computed_at_run_time() -> None:
     y = net.node("Tile", net.input(2, 4, 5), repeats)
     node = ir.load(net.model(y)).graph.nodes[1]
     with pytest.raises(Declined) as refusal:
-        repeat.tile_up(node, 0, on_axis(np.arange(1.0, 5.0), np.zeros(4), 1, 3))
+        repeat.tile_up(node, on_axis(np.arange(1.0, 5.0), np.zeros(4), 1, 3))
     assert refusal.value.reason is Reason.NOT_STATIC
 
 

@@ -1,0 +1,86 @@
+"""One run over a model: what is known so far, and how what was found is carried out and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bnfold import ir
+from bnfold.folding.apply import apply, edit_all
+from bnfold.folding.growth import Budget
+from bnfold.folding.limits import Limits
+from bnfold.folding.plan import Plan
+from bnfold.folding.region import cut_around
+from bnfold.folding.replacement import Replacement
+from bnfold.folding.step import Edit, SetConstant
+from bnfold.ir.tensor import Computed
+from bnfold.ir.traits import ARITHMETIC
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import SearchTrace
+from bnfold.semantics import Policy
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """State of one run; the arguments are those of `bnfold.folding.run`."""
+
+    model: ir.Model
+    events: dict[ir.Node, BatchNormEvent]
+    report: Report
+    policy: Policy
+    limits: Limits
+    original: set[str]
+    budget: Budget = field(init=False)
+    patient: bool = True
+    """Whether plans that leave an operator behind wait: it stops others from folding past."""
+    postponed: bool = False
+    """Whether one had to."""
+    unmerged: dict[ir.Node, SearchTrace] = field(default_factory=dict)
+    """Why branches that a BatchNormalization stands in are not merged."""
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.limits.growth)
+
+    def carry_out(self, plan: Plan, cut: ir.Cut, maker: tuple[str, str]) -> None:
+        """Edit the graph as planned, and tell the events of what is gone. ``maker`` is what the plan folds."""
+        absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
+        into = tuple(absorber.label for absorber in absorbers)
+        operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
+        gone = [link.node for link in plan.chain.links]
+        passed = tuple(node.label for node in plan.nodes)
+        self.budget.charge(plan.cost)
+        before = {value: value.name for value in plan.relabelled}
+        if plan.direction == "up" and plan.chain.source.only_use is None:
+            self.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
+        sign(plan.edits, maker)
+        self.note_names(before, apply(plan, self.budget), cut)
+        for removed in gone:
+            if removed in self.events:
+                self.events[removed].fold(plan.direction, into, operators, passed)
+
+    def replace(self, found: Replacement, maker: tuple[str, str], title: str) -> None:
+        """Let one node do the work of several."""
+        cut = cut_around(found.nodes, title, self.original)
+        self.budget.charge(found.cost)
+        sign(found.edits, maker)
+        self.note_names({}, found.carry_out(), cut)
+        edit_all(found.edits, self.budget)
+
+    def note_names(self, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
+        """After an edit: tell which values have another name now, ``before`` has the old ones, and which are gone."""
+        self.report.retire(gone, cut)
+        renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
+        self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
+        self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
+
+
+def sign(edits: Iterable[Edit], maker: tuple[str, str]) -> None:
+    """Record which fold each new weight comes from, in case it overflows when it is written."""
+    for edit in edits:
+        if isinstance(edit, SetConstant) and isinstance(edit.tensor, Computed):
+            edit.tensor.maker = maker
+
+
+def stands(node: ir.Node) -> bool:
+    """Whether a BatchNormalization, or what is one spelled out, is still there."""
+    return not node.removed and (node.is_op("BatchNormalization") or node.has_trait(ARITHMETIC))
