@@ -19,6 +19,18 @@ TAKES_MINUTES = pytest.mark.skipif(not LARGE, reason="takes minutes; .ci/run doe
 settings.register_profile("bnfold", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("bnfold")
 
+CHILDREN = "COVERAGE_PROCESS_CONFIG"
+"""By this coverage tells the processes that are started to measure as well."""
+measuring = pytest.StashKey[str]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let coverage be measured in the processes that a test starts where it is marked so: they take twice as long."""
+    found = os.environ.pop(CHILDREN, "")
+    told = item.config.stash.setdefault(measuring, found)
+    if told and item.get_closest_marker("measures_children"):
+        os.environ[CHILDREN] = told
+
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:

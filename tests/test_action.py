@@ -13,6 +13,8 @@ import yaml
 
 from tests.conftest import MODELS, ROOT
 
+pytestmark = pytest.mark.measures_children
+
 
 def step(folder: Path, **given: str) -> tuple[int, str, str]:
     """The exit code, the annotations and the job summary of the action's last step, run by bash."""

@@ -139,6 +139,7 @@ def completions(words: str, shell: str) -> list[str]:
 
 
 @windows
+@pytest.mark.measures_children
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_completes_commands_options_values_and_files(shell: str) -> None:
     assert any("optimize" in word for word in completions("bnfold opt", shell))

@@ -10,6 +10,7 @@ import pytest
 import bnfold
 from tests.conftest import MODELS
 
+pytestmark = pytest.mark.measures_children
 MODEL = MODELS / "mlp.onnx"
 
 

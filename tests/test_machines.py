@@ -23,6 +23,7 @@ from tests.ir.build import read
 from tests.machine import bnfold, content, file_system, here, refused, unmeasured
 
 resource = pytest.importorskip("resource", reason="no limits on this system")
+pytestmark = pytest.mark.measures_children
 
 MODEL = MODELS / "resnet_opset6.onnx"
 QUICK = Checks(depth="none")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import MODELS, ROOT
 
+pytestmark = pytest.mark.measures_children
 ABSENT = "raise ModuleNotFoundError(f\"No module named '{__name__}'\", name=__name__)\n"
 
 

@@ -34,7 +34,7 @@ def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.
 
 @pytest.mark.parametrize("name", PYTHON_SCRIPTS)
 def test_another_python_is_told_which_one_to_take(name: str) -> None:
-    command: list[str | Path] = [sys.executable, "-S", ROOT / "scripts" / name, "--help"]  # without what is installed
+    command = [sys.executable, "-S", str(ROOT / "scripts" / name), "--help"]  # without what is installed
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured() | {"PYTHONPATH": ""})
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

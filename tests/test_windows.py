@@ -15,6 +15,7 @@ from bnfold.batch.addresses import is_url
 from bnfold.errors import OutputError
 from tests.conftest import MODELS, ROOT
 
+pytestmark = pytest.mark.measures_children
 MISSING = """
 import os, sys
 for name in ("fcntl", "resource", "pwd", "grp", "termios"):

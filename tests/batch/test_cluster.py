@@ -31,6 +31,7 @@ from tests.servers import ftp
 
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
+pytestmark = pytest.mark.measures_children
 
 MODEL_NAMES = ("bn9", "mlp", "external", "bn14")
 

@@ -26,6 +26,7 @@ from bnfold.settings import Checks, Options
 from tests.pipeline import programs
 
 onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.measures_children
 AS_IS = Options(fold=False, target_opset="keep")
 QUICK = Checks(depth="none")
 

@@ -18,6 +18,8 @@ from bnfold.cli.commands import main
 from bnfold.pipeline import foreign
 from tests.pipeline import programs
 
+pytestmark = pytest.mark.measures_children
+
 pytest.importorskip("onnxruntime")
 
 

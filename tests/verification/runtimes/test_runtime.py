@@ -18,6 +18,7 @@ from bnfold.verification.runtimes import helpers, worker
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
+pytestmark = pytest.mark.measures_children
 BODY = "(float[N,3] x) => (float[N,4] y) { y = Gemm (x, W, b) }"
 
 
