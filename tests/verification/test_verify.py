@@ -353,7 +353,7 @@ def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"
     before = ir.load(model(f"{head} {{ y = Loop <body = step {step}> (trips, on, x) }}", {}))
-    after = ir.load(model(f"{head} {{ n = Identity (x)  y = Loop <body = step {step}> (trips, on, n) }}", {}))
+    after = ir.load(model(f"{head} {{ m = Neg (x)  n = Neg (m)  y = Loop <body = step {step}> (trips, on, n) }}", {}))
     verdict = verify(before, after, cuts=[ir.Cut("", ("x",), ("y",), "rewrite")], witness="none", budget_seconds=0.3)
     assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
     assert "did not end within" in verdict.reason

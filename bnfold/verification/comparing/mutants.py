@@ -22,6 +22,7 @@ from bnfold.verification.differences.integers import same_integers
 from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
+from bnfold.verification.numbers.rounding import same
 
 FEW = 16
 """Numbers of one constant that are changed one by one; more of them in shares."""
@@ -88,6 +89,7 @@ class _Side:
         self.plain: set[str] = set()
         self.clear: set[ir.Node] = set()
         self.carries = True
+        self.has_bodies = False
         for node in reversed(region.nodes):
             if held(node.output(0)) is None and node not in alike:
                 self._add(node, compared)
@@ -107,14 +109,33 @@ class _Side:
                     self.rough.add(value.name)
                 elif node in self.clear:
                     self.plain.add(value.name)
+        self.has_bodies |= bool(node.subgraphs)
         self.nodes[identity(node)] = node
 
     def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
-        """The constants and the nodes that have no counterpart of the same name on the other side."""
+        """The constants and the nodes that have no counterpart on the other side: by name, or by who reads them."""
         return (
-            [found for name, found in self.constants.items() if not _are_alike(found, other.constants.get(name))],
+            [
+                found
+                for name, found in self.constants.items()
+                if not _are_alike(found, other.constants.get(name)) and not self._is_given_to_twins(found[0], other)
+            ],
             [node for key, node in self.nodes.items() if key not in other.nodes],
         )
+
+    def _is_given_to_twins(self, constant: ir.Value, other: _Side) -> bool:
+        """Whether the same nodes read the same numbers in the same places: tools keep one of equal constants."""
+        tensor = held(constant)
+        for node, slot in constant.uses:
+            if self.nodes.get(identity(node)) is not node:
+                if self.has_bodies:  # which may read it
+                    return False
+                continue
+            twin = other.nodes.get(identity(node))
+            given = held(twin.input(slot)) if twin is not None else None
+            if tensor is None or given is None or not same(tensor, given):
+                return False
+        return True
 
     def contents(self, other: _Side) -> set[tuple[float, ...]]:
         """What its small lone constants and the attributes of its lone nodes hold."""

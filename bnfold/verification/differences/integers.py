@@ -10,6 +10,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.verification.differences.extract import Region, computed, held
+from bnfold.verification.differences.from_constants import is_integer
 from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.floats import is_float
 
@@ -62,9 +63,4 @@ def _numbers(region: Region, nodes: list[ir.Node]) -> dict[str, Array]:
     results = {}
     with suppress(BnfoldError):
         results = reference.evaluate(region.model, {}, names, precision="stored")
-    return {name: array for name, array in results.items() if _is_integer(array)}
-
-
-def _is_integer(made: object) -> bool:
-    """Whether it is an array at all, and no sequence."""
-    return isinstance(made, np.ndarray) and made.dtype.kind in "iub"
+    return {name: array for name, array in results.items() if is_integer(array)}

@@ -156,3 +156,20 @@ def test_sizes_that_the_rewritten_model_alone_tells_are_not_all_there_can_be() -
     weights = {**scales, "r": np.array([-1]), "p": np.array([216, 184])}
     before, after = (ir.load(model(body, {**weights, "i": np.array([i])}, opset=17)) for i in (0, -2))
     assert not verify(before, after, depth="local", witness="none").verified
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("kept", "status"), [("far", "verified"), ("farther", "unverified")])
+def test_one_of_equal_constants_stands_for_the_other(kept: str, status: str, depth: Depth) -> None:
+    """No number reaches these bounds; one need not if it is what it was, under a name that both have."""
+    weights = {"low": 0, "high": 10**9, "far": 10**9, "farther": 10**9 + 1}
+
+    def of(source: str, high: str, least: str) -> onnx.ModelProto:
+        body = f"""(int64[N] x) => (int64[N] y) {{
+            h = Identity (x)
+            c = Clip ({source}, low, {high})
+            y = Min ({least}, farther)
+        }}"""
+        return model(body, {name: np.array(number) for name, number in weights.items()})
+
+    assert verdict(of("h", "high", "c, far"), of("x", kept, "far, c"), depth).status == status

@@ -58,6 +58,56 @@ def test_what_a_caller_may_override_is_known_by_its_name() -> None:
     assert cut.outputs == ("y",)
 
 
+COPIES = [
+    ("c = Identity (a) d = Identity (c)", 15, True),
+    ("t = Constant <value = bool {1}> () c, m = Dropout (a, r) d = Identity (c)", 15, True),
+    ("t = Constant <value = bool {1}> () d = Dropout (a, r, t)", 15, False),
+    ("m, c = Split (a) d = Identity (c)", 15, False),
+    ("d = Relu (a)", 15, False),
+    ("d = Dropout (a)", 6, False),  # which may train
+    ("k, c = Dropout (a, r) d = Cast <to = 1> (c)", 15, False),
+]
+
+
+@pytest.mark.parametrize(("between", "opset", "is_copy"), COPIES)
+def test_what_is_handed_on_is_what_it_was(between: str, opset: int, is_copy: bool) -> None:
+    """Most of what simplifiers take out."""
+    head = "(float[4,3] x) => (float[N,M] y)"
+    before = model(f"{head} {{ a = Sqrt (x) {between} y = Abs (d) }}", {"r": np.array(0.5)}, opset=opset)
+    after = model(f"{head} {{ a = Sqrt (x) y = Abs (a) }}", {}, opset=opset)
+    assert (changes(before, after) == []) is (changes(after, before) == []) is is_copy
+
+
+def test_another_value_is_no_copy() -> None:
+    body = "(float[N,3] x) => (float[N,3] y) {{ a = Sqrt (x) b = Exp (x) c = Identity ({of}) y = Abs ({read}) }}"
+    before = model(body.format(of="a", read="c"), {})
+    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="b"), {}))] == [("c",), ("y",)]
+    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="c"), {}))] == [("c",), ("y",)]
+    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="a"), {}))] == [("c",)]
+
+
+def test_a_function_may_be_called_identity() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 15, "ai.onnx" : 15]>
+    g (float[N,3] x) => (float[N,3] y) { a = Sqrt (x) b = Identity (a) y = Abs (b) }
+    <domain: "ai.onnx", opset_import: ["" : 15]> Identity (v) => (w) { w = Neg (v) }"""
+    before, after = onnx.parser.parse_model(text), onnx.parser.parse_model(text.replace("y = Abs (b)", "y = Abs (a)"))
+    assert changes(before, after) != []
+
+
+def test_integers_that_follow_from_constants_are_what_they_are() -> None:
+    """Who pads by what old exporters compute and who stores it do the same."""
+    head = "(float[N,3] x, int64[4] i) => (float[N,5] y)"
+    made = f"{head} {{ p = Concat <axis = 0> (a, b) q = Slice (p, zero, four) y = Pad (x, q) }}"
+    weights = {"a": [0, 1], "b": [0, 1, 7], "zero": [0], "four": [4]}
+    stored = {name: np.array(numbers) for name, numbers in weights.items()}
+    kept, other = ({"q": np.array([0, 1, 0, wide])} for wide in (1, 2))
+    assert changes(model(made, stored), model(f"{head} {{ y = Pad (x, q) }}", kept)) == []
+    assert changes(model(made, stored), model(f"{head} {{ y = Pad (x, q) }}", other)) != []
+    assert changes(model(made, stored), model(f"{head} {{ y = Pad (x, i) }}", {})) != []
+    overridable = with_input(model(made, stored), "a")
+    assert changes(overridable, model(f"{head} {{ y = Pad (x, q) }}", kept)) != []
+
+
 def test_a_new_opset_changes_only_operators_with_a_new_meaning() -> None:
     body = BODY.replace("Relu (x)", "Softmax <axis = 1> (x)", 1)
     assert changes(model(BODY, WEIGHTS, opset=13), model(BODY, WEIGHTS, opset=14)) == []
