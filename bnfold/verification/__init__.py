@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold import ir, reference
+from bnfold.ir.pause import collecting_what_is_young
 from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.judge import judge
@@ -72,7 +73,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         scaled=scaled or {},
         progress=progress or (lambda _phase, _done, _total: None),
     )
-    with one_thread():
+    with one_thread(), collecting_what_is_young():
         return judge(request)
 
 

@@ -24,10 +24,9 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x, w)
     groups = call.attr("group", 1)
-    if win.size == x.shape[2:] and w.shape[1] > 1 and max((*win.kernel, *win.strides), default=1) == 1:
+    if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:
         return biased(_pointwise(x, w, groups), b)
-    padded = win.padded(x, 0)
-    return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, groups), b)
+    return biased(grouped(win.padded(x, 0), w, win, groups), b)
 
 
 def conv_window(call: Call, x: Array, w: Array) -> Window:
@@ -57,17 +56,6 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
     columns = x.reshape(x.shape[0], groups, w.shape[1], math.prod(x.shape[2:]))
     matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
     return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
-
-
-def depthwise(padded: Array, w: Array, win: Window) -> Array:
-    """One input channel a group: a sum over kernel elements, since products of 1-wide matrices would crawl."""
-    multiplier = w.shape[0] // padded.shape[1]
-    y = np.zeros((padded.shape[0], padded.shape[1], multiplier, *win.size), np.result_type(padded, w))
-    taps = w.reshape(padded.shape[1], multiplier, *w.shape[2:])
-    for offset in win.offsets():
-        tap = taps[last_axes(*offset)].reshape(padded.shape[1], multiplier, *(1,) * len(win.size))
-        y += tap * win.view(padded, offset)[:, :, None]
-    return y.reshape(padded.shape[0], w.shape[0], *win.size)
 
 
 def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
