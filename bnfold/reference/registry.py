@@ -87,9 +87,9 @@ class Noise:
 _DEFAULT = Policy()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What a kernel may know about its node besides the input arrays.
+    """What a kernel may know about its node besides the input arrays; the same one in each run of a node.
 
     ``named`` says of every declared output slot whether it has a name, ``read`` whether something reads it as well;
     ``precision`` decides what a float type of the file is computed in, see `dtype`.

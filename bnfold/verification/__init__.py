@@ -5,6 +5,7 @@ Nothing here knows how models are rewritten; what a rewrite says about itself is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -17,13 +18,20 @@ from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.judge import judge
 from bnfold.verification.request import Clock, Request
+from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
 
-__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verdict_on_names", "verify"]
+__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start", "verdict_on_names", "verify"]
 
 Source = ir.Model | str | PathLike[str]
+
+
+def start(checks: Checks) -> None:
+    """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
+    if checks.witness != "none":
+        helpers.start(sys.executable, checks.witness)
 
 
 def verify(  # noqa: PLR0913 - one optional keyword an option
@@ -61,6 +69,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
     checks = replace(checks or Checks(), **settings)
+    start(checks)
     request = Request(
         before=_opened(before, frozen=frozen),
         after=_opened(after, frozen=frozen),
