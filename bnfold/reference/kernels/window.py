@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -66,8 +65,7 @@ class Window:
         )
 
 
-@lru_cache(maxsize=64)
-def window(call: Call, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Window:
+def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
     """The window of a Conv or pooling node over an input with these spatial dims."""
     rank = len(spatial)
     require(len(kernel) == rank and min(kernel, default=1) > 0, f"a kernel {list(kernel)} over {rank} spatial axes")

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, Any
 
 from bnfold.verification.runtimes import worker
@@ -44,12 +44,16 @@ class Helper:
         self.answers = 0
         self._errors = _scratch()
         self._last_words: list[str] = []
-        self._process = subprocess.Popen(
-            [python, "-P", worker.__file__, *modules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors or subprocess.DEVNULL,
-        )
+        with ExitStack() as failed:
+            if self._errors is not None:
+                failed.callback(self._errors.close)
+            self._process = subprocess.Popen(
+                [python, "-P", worker.__file__, *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors or subprocess.DEVNULL,
+            )
+            failed.pop_all()
 
     @property
     def pid(self) -> int:
