@@ -16,21 +16,23 @@ from bnfold import ir, reference
 from bnfold.ir.pause import collecting_what_is_young
 from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
+from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.judge import judge
 from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
+from bnfold.verification.whole.guard import SHARE
 
 __all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start", "verdict_on_names", "verify"]
 
 Source = ir.Model | str | PathLike[str]
 
 
-def start(checks: Checks) -> None:
+def start(checks: Checks, model: ir.Model) -> None:
     """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
-    if checks.witness != "none":
+    if checks.witness != "none" and session_seconds(model) < checks.verify_seconds * SHARE:
         helpers.start(sys.executable, checks.witness)
 
 
@@ -69,7 +71,6 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
     checks = replace(checks or Checks(), **settings)
-    start(checks)
     request = Request(
         before=_opened(before, frozen=frozen),
         after=_opened(after, frozen=frozen),
@@ -82,6 +83,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         scaled=scaled or {},
         progress=progress or (lambda _phase, _done, _total: None),
     )
+    start(checks, request.before)
     with one_thread(), collecting_what_is_young():
         return judge(request)
 
