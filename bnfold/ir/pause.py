@@ -1,4 +1,4 @@
-"""Leave the garbage collector alone while a model is worked on."""
+"""Leave the garbage collector alone while a model is worked on, or spare it what stays."""
 
 from __future__ import annotations
 
@@ -17,3 +17,18 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+_NEVER = 1 << 30
+
+
+@contextmanager
+def collecting_what_is_young() -> Iterator[None]:
+    """Do not look through all there is: two large models that stay would be searched again and again."""
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, _NEVER)
+    try:
+        yield
+    finally:
+        if old != _NEVER:  # that of another thread, which sees to it
+            gc.set_threshold(young, middle, old)

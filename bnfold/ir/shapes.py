@@ -63,12 +63,13 @@ def infer(model: Model, *, strict: bool = False) -> None:
         state_opset(proto)  # onnx infers nothing without
         _show_numbers(model, proto)
         _show_constants(model, proto)
-        inferred = _inferred(proto, strict=strict)
+        slices = any(node.op_type == "Slice" for node in model.nodes())
+        inferred = _inferred(proto, slices=slices, strict=strict)
         unsure = _unsure(model, inferred)
         is_wrong = contradicts_weights(model)
         if unsure or is_wrong:
             _hide(model, proto, unsure)
-            inferred = _inferred(proto, strict=strict)
+            inferred = _inferred(proto, slices=slices, strict=strict)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
@@ -83,9 +84,9 @@ def infer(model: Model, *, strict: bool = False) -> None:
                 target.types[info.name] = deepcopy(fresh)
 
 
-def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
     """What onnx infers. Its Slice ends the process at a negative size, so each is shown once its input is known."""
-    if not any(_is_slice(node) for node in nested_nodes(proto.graph.node)):
+    if not slices:
         return _infer(proto, strict=strict)
     copy = deepcopy(proto)
     hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]

@@ -163,6 +163,14 @@ def of(source: object) -> Format[Any]:
     return openvino
 
 
+def start_runtime(kind: Format[Any], checks: Checks, model: Any) -> None:
+    """Start what is going to be asked about ONNX models, while these are rewritten."""
+    if kind is ONNX and checks.depth != "none":
+        from bnfold import verification
+
+        verification.start(checks, model)
+
+
 def verify_files(before: Path, after: Path, checks: Checks, progress: Progress | None = None) -> Verdict:
     """Compare two model files of one kind. Raises BadInput."""
     if of(before) is not of(after):

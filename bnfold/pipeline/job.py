@@ -155,6 +155,7 @@ def process(
             with _timed(seconds, "load"):
                 model = kind.load(source)
             path_conflicts.refuse_for_one(source, model, delivery, checks.data, report)
+            formats.start_runtime(kind, checks, model)
             with _timed(seconds, "rewrite"):
                 done = kind.rewrite(model, options, lambda graph, wanted: order.rewrite(graph, wanted, tell))
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)

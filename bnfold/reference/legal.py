@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bnfold.reference.precision import Datum, computed_type, is_float
+from bnfold.reference.precision import DOUBLE, Datum, computed_type, is_float
 from bnfold.reference.registry import Call, Mismatch, require
 
 Types = Mapping[str, frozenset[np.dtype[Any]]]
@@ -106,7 +106,7 @@ def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -
     for index, value in enumerate(inputs if names else ()):
         if isinstance(value, np.ndarray):
             name = names[min(index, len(names) - 1)]
-            dtype = np.dtype(np.float64) if is_float(value) else value.dtype
+            dtype = DOUBLE if is_float(value) else value.dtype
             beside = bound.setdefault(name, dtype)
             # To spell a type takes longer than all else here.
             if beside != dtype or not (dtype.kind == "U" or dtype in allowed[name]):

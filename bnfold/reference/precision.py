@@ -22,8 +22,9 @@ Datum = Any
 TP = onnx.TensorProto
 
 WIDENED = frozenset({TP.FLOAT, TP.FLOAT16, TP.BFLOAT16, TP.DOUBLE})
-_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-_NARROW = (*_HALVES, np.dtype(np.float32))
+_HALVES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
+_NARROW = _HALVES | {np.dtype(np.float32)}
+DOUBLE = np.dtype(np.float64)
 
 
 def computed_type(code: int, precision: Precision) -> np.dtype[Any]:
@@ -89,4 +90,4 @@ def rounded(value: Datum, like: npt.NDArray[Any] | None) -> Datum:
 
 def is_float(array: npt.NDArray[Any]) -> bool:
     """Whether the element type is one that float64 precision widens."""
-    return array.dtype in _NARROW or array.dtype == np.float64
+    return array.dtype == DOUBLE or array.dtype in _NARROW

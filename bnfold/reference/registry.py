@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,23 +73,23 @@ class Noise:
     """
 
     def __init__(self, known: Collection[str] | None = None) -> None:
-        self.drawn = Counter[str]()
+        self.drawn: dict[str, int] = {}
         self._known = known
 
     def of(self, name: str, seed: Attribute) -> np.random.Generator:
         """The generator for the next time that the value of this name is drawn."""
         if self._known is not None and name not in self._known:
             raise Randomness(f"it draws random numbers of its own, {name!r}")
-        self.drawn[name] += 1
+        self.drawn[name] = self.drawn.get(name, 0) + 1
         return np.random.default_rng([zlib.crc32(f"{name} {seed}".encode()), self.drawn[name]])
 
 
 _DEFAULT = Policy()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What a kernel may know about its node besides the input arrays.
+    """What a kernel may know about its node besides the input arrays; the same one in each run of a node.
 
     ``named`` says of every declared output slot whether it has a name, ``read`` whether something reads it as well;
     ``precision`` decides what a float type of the file is computed in, see `dtype`.

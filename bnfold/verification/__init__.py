@@ -5,6 +5,7 @@ Nothing here knows how models are rewritten; what a rewrite says about itself is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -12,17 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from bnfold import ir, reference
+from bnfold.ir.pause import collecting_what_is_young
 from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
+from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.judge import judge
 from bnfold.verification.request import Clock, Request
+from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
+from bnfold.verification.whole.guard import SHARE
 
-__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "verdict_on_names", "verify"]
+__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start", "verdict_on_names", "verify"]
 
 Source = ir.Model | str | PathLike[str]
+
+
+def start(checks: Checks, model: ir.Model) -> None:
+    """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
+    if checks.witness != "none" and session_seconds(model) < checks.verify_seconds * SHARE:
+        helpers.start(sys.executable, checks.witness)
 
 
 def verify(  # noqa: PLR0913 - one optional keyword an option
@@ -72,7 +83,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         scaled=scaled or {},
         progress=progress or (lambda _phase, _done, _total: None),
     )
-    with one_thread():
+    start(checks, request.before)
+    with one_thread(), collecting_what_is_young():
         return judge(request)
 
 

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from bnfold import ir
-from bnfold.ir.pause import no_garbage_collection
+from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from tests.conftest import MODELS
 
 
@@ -26,6 +26,18 @@ def _fail_without_collector() -> None:
     with no_garbage_collection():
         assert not gc.isenabled()
         raise KeyError
+
+
+def test_what_is_old_is_looked_through_again_afterwards() -> None:
+    before = gc.get_threshold()
+    with collecting_what_is_young():
+        assert gc.isenabled()
+        assert gc.get_threshold()[:2] == before[:2]
+        assert gc.get_threshold()[2] > before[2]
+        with collecting_what_is_young():
+            pass
+        assert gc.get_threshold()[2] > before[2]
+    assert gc.get_threshold() == before
 
 
 def test_who_loads_many_models_does_not_keep_them_all() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,34 +23,35 @@ COLUMN_ELEMENTS = 1 << 22
 @kernel("Conv", 11, 22)
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
     """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
-    win = conv_window(call, x, w)
+    win = conv_window(call, x.shape, w.shape)
     groups = call.attr("group", 1)
-    if win.size == x.shape[2:] and w.shape[1] > 1 and max((*win.kernel, *win.strides), default=1) == 1:
+    if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:
         return biased(_pointwise(x, w, groups), b)
-    padded = win.padded(x, 0)
-    return biased(depthwise(padded, w, win) if w.shape[1] == 1 else grouped(padded, w, win, groups), b)
+    return biased(grouped(win.padded(x, 0), w, win, groups), b)
 
 
-def conv_window(call: Call, x: Array, w: Array) -> Window:
-    """The window of a convolution whose input and weight fit together."""
+@lru_cache(maxsize=64)
+def conv_window(call: Call, x: tuple[int, ...], w: tuple[int, ...]) -> Window:
+    """The window of a convolution whose input and weight, of these shapes, fit together."""
     groups = call.attr("group", 1)
-    fits = x.ndim == w.ndim and x.shape[1] == groups * w.shape[1] and w.shape[0] % groups == 0
-    require(fits, f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
+    fits = len(x) == len(w) and x[1] == groups * w[1] and w[0] % groups == 0
+    require(fits, f"input {x} and weight {w} do not fit {groups} groups")
     _check_kernel(call, w)
-    return window(call, x.shape[2:], w.shape[2:])
+    return window(call, x[2:], w[2:])
 
 
-def _check_kernel(call: Call, w: Array) -> None:
+def _check_kernel(call: Call, w: tuple[int, ...]) -> None:
     shape = call.attr("kernel_shape")
-    require(not shape or tuple(shape) == w.shape[2:], f"kernel_shape {shape} contradicts the weight {w.shape}")
+    require(not shape or tuple(shape) == w[2:], f"kernel_shape {shape} contradicts the weight {w}")
 
 
 def biased(y: Array, b: Array | None) -> Array:
-    """``y`` (N, M, spatial…) with one bias a channel."""
+    """``y`` (N, M, spatial…), which nobody else holds, with one bias a channel."""
     if b is None:
         return y
     require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")
-    return np.asarray(y + b.reshape(-1, *(1,) * (y.ndim - 2)))
+    y += b.reshape(-1, *(1,) * (y.ndim - 2))
+    return y
 
 
 def _pointwise(x: Array, w: Array, groups: int) -> Array:
@@ -57,17 +59,6 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
     columns = x.reshape(x.shape[0], groups, w.shape[1], math.prod(x.shape[2:]))
     matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
     return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
-
-
-def depthwise(padded: Array, w: Array, win: Window) -> Array:
-    """One input channel a group: a sum over kernel elements, since products of 1-wide matrices would crawl."""
-    multiplier = w.shape[0] // padded.shape[1]
-    y = np.zeros((padded.shape[0], padded.shape[1], multiplier, *win.size), np.result_type(padded, w))
-    taps = w.reshape(padded.shape[1], multiplier, *w.shape[2:])
-    for offset in win.offsets():
-        tap = taps[last_axes(*offset)].reshape(padded.shape[1], multiplier, *(1,) * len(win.size))
-        y += tap * win.view(padded, offset)[:, :, None]
-    return y.reshape(padded.shape[0], w.shape[0], *win.size)
 
 
 def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
@@ -118,7 +109,7 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
     groups, channels = call.attr("group", 1), w.shape[0]
     fits = x.ndim == w.ndim and x.shape[1] == channels and channels % groups == 0
     require(fits, f"input {x.shape} and weight {w.shape} do not fit {groups} groups")
-    _check_kernel(call, w)
+    _check_kernel(call, w.shape)
     win = _transposed_window(call, x.shape[2:], w.shape[2:])
     full = tuple(max(r, r - e) for r, e in zip(win.reach(), win.end, strict=True))
     y = np.zeros((x.shape[0], groups, w.shape[1], *full), np.result_type(x, w))

@@ -31,7 +31,11 @@ def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Arra
     scale, b = scale.reshape(shape), b.reshape(shape)
     eps = call.attr("epsilon")
     if not training:
-        return ((x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + eps) * scale + b,)
+        y = np.subtract(x, mean.reshape(shape), dtype=np.result_type(x, scale, b, mean, var))
+        y /= np.sqrt(var.reshape(shape) + eps)
+        y *= scale  # in place: memory that is new costs more than the arithmetic
+        y += b
+        return (y,)
     axes = (0,) if per_activation else tuple(i for i in range(x.ndim) if i != 1)
     current = average(x, axes)
     spread = average(np.square(x - current), axes)

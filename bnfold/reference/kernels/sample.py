@@ -87,7 +87,7 @@ def deform_conv(
     Each of the ``offset_group`` regions of channels has offsets and a ``mask`` (N, regions · taps, O…) of its own.
     """
     groups, regions, rank = call.attr("group"), call.attr("offset_group"), x.ndim - 2
-    win, taps = conv_window(call, x, w), math.prod(w.shape[2:])
+    win, taps = conv_window(call, x.shape, w.shape), math.prod(w.shape[2:])
     moves = offset.reshape(len(x), regions, taps, rank, *win.size)
     factors = np.ones((1, regions, 1, *(1,) * rank)) if mask is None else mask.reshape(len(x), regions, taps, *win.size)
     steps = np.indices(win.kernel).reshape(rank, taps, *(1,) * rank)

@@ -179,6 +179,8 @@ def tolerance(
 ) -> F64:
     """How far each element of ``actual`` may lie from ``expected``; ``rounds`` are ``actual``, new weights disturbed.
 
+    Axes along which all are alike may be of size 1.
+
     A round has one result for each group of weights that was disturbed; effects of groups add up in squares, the
     largest round counts. They stray around ``actual``, never around ``expected``: a fault must not widen its own
     tolerance.
@@ -188,9 +190,9 @@ def tolerance(
     expected = np.asarray(expected, np.float64)
     size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
     axes = tuple(axis for axis in range(expected.ndim) if axis != 1) if by_channel and expected.ndim > 1 else None
-    floor = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
+    floor: F64 = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
     if not any(rounds):
-        return np.broadcast_to(floor, expected.shape)
+        return floor
     moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
     # In units of the largest move: one beyond 1e154 has no square.
     unit = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0) or 1.0

@@ -70,9 +70,19 @@ class PerturbedWeights:
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self._models = before, after
-        self._old, self._stored = dict(_weights(before)), dict(_weights(after))
-        self._paths = {name: path for path, name in self._stored}
         self._known: dict[Key, bool] = {}
+
+    @cached_property
+    def _old(self) -> dict[Key, ir.Tensor]:
+        return dict(_weights(self._models[0]))
+
+    @cached_property
+    def _stored(self) -> dict[Key, ir.Tensor]:
+        return dict(_weights(self._models[1]))
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        return {name: path for path, name in self._stored}
 
     def is_new(self, path: str, name: str) -> bool:
         """Whether the rewritten model made the weight."""

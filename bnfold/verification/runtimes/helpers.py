@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, Any
 
 from bnfold.verification.runtimes import worker
@@ -34,19 +34,26 @@ class HelperLate(Exception):
 
 
 class Helper:
-    """One process, run by the interpreter ``python``; ``answers`` counts what it has done. Raises OSError."""
+    """One process, run by the interpreter ``python``; ``answers`` counts what it has done. Raises OSError.
 
-    def __init__(self, python: str) -> None:
+    It imports the ``modules`` before anybody asks.
+    """
+
+    def __init__(self, python: str, *modules: str) -> None:
         self.python = python
         self.answers = 0
         self._errors = _scratch()
         self._last_words: list[str] = []
-        self._process = subprocess.Popen(
-            [python, "-P", worker.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors or subprocess.DEVNULL,
-        )
+        with ExitStack() as failed:
+            if self._errors is not None:
+                failed.callback(self._errors.close)
+            self._process = subprocess.Popen(
+                [python, "-P", worker.__file__, *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors or subprocess.DEVNULL,
+            )
+            failed.pop_all()
 
     @property
     def pid(self) -> int:
@@ -115,6 +122,13 @@ _idle: dict[int, list[Helper]] = {}
 _lock = threading.Lock()
 
 
+def start(python: str, runtime: str) -> None:
+    """Have a helper there when it is asked; where none can be started, who asks is told."""
+    helper = _take(python)
+    with suppress(OSError):
+        _keep(helper or Helper(python, runtime))
+
+
 def ask(python: str, head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Answer:
     """The answer of a helper. One that did other work before may have died of that: then a new one is asked.
 
@@ -122,10 +136,11 @@ def ask(python: str, head: Mapping[str, Any], samples: Sequence[Mapping[str, Arr
     """
     request = worker.pack(head, samples)
     helper = _take(python)
-    if helper is not None:
+    if helper is not None and helper.answers:
         with suppress(HelperDied):
             return _ask(helper, request, limit_seconds)
-    return _ask(Helper(python), request, limit_seconds)
+        helper = None
+    return _ask(helper or Helper(python), request, limit_seconds)
 
 
 def _ask(helper: Helper, request: bytes, limit_seconds: float) -> Answer:
@@ -133,9 +148,13 @@ def _ask(helper: Helper, request: bytes, limit_seconds: float) -> Answer:
     if helper.answers >= MOST_ANSWERS:
         helper.end()
         return answer
+    _keep(helper)
+    return answer
+
+
+def _keep(helper: Helper) -> None:
     with _lock:
         _idle.setdefault(os.getpid(), []).append(helper)
-    return answer
 
 
 def _take(python: str) -> Helper | None:

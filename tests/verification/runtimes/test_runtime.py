@@ -118,6 +118,28 @@ worker.main()"""
     assert RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), [], 60.0).runtime != first
 
 
+def test_a_helper_is_there_before_it_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(proto(), path)
+    python = stand_in(tmp_path, f"import runpy; runpy.run_path({worker.__file__!r}, run_name='__main__')")
+
+    def pids() -> list[int]:
+        return [helper.pid for helper in helpers._idle.get(os.getpid(), []) if helper.python == python]
+
+    helpers.start(python, "onnxruntime")
+    started = pids()
+    assert len(started) == 1
+    helpers.start(python, "onnxruntime")
+    assert pids() == started
+    assert RuntimeProcess("onnxruntime", python).run(path, feeds(), 60.0).ran
+    assert pids() == started
+
+
+def test_nobody_minds_that_no_helper_can_be_started(tmp_path: Path) -> None:
+    helpers.start(str(tmp_path / "none"), "onnxruntime")
+    assert not [helper for helper in helpers._idle.get(os.getpid(), []) if helper.python == str(tmp_path / "none")]
+
+
 def test_a_helper_makes_room_for_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helpers, "MOST_ANSWERS", 2)
     before = {helper.pid for helper in helpers._idle.get(os.getpid(), [])}
