@@ -84,7 +84,7 @@ def fold(run: Run, node: ir.Node) -> bool:
                 plan = _plan(run, node)
                 cut = cut_of(plan, run.original)
         except Declined as refusal:
-            run.events[node].decline(refusal)
+            run.events[node].decline(refusal.without_frames())
             return changed
         if run.patient and plan.residuals:
             run.postponed = True

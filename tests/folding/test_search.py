@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.folding import attempts
+from bnfold.folding import rounds
+from bnfold.folding.plan import Plan
+from bnfold.folding.search import search
+from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 from tests.folding.nets import Net, declined, fold_only, folded
 
@@ -224,18 +227,19 @@ def test_a_sign_that_turns_on_the_way() -> None:
 
 def test_what_was_refused_holds_no_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A traceback holds the frames of a whole search, arrays and all, in circles that only the collector finds."""
-    kept = []
+    refusals: list[Declined] = []
 
-    def attempt(*arguments: Any) -> attempts.Attempt:
-        kept.append(found := original(*arguments))
-        return found
+    def listening(*arguments: Any) -> Plan:
+        try:
+            return search(*arguments)
+        except Declined as refusal:
+            refusals.append(refusal)
+            raise
 
-    original = attempts.attempt
-    monkeypatch.setattr(attempts, "attempt", attempt)
+    monkeypatch.setattr(rounds, "search", listening)
     net = Net()
     y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
     assert declined(net, net.batchnorm(y, 4), net.node("Exp", y)) == ["shared-value"]
-    refusals = [refusal for found in kept for _, refusal in found.refused]
     assert refusals
     assert {(refusal.__traceback__, refusal.__context__) for refusal in refusals} == {(None, None)}
 
