@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
-from bnfold.verification.feeding.choices import depend_on_sizes, largest_bound
+from bnfold.verification.feeding.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.feeding.dims import Dims, Known
 from bnfold.verification.feeding.legal import ShapeOf
 from bnfold.verification.feeding.terms import Dim
@@ -81,6 +81,8 @@ def _trials(
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):
         yield Trial(_sizes(inferred, 3 + reach, step=_EVEN, batch=batch), is_guess or is_static)
+    if any(map(chooses_by_sizes, nodes)):
+        yield Trial(_sizes(inferred, largest_bound(nodes) + 1, step=1), is_guess or is_static)
 
 
 def _elements(shapes: Shapes) -> int:

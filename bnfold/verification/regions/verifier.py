@@ -148,7 +148,7 @@ class RegionVerifier:
             if equal is not None and evidence.is_over:
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        evidence.settle(all_sizes=own and conclusive >= (1 if _is_static(fed) else 2))
+        evidence.settle(conclusive if own else 0, is_static=_is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
