@@ -408,6 +408,21 @@ def test_a_boundary_that_only_the_rewritten_model_reads_is_none() -> None:
         assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("y, z = Split <axis = 0> (x)", "y, z = Split <axis = 0> (x, twos)"),
+        ("y = Expand (x, target)  z = Neg (x)", "y = Identity (x)  z = Neg (x)"),
+    ],
+)
+def test_where_one_batch_fits_others_are_tried(old: str, new: str) -> None:
+    weights = {"twos": np.array([2, 2]), "target": np.array([4, 3])}
+    head = "(float[N,3] x) => (float[A,3] y, float[B,3] z)"
+    before, after = (model(f"{head} {{ {nodes} }}", weights, opset=15) for nodes in (old, new))
+    row = check(before, after, ir.Cut("", ("x",), ("y",), "batch"))[0]
+    assert row.status == "failed"
+
+
 def test_a_reader_of_another_boundary_is_accused_beyond_what_nobody_can_compute() -> None:
     """Where neither makes the other, both stay boundaries: their makers need not be evaluated."""
     domains = '<ir_version: 8, opset_import: ["": 15, "custom": 1]>'
