@@ -7,7 +7,15 @@ from dataclasses import replace
 from functools import cache
 
 from bnfold.verification.comparing.outputs import agreement
-from bnfold.verification.differences.interface import flaw, ill_typed, interface_fault, narrowed, unlisted, unread
+from bnfold.verification.differences.interface import (
+    flaw,
+    ill_typed,
+    interface_fault,
+    narrowed,
+    unlisted,
+    unproven_promise,
+    unread,
+)
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
@@ -80,6 +88,8 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
     """The verdict, unless callers may feed less than before or to no effect, or a runtime that ran none refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
+    if verdict.verified and whole is None and (reason := unproven_promise(request.before, request.after)):
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     if verdict.verified and refusal is not None and (reason := refusal()):
         return replace(verdict, status="unverified", reason=reason, decided_by="nothing")
     wrong = ill_typed(request.after) if verdict.verified else ""

@@ -111,10 +111,14 @@ class Evidence:
         """Whether there is nothing left to look for, or no time."""
         return not self.missing or time.process_time() > self._until > 0
 
-    def settle(self, *, all_sizes: bool) -> None:
-        """Say that enough was compared, maybe all sizes that there can be."""
-        self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and all_sizes)]
-        self.tables = [table for table in self.tables if not (table.sizes and all_sizes)]
+    def settle(self, sizes: int, *, is_static: bool) -> None:
+        """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
+
+        Two tell operators apart. How much is chosen from a table they do not tell.
+        """
+        enough = sizes >= (1 if is_static else 2)
+        self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and enough)]
+        self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
     def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
         """Compare mutants with the results of the models themselves."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from bnfold import ir
@@ -12,6 +10,7 @@ from bnfold.ir.traits import CHOOSING
 from bnfold.verification.comparing.evidence import Table
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.unchanged import identity
+from bnfold.verification.feeding.choices import follow_from_sizes
 from bnfold.verification.numbers.floats import is_float
 
 
@@ -34,7 +33,7 @@ def tables(old: Region, new: Region) -> list[Table]:
                 unread[:] = False
                 unread[marks[differs].astype(np.int64)] = True
         chosen = next(made for made in node.outputs if made is not None)
-        found.append(Table(side, value, chosen, marks, unread, _follow_from_sizes(others)))
+        found.append(Table(side, value, chosen, marks, unread, follow_from_sizes(others)))
     return found
 
 
@@ -46,19 +45,3 @@ def _marks(node: ir.Node, tensor: ir.Tensor) -> Array:
         return np.arange(tensor.size, dtype=dtype).reshape(tensor.dims)
     rows = np.arange(tensor.dims[axis], dtype=dtype)
     return np.moveaxis(np.broadcast_to(rows, (*np.delete(tensor.dims, axis), rows.size)), -1, axis)
-
-
-def _follow_from_sizes(values: Sequence[ir.Value]) -> bool:
-    """Whether no data are among what these are made from."""
-    stack, seen = [*values], {*values}
-    while stack:
-        value = stack.pop()
-        if held(value) is not None:
-            continue
-        if value.producer is None or value.producer.subgraphs:
-            return False
-        if not value.producer.is_op("Shape", "Size"):
-            read = {other for other in value.producer.inputs if other is not None} - seen
-            seen |= read
-            stack += read
-    return True

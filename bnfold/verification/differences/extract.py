@@ -74,6 +74,24 @@ class Region:
         return ir.Model(proto, source.payloads)
 
 
+def fed_apart(old: Region, new: Region, boundaries: Collection[str]) -> set[str]:
+    """Boundaries that one side alone meets, and that it makes of what the other side alone meets.
+
+    Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
+    none that the models ever compute.
+    """
+    apart: set[str] = set()
+    for side, other in ((old, new), (new, old)):
+        met, others = ({value.name for value in found.fed} for found in (side, other))
+        for value in side.fed:
+            if value.name in boundaries and value.name not in others:
+                known = value.graph.values
+                leaves = walk([value], {known[name] for name in boundaries if name in known})[1]
+                if not (others - met).isdisjoint(leaf.name for leaf in leaves):
+                    apart.add(value.name)
+    return apart
+
+
 def _is_free(value: ir.Value) -> bool:
     """Whether the value is an input with a default that any other floats may replace."""
     return value.graph.model.is_overridable(value) and is_float(value.dtype)

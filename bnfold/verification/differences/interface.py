@@ -25,7 +25,8 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
     return (
         _missing("input", _without(inputs, offered), _without(required(after), known))
         or _missing("output", _without(outputs, made), _without(made, outputs))
-        or _order(outputs, made)
+        or _order("inputs", inputs, [value for value in offered if value.name in {known.name for known in inputs}])
+        or _order("outputs", outputs, made)
         or next((fault for value in inputs if (fault := _input_fault(value, after))), "")
         or next((fault for value in outputs if (fault := _output_fault(value.name, before, after))), "")
     )
@@ -117,6 +118,16 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
     return ""
 
 
+def unproven_promise(before: ir.Model, after: ir.Model) -> str:
+    """One sentence about an output with one size where both inputs and the original say any; else empty."""
+    free = {dim for shape in _declared(after).values() for dim in shape or () if isinstance(dim, str)}
+    for value in before.graph.outputs:
+        old, new = (shape_of(_type_of_output(value.name, model)) for model in (before, after))
+        if any(was in free and isinstance(dim, int) for was, dim in zip(old or (), new or (), strict=False)):
+            return f"output {value.name!r} had the shape {_written(old)} and is declared with {_written(new)}"
+    return ""
+
+
 def _without(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[str]:
     names = {value.name for value in others}
     return [value.name for value in values if value.name not in names]
@@ -128,9 +139,9 @@ def _missing(kind: str, gone: Sequence[str], added: Sequence[str]) -> str:
     return f"the two models have different {kind}s: {'; '.join(parts)}" if parts else ""
 
 
-def _order(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
+def _order(what: str, before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
     old, new = ([value.name for value in values] for values in (before, after))
-    return f"the outputs are in another order: {old} became {new}" if old != new else ""
+    return f"the {what} are in another order: {old} became {new}" if old != new else ""
 
 
 def _input_fault(old: ir.Value, after: ir.Model) -> str:

@@ -13,7 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.shapes import SMALL
-from bnfold.ir.traits import READS_VALUES
+from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.feeding.sized import MANY_NODES, fitted, sized
@@ -168,9 +168,38 @@ def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
     return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
 
 
-def largest_bound(nodes: Iterable[ir.Node]) -> int:
-    """The largest size or place that an operator among the nodes is told; 0 where there is none."""
-    return max([0, *_bounds(_kinds(nodes))])
+def largest_bound(nodes: Sequence[ir.Node]) -> int:
+    """The largest size or place that an operator among the nodes is told, or may choose; 0 where there is none."""
+    return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
+
+
+def chooses_by_sizes(node: ir.Node) -> bool:
+    """Whether it chooses from a constant, by places that follow from sizes."""
+    places = [value for value in node.inputs[1:] if value is not None]
+    is_table = node.has_trait(CHOOSING) and ir.constant(node.input(0)) is not None
+    return is_table and not all(map(ir.constant, places)) and follow_from_sizes(places)
+
+
+def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
+    """Whether no data are among what these are made from."""
+    stack, seen = [*values], {*values}
+    while stack:
+        value = stack.pop()
+        if ir.constant(value) is not None:
+            continue
+        if value.producer is None or value.producer.subgraphs:
+            return False
+        if not value.producer.is_op("Shape", "Size"):
+            read = {other for other in value.producer.inputs if other is not None} - seen
+            seen |= read
+            stack += read
+    return True
+
+
+def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
+    """The last places of constants of which as much is chosen as something else is long."""
+    tables = (ir.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
+    return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= _MOST_BOUND)
 
 
 def _bounds(kinds: Kinds) -> Iterator[int]:

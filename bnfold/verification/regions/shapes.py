@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
-from bnfold.verification.feeding.choices import depend_on_sizes, largest_bound
+from bnfold.verification.feeding.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.feeding.dims import Dims, Known
 from bnfold.verification.feeding.legal import ShapeOf
 from bnfold.verification.feeding.terms import Dim
@@ -37,7 +37,7 @@ class Trial:
 
     ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
     may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
-    depend on sizes, one row, and axes longer than all they end at.
+    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it.
     """
 
     shapes: Shapes
@@ -80,7 +80,11 @@ def _trials(
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):
-        yield Trial(_sizes(inferred, 3 + reach, step=_EVEN, batch=batch), is_guess or is_static)
+        shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
+        others = [other for other in rest if batch != _BATCH and other != shapes]
+        yield Trial(shapes, is_guess or is_static, tuple(others))
+    if any(map(chooses_by_sizes, nodes)):
+        yield Trial(_sizes(inferred, largest_bound(nodes) + 1, step=1), is_guess or is_static)
 
 
 def _elements(shapes: Shapes) -> int:

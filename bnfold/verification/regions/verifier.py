@@ -19,7 +19,7 @@ from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.smooth import differ_in_kind
 from bnfold.verification.comparing.tables import tables
 from bnfold.verification.differences.changes import changed_defaults, may_be_fed
-from bnfold.verification.differences.extract import Region
+from bnfold.verification.differences.extract import Region, fed_apart
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_value
 from bnfold.verification.feeding.sized import SharedShapes, sized
@@ -148,7 +148,7 @@ class RegionVerifier:
             if equal is not None and evidence.is_over:
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        evidence.settle(all_sizes=own and conclusive >= (1 if _is_static(fed) else 2))
+        evidence.settle(conclusive if own else 0, is_static=_is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
@@ -216,7 +216,11 @@ class RegionVerifier:
         old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
-        return new if isinstance(new, Skip) else (old, new)
+        if isinstance(new, Skip):
+            return new
+        apart = fed_apart(old, new, inputs)
+        shared = tuple(name for name in inputs if name not in apart)
+        return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label)) if apart else (old, new)
 
     def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
         graph = graphs.get(cut.graph)

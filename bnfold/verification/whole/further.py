@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.elements import Array
 from bnfold.verification.feeding.choices import Choice, further_choices, inferred_sizes, size_changes
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.data import Recorded
@@ -86,21 +88,32 @@ def other_sizes(
 
 
 def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
-    """The first sample with other values for the inputs that have a default: all of them, or else those of floats."""
+    """The first sample with other values for the inputs that have a default: all of them, or else those of floats.
+
+    What is read in other places than before may be read in one branch only: a second sample takes the other one.
+    """
     both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    moved = [value for value in free if _readers(value) != _readers(both[value.name])]
     cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
-    if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights: only what is read in other places
-        free = [value for value in free if _readers(value) != _readers(both[value.name])]
-    floats = [value for value in free if is_float(value.dtype)]
-    for values in (chosen for chosen in (free, floats) if chosen):
+    if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights
+        free = moved
+    opposite = [{name: _opposite(array) for name, array in first.feeds.items()}] if moved else []
+    found: list[Sample] = []
+    for values in (chosen for chosen in (free, [value for value in free if is_float(value.dtype)]) if chosen):
         shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
         others = {value.name: random_value(value, shapes[value.name], request.checks.seed, 0) for value in values}
-        try:
-            return [evaluated(request, pair, Recorded({**first.feeds, **others}), 0, request.checks.samples)]
-        except (Unsupported, BadInput):
-            continue
-    return []
+        for feeds in (first.feeds, *opposite) if not found else ():
+            with suppress(Unsupported, BadInput):
+                run = Recorded({**feeds, **others})
+                found.append(evaluated(request, pair, run, 0, request.checks.samples))
+    return found
+
+
+def _opposite(array: Array) -> Array:
+    """Truths turned round and floats of the other sign; sequences stay as they are."""
+    kind = np.dtype(getattr(array, "dtype", object)).kind
+    return ~array if kind == "b" else -array if kind == "f" else array
 
 
 def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:

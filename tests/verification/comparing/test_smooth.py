@@ -140,6 +140,28 @@ def test_what_declared_sizes_cannot_choose_need_not_be() -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("row", [0, 700, 999])
+@pytest.mark.parametrize(
+    "positions",
+    ["p = Slice (T, zero, t, zero)", "n = Squeeze (t)  r = Range (none, n, one)  p = Gather (T, r)"],
+    ids=["Slice", "Range"],
+)
+def test_as_many_rows_as_an_open_axis_is_long_may_be_chosen(positions: str, row: int, depth: Depth) -> None:
+    """Position embeddings: what only a thousand words would read is read, or not verified."""
+    nodes = f"t = Shape <start = 1, end = 2> (x)  {positions}  h = Add (x, p)  y = Mul (h, k)"
+    moved = f"t = Shape <start = 1, end = 2> (x)  {positions}  g = Mul (x, k)  y = Add (g, p)"
+    weights = {"zero": np.array([0]), "none": np.array(0), "one": np.array(1), "k": np.array([3.0, 1.0, -1.0, 0.5])}
+    wrong = TABLE * weights["k"]
+    wrong[row] += 1
+    before, right, after = (
+        model(f"(float[B,L,4] x) => (float[B,L,4] y) {{ {body} }}", {**weights, "T": table}, opset=15)
+        for body, table in ((nodes, TABLE), (moved, TABLE * weights["k"]), (moved, wrong))
+    )
+    found = status(before, right, depth), status(before, after, depth)
+    assert found == ("verified", "failed") if depth == "local" else found[0] != "failed" and found[1] != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

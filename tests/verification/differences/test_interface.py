@@ -69,6 +69,21 @@ def test_outputs_may_be_declared_more_exactly_but_not_wrongly() -> None:
     assert "is declared with the shape [5, 3], and has the shape [4, 3]" in verdict.reason
 
 
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_an_output_of_any_size_is_not_of_one(depth: Depth) -> None:
+    assert compared(BODY, BODY.replace("N,3] y", "1,3] y"), depth=depth).status == (
+        "unverified" if depth == "local" else "failed"
+    )
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_inputs_keep_their_order(depth: Depth) -> None:
+    body = "(float[N,3] x, float[N,3] z) => (float[N,3] y) { y = Sub (x, z) }"
+    verdict = compared(body, body.replace("x, float[N,3] z)", "z, float[N,3] x)"), depth=depth)
+    assert (verdict.status, verdict.decided_by) == ("failed", "interface")
+    assert "the inputs are in another order: ['x', 'z'] became ['z', 'x']" in verdict.reason
+
+
 def test_a_default_that_can_no_longer_be_overridden() -> None:
     verdict = compared(LISTED, LISTED.replace(", float[1] k)", ")"), DEFAULT)
     assert (verdict.status, verdict.decided_by) == ("failed", "interface")
@@ -91,6 +106,21 @@ def test_other_values_than_the_default_are_compared(product: str, depth: str) ->
 def test_a_default_that_is_read_in_one_of_two_places() -> None:
     body = "(float[N,3] x, float[1] k) => (float[N,3] y) { a = Mul (x, k)  y = Add (a, k) }"
     assert compared(body, body.replace("Add (a, k)", "Add (a, q)"), DEFAULT).status == "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("beside", ["z = Neg (x)", "z = Add (x, k)"], ids=["nowhere", "somewhere"])
+def test_a_default_that_one_branch_read(beside: str, depth: Depth) -> None:
+    """Fed where the other branch is taken, it would not show."""
+    branches = (
+        "then_branch = t () => (float[N,1] p) { p = Add (x, k) }, else_branch = e () => (float[N,1] n) { n = Neg (x) }"
+    )
+    head = "(float[N,1] x, bool c, float[1] k) => (float[N,1] y, float[N,1] z)"
+    body = f"{head} {{ y = If (c) <{branches}>  {beside} }}"
+    for seed in range(3):
+        assert compared(
+            body, body.replace("p = Add (x, k)", "p = Add (x, q)"), DEFAULT, depth=depth, seed=seed
+        ).status == ("failed")
 
 
 def test_a_default_that_fits_alone_is_no_longer_read() -> None:

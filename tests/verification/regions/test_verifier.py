@@ -393,6 +393,47 @@ def test_a_boundary_that_another_rewrite_made_is_none() -> None:
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
 
 
+def test_a_boundary_that_only_the_rewritten_model_reads_is_none() -> None:
+    """A fold gave one reader's name to the value itself, and the other reader the inverse: each side reads another."""
+    weights = {"p": along(np.array([2.0, -3.0, 0.5]), 1, 3), "q": along(np.array([0.5, 1.5, -1.0]), 1, 3)}
+    head = "(float[N,3,L] x) => (float[N,3,L] y, float[N,3,L] u)"
+    before = model(f"{head} {{ a = Tanh (x)  u = Mul (a, p)  y = Mul (a, q) }}", weights)
+    ratio = weights["q"] / weights["p"]
+    after, wrong = (
+        model(f"{head} {{ a = Tanh (x)  u = Mul (a, p)  y = Mul (u, r) }}", {"p": weights["p"], "r": factor})
+        for factor in (ratio, -ratio)
+    )
+    for boundaries in (("u",), ("a", "u")):
+        cut = ir.Cut("", boundaries, ("y",), "decompose")
+        assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("y, z = Split <axis = 0> (x)", "y, z = Split <axis = 0> (x, twos)"),
+        ("y = Expand (x, target)  z = Neg (x)", "y = Identity (x)  z = Neg (x)"),
+    ],
+)
+def test_where_one_batch_fits_others_are_tried(old: str, new: str) -> None:
+    weights = {"twos": np.array([2, 2]), "target": np.array([4, 3])}
+    head = "(float[N,3] x) => (float[A,3] y, float[B,3] z)"
+    before, after = (model(f"{head} {{ {nodes} }}", weights, opset=15) for nodes in (old, new))
+    row = check(before, after, ir.Cut("", ("x",), ("y",), "batch"))[0]
+    assert row.status == "failed"
+
+
+def test_a_reader_of_another_boundary_is_accused_beyond_what_nobody_can_compute() -> None:
+    """Where neither makes the other, both stay boundaries: their makers need not be evaluated."""
+    domains = '<ir_version: 8, opset_import: ["": 15, "custom": 1]>'
+    head = f"{domains} g (float[2,3] x) => (float[2,3] y, float[2,3] a, float[2,3] b)"
+    before, after = (
+        onnx.parser.parse_model(f"{head} {{ a = custom.Foo (x)  b = custom.Bar (x)  y = Neg ({read}) }}")
+        for read in ("a", "b")
+    )
+    assert check(before, after, ir.Cut("", ("a", "b"), ("y",), "reads"))[0].status == "failed"
+
+
 def test_weights_computed_in_their_own_type_are_as_right_as_the_original() -> None:
     """Another tool's bias: (b - mean) · s + B in float32, where terms cancel. A hundred such roundings are wrong."""
     bias, mean, shift = (np.float32(number) for number in (-1.1512809, -0.2670175, 0.8495088))
