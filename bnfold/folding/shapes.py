@@ -26,10 +26,12 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
 
 
 def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """As `dims`; None where not even the rank is known."""
+    """As `dims`; None where not even the rank is known. A size of 0 that a file declares is an unknown one to some."""
     if value.shape is None or None in value.shape:
         learn_types(value.graph.model)
-    return _alike(value).shape
+    found = _alike(value).shape
+    is_open = found is not None and 0 in found and ir.constant(value) is None
+    return tuple(dim or None for dim in found) if found is not None and is_open else found
 
 
 _FAR = 128
@@ -115,7 +117,7 @@ def size(value: ir.Value, axis: int) -> Dim:
     The channels of what networks are made of follow from weights, without any inference.
     """
     known = value.shape[axis] if value.shape is not None and axis < len(value.shape) else None
-    if isinstance(known, int):
+    if isinstance(known, int) and known:
         return known
     channels = None
     if axis == 1 and rank(value) > 1:

@@ -110,3 +110,10 @@ def test_squeeze_of_whatever_may_be_one() -> None:
     net = Net(opset=13)
     y = net.node("Conv", net.input(2, 3, 1, 5, declared=("N", 3, 1, 5)), net.const(4, 3, 1, 1))
     assert "BatchNormalization" in folded(net, net.batchnorm(net.node("Squeeze", y), 4)).ops
+
+
+def test_a_declared_size_of_zero_proves_nothing() -> None:
+    """Some exporters write 0 for a batch that they leave open; then the rows are there."""
+    net = Net()
+    y = net.node("Flatten", net.batchnorm(net.input(0, 3, 3, 5), 3), axis=2)
+    assert declined(net, y) == ["not-static"]
