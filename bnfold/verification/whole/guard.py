@@ -81,12 +81,13 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     sizes = _sizes(request)
     if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
-    elif not (affordable := [choice for choice in sizes if _seconds(request, choice) < most]):
-        yield lambda: Guard(left_out=f"running the models would take about {_seconds(request, sizes[-1]):.0f} s")
     else:
-        moved = draws.removed.moved(_SMALL)
+        affordable = [choice for choice in sizes if _seconds(request, choice) < most]
+        too_long = f"running the models would take about {_seconds(request, sizes[-1]):.0f} s"
+        unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
+        moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_guard, request, affordable, moved, bool(draws.removed.new)).result
+            yield pool.submit(_guard, request, affordable, moved, bool(draws.removed.new), unless_run).result
 
 
 def _is_asked(request: Request) -> bool:
@@ -137,14 +138,14 @@ def _seconds(request: Request, choice: Choice) -> float:
     return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))
 
 
-def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool) -> Guard:
-    """What is found at the first sizes that the runtime takes."""
-    found = Guard()
+def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
+    """What is found at the first sizes that the runtime takes; at none, what is said ``unless_run``, or the last."""
+    found = unless_run
     for choice in sizes:
         found = _guard_at(request, choice, moved, has_new)
         if found.witness is None or found.witness.ran_before:
-            break
-    return found
+            return found
+    return unless_run if unless_run.left_out else found
 
 
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
