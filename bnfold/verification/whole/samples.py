@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.whole.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.whole.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.whole.pair import Pair
+
+_LOOSE_SECONDS = 5.0
+"""Of processor time, for sizes that contradict the declared ones; most of them fit no better."""
 
 _SURPRISE = 20
 """Times the estimate that an evaluation may take by default: it counts nothing where nothing tells a size."""
@@ -72,22 +76,28 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     if isinstance(found, Samples):
         return found
     pair.misfit = _hint(request, found)
+    until = time.process_time() + _LOOSE_SECONDS
     for model in _looser(request):
         with suppress(Impossible):
-            samples = _fitting(request, pair, model)
+            samples = _fitting(request, pair, model, until)
             if isinstance(samples, Samples):
                 return samples
     raise Impossible(pair.misfit) from found
 
 
-def _fitting(request: Request, pair: Pair, model: ir.Model) -> Samples | Unsupported | None:
-    """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not."""
+def _fitting(request: Request, pair: Pair, model: ir.Model, until: float = math.inf) -> Samples | Unsupported | None:
+    """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
+
+    After ``until``, in seconds of the process, none are tried.
+    """
     try:
         known = known_shapes(model, request.checks.inputs)
     except CannotFeed as error:
         raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
     for choice in choices(model, known):
+        if time.process_time() > until:
+            break
         try:
             _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)

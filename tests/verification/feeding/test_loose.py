@@ -9,6 +9,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.runtimes import runtime
 from bnfold.verification.verdict import Verdict
+from bnfold.verification.whole import samples
 from tests.verification.graphs import model
 
 
@@ -65,6 +66,12 @@ def test_what_its_operators_take_is_compared(
     bad = compared(f"{head} {{ {node} }}", opset, f"{head} {{ {wrong} }}", other_opset)
     assert bad.status == "unverified"
     assert bad.reason.startswith("the original does not run on inputs of the shapes it declares")
+
+
+def test_other_sizes_than_declared_are_tried_as_long_as_that_takes_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "_LOOSE_SECONDS", -1.0)
+    verdict = compared(f"{SUM} {{ y = Add (x, b) }}", 6, f"{SUM} {{ z = Add (x, b)  n = Neg (z)  y = Neg (n) }}", 7)
+    assert not verdict.outputs, "nothing was compared as a whole"
 
 
 def test_a_result_has_to_fit_its_own_version() -> None:
