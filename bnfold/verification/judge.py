@@ -21,6 +21,7 @@ from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
+from bnfold.verification.whole.empty import agree_as_declared
 from bnfold.verification.whole.examine import Broken, Whole, examine_whole
 from bnfold.verification.whole.guard import start_guard
 from bnfold.verification.whole.refusal import start_refusal
@@ -56,13 +57,24 @@ def _in_depth(
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
-        return _verdict(request, "failed", str(finding), "float64")
+        return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
     verdict = _decide(request, whole, obstacle, _parts(request, regions, whole))
     if layered and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
     if verdict.status == "failed":
-        return verdict
+        return _unless_empty(request, verdict)
     return _as_declared(request, whole, verdict, refusal if whole is None else None)
+
+
+def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
+    """A failure, unless it is one only if the size of 0 that the original declares stands for an open one.
+
+    bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
+    """
+    if request.cuts or verdict.decided_by == "interface" or not agree_as_declared(request):
+        return verdict
+    reason = f"both agree where a size is 0, as declared; where 0 stands for an open size, {verdict.reason}"
+    return replace(verdict, status="unverified", reason=reason, decided_by="nothing", localised=None)
 
 
 def _in_layers(

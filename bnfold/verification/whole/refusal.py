@@ -17,7 +17,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.whole.guard import SHARE
 
-_SIZES = 4
+_SIZES = 16
 """At which a runtime may be asked to run models whose sizes are open."""
 
 

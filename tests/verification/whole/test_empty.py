@@ -1,0 +1,40 @@
+"""A declared size of 0: others may mean it, bnfold takes it for an open one."""
+
+from __future__ import annotations
+
+import pytest
+
+from bnfold import ir
+from bnfold.verification import Verdict, verify
+from tests.verification.graphs import model
+
+HEAD = "(float[0,3] x) => (float[P,3] y)"
+
+
+def compared(other: str, *, cuts: bool = False, head: str = HEAD) -> Verdict:
+    before, after = (ir.load(model(f"{head} {{ {body} }}", {})) for body in ("y = Neg (x)", other))
+    cut = [ir.Cut("", ("x",), ("y",), "Neg")] if cuts else []
+    return verify(before, after, cuts=cut, witness="none")
+
+
+def test_what_agrees_where_nothing_is_is_left_open() -> None:
+    verdict = compared("y = Identity (x)")
+    assert verdict.status == "unverified"
+    assert verdict.reason.startswith(
+        "both agree where a size is 0, as declared; where 0 stands for an open size, output"
+    )
+    assert verdict.localised is None
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+def test_what_bnfold_did_has_to_hold_for_open_sizes(cuts: bool) -> None:
+    assert compared("y = Identity (x)", cuts=cuts).status == ("failed" if cuts else "unverified")
+
+
+def test_what_differs_where_nothing_is_too_is_failed() -> None:
+    assert compared("y = Concat <axis = 0> (x, x, x)", head="(float[0,3] x) => (float[P,Q] y)").status == "unverified"
+    assert compared("y = Transpose (x)", head="(float[0,3] x) => (float[P,Q] y)").status == "failed"
+
+
+def test_where_no_size_is_zero_nothing_is_excused() -> None:
+    assert compared("y = Identity (x)", head="(float[2,3] x) => (float[2,3] y)").status == "failed"
