@@ -17,6 +17,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.verification.differences.changes import uncovered
 from bnfold.verification.differences.interface import broken_promise, unread
 from bnfold.verification.feeding.choices import Choice, choices
 from bnfold.verification.feeding.cost import Cost, estimate_pair, memory_there_is, session_seconds
@@ -81,6 +82,8 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     sizes = _sizes(request)
     if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
         yield None
+    elif not request.cuts and not uncovered(request.before, request.after, ()):  # then no cut can be wrong
+        yield Guard
     else:
         affordable = [choice for choice in sizes if _seconds(request, choice) < most]
         too_long = f"running the models would take about {_seconds(request, sizes[-1]):.0f} s"

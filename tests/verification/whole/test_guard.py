@@ -128,6 +128,15 @@ def test_where_smaller_images_do_not_fit_and_larger_ones_take_too_long_nothing_i
     assert "not compared as a whole: running the models would take about 99 s" in verdict.reason
 
 
+def test_where_nothing_has_changed_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = fed(monkeypatch)
+    before, _ = pair()
+    after = before.clone()
+    after.proto.graph.node[0].name = "another"
+    verdict = verify(before, after)
+    assert (verdict.status, verdict.reason, shapes) == ("verified", "nothing that is computed has changed", [])
+
+
 def test_what_takes_too_long_is_left_out() -> None:
     verdict = verify(*pair(), budget_seconds=1e-6)
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
