@@ -88,7 +88,7 @@ def test_what_ends_a_worker_is_found_and_survived(action: str, found: str, tmp_p
     (tmp_path / "sitecustomize.py").write_text(
         "import signal, sys\nif '_fuzz.worker' in sys.orig_argv:\n"
         "    timer = signal.setitimer\n"
-        "    signal.setitimer = lambda which, seconds: timer(which, min(seconds, 1))\n"
+        "    signal.setitimer = lambda which, seconds: timer(which, min(seconds, 3))\n"
         "    from _fuzz import modes, case, watch\n"
         "    def judge(case_, folder):\n"
         "        try:\n"

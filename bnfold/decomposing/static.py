@@ -15,7 +15,7 @@ from bnfold import ir
 from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.recognise import statistics
-from bnfold.folding.shapes import known_dims
+from bnfold.folding.shapes import declared_dims
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64, round_once
 from bnfold.report.reasons import Declined, Reason
@@ -105,7 +105,7 @@ def _convolves(spec: Spec, compute: int, channels: int) -> bool:
     layout = spec.layout
     if layout.rank is None or layout.rank < 3 or layout.activations is not None or channels == 0:
         return False
-    if 0 in (known_dims(spec.x) or ())[2:]:
+    if 0 in (declared_dims(spec.x) or ())[2:]:
         return False
     return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and spec.node.graph.opset("") >= 22)
 
