@@ -14,8 +14,8 @@ from bnfold.verification.request import Request
 def agree_as_declared(request: Request) -> bool:
     """Whether a size is declared as 0, and both models compute the same where it is."""
     model = request.before
-    declared = {value.name: value.shape or () for value in required(model)}
-    if not any(0 in shape for shape in declared.values()):
+    declared = {value.name: value.shape for value in required(model)}
+    if not any(0 in (shape or ()) for shape in declared.values()):
         return False
     outputs = [value.name for value in model.graph.outputs]
     evaluate = evaluator(request.policy, lambda: request.clock.left)
@@ -29,5 +29,6 @@ def agree_as_declared(request: Request) -> bool:
     return all(compare_values(old[name], new[name], (), None, by_channel=False).excess <= 1 for name in outputs)
 
 
-def _emptied(shape: tuple[int, ...], declared: tuple[object, ...]) -> tuple[int, ...]:
-    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared, strict=True))
+def _emptied(shape: tuple[int, ...], declared: tuple[object, ...] | None) -> tuple[int, ...]:
+    """The shape with the sizes of 0 that are declared; as it is where not even the rank is."""
+    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared or shape, strict=True))

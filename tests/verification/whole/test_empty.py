@@ -9,6 +9,7 @@ from bnfold.verification import Verdict, verify
 from tests.verification.graphs import model
 
 HEAD = "(float[0,3] x) => (float[P,3] y)"
+BODIES = ("y = MatMul (x, w)", "z = MatMul (x, w)  y = Neg (z)")
 
 
 def compared(other: str, *, cuts: bool = False, head: str = HEAD) -> Verdict:
@@ -38,3 +39,11 @@ def test_what_differs_where_nothing_is_too_is_failed() -> None:
 
 def test_where_no_size_is_zero_nothing_is_excused() -> None:
     assert compared("y = Identity (x)", head="(float[2,3] x) => (float[2,3] y)").status == "failed"
+
+
+def test_an_input_beside_it_may_have_no_rank() -> None:
+    protos = [model(f"(float[0,3] x, float[3,4] w) => (float[P,Q] y) {{ {body} }}", {}) for body in BODIES]
+    for proto in protos:
+        proto.graph.input[1].type.tensor_type.ClearField("shape")
+    before, after = map(ir.load, protos)
+    assert verify(before, after, witness="none").status == "unverified"
