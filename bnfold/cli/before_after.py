@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from bnfold.errors import printable
-from bnfold.pipeline.chain import StepRow
 from bnfold.report.events import Report
 from bnfold.report.totals import Products, Totals, changed, size
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.chain import StepRow
 
 MOST = 5
 """Operators whose count changed, without --verbose."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from bnfold.verification.comparing.outputs import agreement
 from bnfold.verification.differences.interface import (
@@ -22,10 +23,12 @@ from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole.empty import agree_as_declared
-from bnfold.verification.whole.examine import Broken, Whole, examine_whole
 from bnfold.verification.whole.guard import start_guard
+from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.refusal import start_refusal
-from bnfold.verification.whole.samples import Impossible
+
+if TYPE_CHECKING:
+    from bnfold.verification.whole.examine import Whole
 
 Regions = Callable[[], RegionVerifier]
 """What compares parts: made once, for whoever compares some first."""
@@ -119,6 +122,8 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
     """The examination of the whole models, or the reason why there is none."""
     if request.checks.depth == "local":
         return None, "whole models were not compared (--verify local)"
+    from bnfold.verification.whole.examine import examine_whole  # as slow as comparing small parts
+
     try:
         return examine_whole(request, draws), ""
     except Impossible as reason:

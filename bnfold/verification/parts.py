@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import beyond, deepened, uncovered, widened
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.verdict import LocalRow
-from bnfold.verification.whole.examine import Whole
+
+if TYPE_CHECKING:
+    from bnfold.verification.whole.examine import Whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,15 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.verdict import Location, OutputRow, WitnessRow
 from bnfold.verification.whole.drawing import Sample
+from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.pair import Pair
 from bnfold.verification.whole.runtime_check import evaluate_runtimes, recorded, start_runtimes
-from bnfold.verification.whole.samples import Impossible, Samples, choose_samples
+from bnfold.verification.whole.samples import Samples, choose_samples
 
 _TINY = SAMPLE_KINDS.index("tiny")
 
 _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
 """Samples of all kinds but the usual, and one with integers of both signs."""
-
-
-class Broken(Exception):
-    """The rewritten model does not run where the original does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.whole.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.whole.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
+from bnfold.verification.whole.obstacles import Impossible
 from bnfold.verification.whole.pair import Pair
 
 _LOOSE_SECONDS = 5.0
@@ -42,10 +43,6 @@ _LONG = 5.0
 """Seconds from which on people want to know beforehand."""
 
 _FLOAT64 = 8
-
-
-class Impossible(Exception):
-    """The whole models cannot be compared; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.parts import Parts
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.whole import guard
+from bnfold.verification.whole import examine, guard
 from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 pytest.importorskip("onnxruntime")
@@ -79,7 +79,7 @@ def test_a_difference_that_nobody_explains_is_not_verified(monkeypatch: pytest.M
         raise judge.Impossible("it takes too long")
 
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
-    monkeypatch.setattr(judge, "examine_whole", out_of_time)
+    monkeypatch.setattr(examine, "examine_whole", out_of_time)
     verdict = verify(*pair(error=1e-3))
     assert verdict.status == "unverified"
     assert "differs by" in verdict.reason
