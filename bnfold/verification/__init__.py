@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold import ir, reference
-from bnfold.ir.pause import collecting_what_is_young
+from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.feeding.cost import session_seconds
@@ -71,9 +71,11 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
     checks = replace(checks or Checks(), **settings)
+    with no_garbage_collection():
+        old, new = (_opened(source, frozen=frozen) for source in (before, after))
     request = Request(
-        before=_opened(before, frozen=frozen),
-        after=_opened(after, frozen=frozen),
+        before=old,
+        after=new,
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after),

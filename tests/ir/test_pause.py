@@ -8,6 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
+from bnfold.verification import verify
 from tests.conftest import MODELS
 
 
@@ -46,5 +47,15 @@ def test_who_loads_many_models_does_not_keep_them_all() -> None:
     for loaded in range(200):
         ir.load(MODELS / "bn9.onnx")
         if loaded % 20 == 0:  # to count them takes longer than to load one
+            counts.append(sum(isinstance(thing, ir.Model) for thing in gc.get_objects()))
+    assert max(counts) < 100 + counts[0]
+
+
+def test_who_verifies_many_models_does_not_keep_them_all() -> None:
+    gc.collect()
+    counts = []
+    for verified in range(100):
+        verify(MODELS / "bn9.onnx", MODELS / "bn9.onnx", depth="local")
+        if verified % 10 == 0:
             counts.append(sum(isinstance(thing, ir.Model) for thing in gc.get_objects()))
     assert max(counts) < 100 + counts[0]

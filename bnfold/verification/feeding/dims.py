@@ -45,6 +45,11 @@ class Dims:
 
     def of(self, value: ir.Value | None) -> list[Dim] | None:
         """The shape; None for an unknown rank."""
+        known = self._known(value)
+        return None if known is None else [*known]
+
+    def _known(self, value: ir.Value | None) -> list[Dim] | None:
+        """As `of`, for who only looks at it."""
         if value is None:
             return None
         if value not in self._shapes:
@@ -57,7 +62,7 @@ class Dims:
                 return None
             self._put(value, dims)
         known = self._shapes[value]
-        return [self._now(dim) for dim in known] if self._same else known[:]
+        return [self._now(dim) for dim in known] if self._same else known
 
     def tell(self, value: ir.Value | None, shape: Known) -> None:
         """The value has this shape, as far as it is known; what was known before wins."""
@@ -122,7 +127,7 @@ class Dims:
             self._learn(node)
             return
         told = [attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute]
-        shapes = [tuple(self.of(value) or ("none",)) for value in (*node.inputs, None, *node.outputs)]
+        shapes = [tuple(self._known(value) or ("none",)) for value in (*node.inputs, None, *node.outputs)]
         form = (node.graph.path, node.domain, node.op_type, *told, *shapes)
         before = self._facts
         if form not in self._mute:

@@ -139,13 +139,12 @@ def difference(
         return Difference(same_pattern=False, fault=fault, excess=np.inf)
     if tolerance is None or not _numeric(expected):
         return _exact(expected, actual)
-    finite = np.isfinite(expected) & np.isfinite(actual)
-    pattern = "" if finite.all() else pattern_fault(expected, actual)
-    size = np.where(finite, np.abs(expected), 0.0)
+    delta, finite = _apart(expected, actual)
+    pattern = "" if finite is None else pattern_fault(expected, actual)
+    size = np.abs(expected) if finite is None else np.where(finite, np.abs(expected), 0.0)
     scale = float(size.max(initial=0.0))
-    delta = distance(expected, actual)
-    with np.errstate(over="ignore"):
-        excess = np.divide(delta, tolerance, out=np.where(delta > 0, np.inf, 0.0), where=tolerance > 0)
+    with np.errstate(all="ignore"):
+        excess = np.where(delta > 0, delta / tolerance, 0.0)
         seen = detailed and size >= scale * _VISIBLE
         ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen) if detailed else np.zeros(1)
     worst = float(excess.max(initial=0.0))
@@ -205,10 +204,17 @@ def tolerance(
 
 def distance(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> F64:
     """How far the elements of two arrays are apart; 0 where one of them is not finite."""
+    return _apart(one, other)[0]
+
+
+def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDArray[np.bool_] | None]:
+    """Their `distance`, and where both are finite: None for everywhere, which takes half as long to find out."""
+    with np.errstate(all="ignore"):  # beyond all numbers is beyond any tolerance
+        apart: F64 = np.abs(np.subtract(other, one, dtype=np.float64))
+    if np.isfinite(apart).all():
+        return apart, None
     finite = np.isfinite(one) & np.isfinite(other)
-    with np.errstate(over="ignore"):  # beyond all numbers is beyond any tolerance
-        apart: F64 = np.abs(np.subtract(other, one, where=finite, out=np.zeros(one.shape), dtype=np.float64))
-    return apart
+    return np.where(finite, apart, 0.0), None if finite.all() else finite
 
 
 def magnitude(values: npt.NDArray[Any]) -> float:
