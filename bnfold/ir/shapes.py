@@ -37,7 +37,7 @@ _SMALL_BYTES = SMALL * 8
 
 def is_damaged(value: Value) -> bool:
     """Whether a small weight's dims do not fit its bytes; those of large ones are checked when they are loaded."""
-    tensor = value.tensor
+    tensor = value.tensor if value.tensor_proto is not None else None
     if not isinstance(tensor, Inline) or (
         0 < tensor.nbytes == len(tensor.proto.raw_data) and min(tensor.dims, default=0) >= 0
     ):

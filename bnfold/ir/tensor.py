@@ -56,21 +56,17 @@ class RangeViolation(BnfoldError):
 
 
 class Tensor:
-    """Element type (``onnx.TensorProto.DataType``), dims, and a payload that is read or computed on demand.
+    """Element type (``onnx.TensorProto.DataType``), dims, number of elements, and a payload read or computed on demand.
 
     What `numpy`, `float64` and `blocks` give must not be written to: it may be shared, or the file's own bytes.
     """
 
-    __slots__ = ("dims", "dtype")
+    __slots__ = ("dims", "dtype", "size")
 
     def __init__(self, dtype: int, dims: Sequence[int]) -> None:
         self.dtype = dtype
         self.dims = tuple(dims)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.dims)
+        self.size = math.prod(self.dims)
 
     @property
     def nbytes(self) -> int:
@@ -121,7 +117,8 @@ class Inline(Tensor):
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
-        self.dtype, self.dims, self.proto = proto.data_type, tuple(proto.dims[:]), proto
+        super().__init__(proto.data_type, proto.dims[:])
+        self.proto = proto
 
     @property
     def is_reference(self) -> bool:
@@ -141,7 +138,7 @@ class Inline(Tensor):
             what = f"tensor {self.proto.name!r} has external data"
             raise ExternalDataError(f"{what}, but the model was not read from a file; load it by its path")
         raw = self.proto.raw_data
-        if raw and self.dtype in RAW_TYPES and len(raw) == math.prod(self.dims) * numpy_type(self.dtype).itemsize:
+        if raw and self.dtype in RAW_TYPES and len(raw) == self.size * numpy_type(self.dtype).itemsize:
             try:  # the usual case, without onnx's detours
                 return from_raw(raw, self.dtype).reshape(self.dims)
             except ValueError:  # dims below zero, or more than an array can have

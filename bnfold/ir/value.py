@@ -220,11 +220,13 @@ def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
 
     A rank that nothing can run is a damaged file's, and counts as unknown.
     """
-    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+    if kind is None or not kind.tensor_type.HasField("shape"):
         return None
-    if len(kind.tensor_type.shape.dim) > MAX_RANK:
-        return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
-        for dim in kind.tensor_type.shape.dim
-    )
+    dims = kind.tensor_type.shape.dim
+    return tuple(map(_dim, dims)) if len(dims) <= MAX_RANK else None
+
+
+def _dim(message: onnx.TensorShapeProto.Dimension) -> Dim:
+    size: int = message.dim_value
+    is_size = size > 0 or (size == 0 and message.HasField("dim_value"))
+    return size if is_size else message.dim_param or None

@@ -138,7 +138,7 @@ def _undefined(value: ir.Value) -> BnfoldError:
     return refused(node, node.graph.opset(node.domain), reason)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Evaluation:
     """One run: what stays the same for all graphs of the model. Control flow operators run their bodies through it."""
 
