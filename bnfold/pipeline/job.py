@@ -173,7 +173,7 @@ def process(
 def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
     """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that."""
     report = outcome.report
-    if report.before.products is None:
+    if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
         before = before or formats.of(outcome.source).load(outcome.source)
         report.before = replace(report.before, products=totals.multiply_adds(before))
     if report.after.products is None:
