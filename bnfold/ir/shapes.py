@@ -75,13 +75,16 @@ def infer(model: Model, *, strict: bool = False) -> None:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
             raise Unsupported(f"shape inference fails: {first}") from error
         return  # onnx gives up on models that run all the same; what is not known stays unknown
+    shared: dict[bytes, onnx.TypeProto] = {}  # most values of a network are of few types
     for target, source in _pairs(model, inferred.graph):
         for info in (*source.value_info, *source.output):
             known = target.types.get(info.name)
             fresh = filled(None if unsure or is_wrong else known, info.type) if info.HasField("type") else known
             if fresh is not known and fresh is not None:
-                # A copy, so that it does not keep the whole inferred model in memory.
-                target.types[info.name] = deepcopy(fresh)
+                content = fresh.SerializeToString(deterministic=True)
+                if content not in shared:
+                    shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
+                target.types[info.name] = shared[content]
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
