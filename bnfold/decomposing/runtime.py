@@ -149,7 +149,7 @@ def _channels(builder: Builder, spec: Spec) -> ir.Value:
     """The number of channels as a (1,) of int64: there are as many scales."""
     dims = builder.shape(spec.inputs["scale"])
     static = [dim for dim in dims or () if isinstance(dim, int)]
-    if dims is not None and len(static) == len(dims):
+    if dims is not None and len(static) == len(dims) and 0 not in static:  # which some exporters write for unknown
         return builder.ints([prod(static)], "channels")
     return builder.add("Shape", [parameter(builder, spec, "scale", spec.dtypes["scale"])], "channels")
 

@@ -15,7 +15,6 @@ from bnfold import ir
 from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.recognise import statistics
-from bnfold.folding.shapes import declared_dims
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64, round_once
 from bnfold.report.reasons import Declined, Reason
@@ -101,11 +100,14 @@ def _type(spec: Spec, steps: tuple[Step, ...], *, steady: bool) -> int:
 
 
 def _convolves(spec: Spec, compute: int, channels: int) -> bool:
-    """Whether a convolution can say it, in a type that runtimes convolve in; they refuse images without pixels."""
+    """Whether a convolution can say it, in a type that runtimes convolve in.
+
+    They refuse images without pixels, which inputs may lead to that are declared with a size of 0.
+    """
     layout = spec.layout
     if layout.rank is None or layout.rank < 3 or layout.activations is not None or channels == 0:
         return False
-    if 0 in (declared_dims(spec.x) or ())[2:]:
+    if any(0 in (value.shape or ())[2:] for value in spec.node.graph.model.graph.inputs):
         return False
     return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and spec.node.graph.opset("") >= 22)
 

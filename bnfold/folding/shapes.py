@@ -25,16 +25,11 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
     return known
 
 
-def declared_dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """As `known_dims`, a size of 0 taken as it stands."""
-    if value.shape is None or None in value.shape:
-        learn_types(value.graph.model)
-    return _alike(value).shape
-
-
 def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     """As `dims`; None where not even the rank is known. A size of 0 that a file declares is an unknown one to some."""
-    found = declared_dims(value)
+    if value.shape is None or None in value.shape:
+        learn_types(value.graph.model)
+    found = _alike(value).shape
     is_open = found is not None and 0 in found and ir.constant(value) is None
     return tuple(dim or None for dim in found) if found is not None and is_open else found
 

@@ -61,6 +61,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
     try:
         proto = deepcopy(model.proto)
         state_opset(proto)  # onnx infers nothing without
+        _open_zeros(proto)
         _show_numbers(model, proto)
         _show_constants(model, proto)
         slices = any(node.op_type == "Slice" for node in model.nodes())
@@ -85,6 +86,14 @@ def infer(model: Model, *, strict: bool = False) -> None:
                 if content not in shared:
                     shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
                 target.types[info.name] = shared[content]
+
+
+def _open_zeros(proto: onnx.ModelProto) -> None:
+    """Leave open what is declared as 0: some exporters mean an unknown size, and wrong ones would follow from it."""
+    for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
+        for dim in info.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and not dim.dim_value:
+                dim.ClearField("dim_value")
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:

@@ -143,13 +143,14 @@ class Site:
         return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
 
     def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims."""
+        """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims.
+
+        A size of 0 that a file declares is an unknown one to some.
+        """
         shape = self.shape(like)
-        dims = None if shape is None else [dim if isinstance(dim, int) else -1 for dim in shape]
-        if dims is None or (dims.count(-1) > 1 and 0 not in dims):
+        dims = None if shape is None else [dim if isinstance(dim, int) and dim else -1 for dim in shape]
+        if dims is None or dims.count(-1) > 1:
             self._restore_unknown_shape(value, like, output)
-        elif 0 in dims:
-            self.append("Identity", [like], output)  # empty like this
         elif self.target < 5:
             self.append("Reshape", [value], output, shape=dims)
         else:

@@ -29,6 +29,17 @@ def test_values_without_a_type_get_one_and_the_file_does_not() -> None:
     assert loaded.proto.SerializeToString() == before
 
 
+def test_no_size_follows_from_a_declared_one_of_zero() -> None:
+    """Of an unknown image, padding is not all that there is."""
+    pool = helper.make_node("MaxPool", ["x"], ["v"], kernel_shape=[2, 2], pads=[1, 1, 1, 1])
+    proto = model([pool, helper.make_node("Relu", ["v"], ["y"])])
+    proto.graph.input[0].CopyFrom(info("x", 2, 3, 0, 4))
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    assert not isinstance((loaded.graph.values["v"].shape or ())[2], int)
+    assert loaded.graph.values["x"].shape == (2, 3, 0, 4)
+
+
 def test_a_model_that_imports_no_opset_is_of_opset_1_here_too() -> None:
     source = model([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])])
     del source.opset_import[:]

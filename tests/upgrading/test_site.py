@@ -75,7 +75,8 @@ def test_a_reshaped_constant_loses_an_annotation_of_its_old_dims() -> None:
         ("float[2, 3, 4] x", ["Relu", "Reshape"]),
         ("float[n, 3, 4] x", ["Relu", "Reshape"]),
         ("float[n, 3, w] x", ["Shape", "Relu", "Reshape"]),
-        ("float[0, 3, 4] x", ["Relu", "Identity"]),
+        ("float[0, 3, 4] x", ["Relu", "Reshape"]),
+        ("float[0, 3, 0] x", ["Shape", "Relu", "Reshape"]),
     ],
 )
 def test_a_shape_is_restored_from_what_is_known_of_it(inputs: str, ops: list[str]) -> None:

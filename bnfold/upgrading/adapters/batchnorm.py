@@ -141,7 +141,7 @@ def _restore_running(site: Site, outputs: Outputs, shapes: list[tuple[int | str 
     for index, shape, output in zip((1, 2), shapes, outputs[1:3], strict=True):
         if output is None or shape is None or len(shape) == 1:
             continue
-        dims = [dim for dim in shape if isinstance(dim, int)]
+        dims = [dim for dim in shape if isinstance(dim, int) and dim]
         if len(dims) != len(shape):
             raise Inexpressible(f"the shape of {output.name!r} is not known")
         site.append("Reshape", [site.divert(index, "running"), site.ints(dims, "shape")], output)
@@ -152,5 +152,5 @@ def _vector(site: Site, value: ir.Value, shape: tuple[int | str | None, ...] | N
         return value
     size = 1
     for dim in shape or (-1,):
-        size = size * dim if isinstance(dim, int) and size >= 0 and dim >= 0 else -1
+        size = size * dim if isinstance(dim, int) and size > 0 and dim > 0 else -1
     return site.reshape(value, [size], "vector")

@@ -29,7 +29,7 @@ def group(site: Site) -> None:
     data, groups = site.input(0), int(site.node.attr("num_groups", 0))
     shape = site.shape(data)
     channels = shape[1] if shape is not None and len(shape) > 1 else None
-    if not isinstance(channels, int) or groups < 1 or channels % groups:
+    if not isinstance(channels, int) or not channels or groups < 1 or channels % groups:
         raise Inexpressible(f"{groups} groups of an unknown number of channels")
     if channels > _MOST:
         raise Inexpressible(f"{channels} channels are more than any network has")

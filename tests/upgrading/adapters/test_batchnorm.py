@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import bnfold
-from bnfold import errors, reference
+from bnfold import errors, ir, reference
 from bnfold.semantics import Policy
 
 Upgraded = Callable[..., Any]
@@ -137,6 +137,15 @@ def test_spatial_0_per_activation(
         op for op in ops if not dynamic or op != "Reshape"
     ]
     assert not outcome.repairs
+
+
+def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded) -> None:
+    source = model(7, shape=("n", 3, 4, 6), params=(3, 4, 6), spatial=0)
+    source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4, 6))}
+    expected = reference.evaluate(ir.load(source), feeds)
+    found = reference.evaluate(upgraded(source, 15, compare=False).model, feeds)
+    np.testing.assert_allclose(found["y"], expected["y"])
 
 
 @pytest.mark.parametrize("params", [(3, 4, 6), (72,)])

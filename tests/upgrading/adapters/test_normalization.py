@@ -42,7 +42,8 @@ def test_constant_group_parameters_are_repeated_at_once(upgraded: Upgraded, text
     assert upgraded(head + body, 21).ops == ["GroupNormalization"]
 
 
-def test_groups_of_unknown_channels_are_an_error(upgraded: Upgraded, text: Text) -> None:
-    inputs = "float[2, c, 4] x, float[2] s, float[2] b"
+@pytest.mark.parametrize("channels", ["c", "0"])
+def test_groups_of_unknown_channels_are_an_error(upgraded: Upgraded, text: Text, channels: str) -> None:
+    inputs = f"float[2, {channels}, 4] x, float[2] s, float[2] b"
     with pytest.raises(UpgradeBlocked, match="unknown number of channels"):
         upgraded(text(18, inputs, "y = GroupNormalization <num_groups = 2> (x, s, b)"), 21)

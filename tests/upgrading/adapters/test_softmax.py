@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -66,3 +67,13 @@ def test_sizes_of_zero_stay_what_they_are(
 def test_opset_13_asks_whether_anything_is_there(upgraded: Upgraded, text: Text) -> None:
     outcome = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"), 13)
     assert "If" in outcome.ops
+
+
+@pytest.mark.parametrize("target", [13, 21])
+@pytest.mark.parametrize("shape", ["0, 3, 4", "0, 3, 0"])
+def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded, text: Text, shape: str, target: int) -> None:
+    source = text(11, f"float[{shape}] x", "y = Softmax (x)", ir=6)
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4))}
+    expected = reference.evaluate(ir.load(onnx.parser.parse_model(source)), feeds)
+    found = reference.evaluate(upgraded(source, target, compare=False).model, feeds)
+    np.testing.assert_allclose(found["y"], expected["y"])
