@@ -23,6 +23,8 @@ def tables(old: Region, new: Region) -> list[Table]:
         value, tensor, others = node.input(0), held(node.input(0)), [other for other in node.inputs[1:] if other]
         if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(held, others)):
             continue
+        if value in (old, new)[side].fed:  # a default, in whose place there are other numbers
+            continue
         marks = _marks(node, tensor)
         unread = np.ones(int(marks.max(initial=-1)) + 1, bool)
         twin = nodes[0].get(key) if side else None

@@ -13,6 +13,7 @@ from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
 from bnfold.verification.differences.extract import sparse_of
 from bnfold.verification.feeding.inputs import overridable, required
+from bnfold.verification.feeding.sized import sized
 
 Shape = Sequence[Dim] | None
 
@@ -51,6 +52,11 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
 def _declared(model: ir.Model) -> dict[str, Shape]:
     """Shapes of the inputs as the file declares them, without what was learnt since."""
     return {info.name: shape_of(info.type) for info in model.graph.proto.input}
+
+
+def _declared_outputs(model: ir.Model) -> dict[str, Shape]:
+    """As `_declared`, of the outputs."""
+    return {info.name: shape_of(info.type) for info in model.graph.proto.output}
 
 
 def flaw(model: ir.Model) -> str:
@@ -111,21 +117,29 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
     """One sentence about an output that ``after`` alone declares with another size than was computed; else empty."""
+    had, has = map(_declared_outputs, (before, after))
     for name, shape in outputs.items():
-        old, new = (shape_of(_type_of_output(name, model)) for model in (before, after))
-        if _clash(new, shape) and not _clash(old, shape):
-            return f"output {name!r} is declared with the shape {_written(new)}, and has the shape {_written(shape)}"
+        if _clash(has[name], shape) and not _clash(had[name], shape):
+            promise = _written(has[name])
+            return f"output {name!r} is declared with the shape {promise}, and has the shape {_written(shape)}"
     return ""
 
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
-    """One sentence about an output with one size where both inputs and the original say any; else empty."""
-    free = {dim for shape in _declared(after).values() for dim in shape or () if isinstance(dim, str)}
-    for value in before.graph.outputs:
-        old, new = (shape_of(_type_of_output(value.name, model)) for model in (before, after))
-        if any(was in free and isinstance(dim, int) for was, dim in zip(old or (), new or (), strict=False)):
-            return f"output {value.name!r} had the shape {_written(old)} and is declared with {_written(new)}"
+    """One sentence about an output of a size that neither the original nor inference tells; else empty."""
+    had, has = map(_declared_outputs, (before, after))
+    changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
+    values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
+    for name in changed:
+        if not _tells(values[name].shape, has[name]):
+            return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
+
+
+def _tells(known: Shape, declared: Shape) -> bool:
+    """Whether each size that is declared is the one that is known. 0 is what exporters write for an unknown one."""
+    sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
+    return sizes.items() <= dict(enumerate(known or ())).items()
 
 
 def _without(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[str]:

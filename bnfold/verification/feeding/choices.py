@@ -116,16 +116,23 @@ def other_choices(
 
 
 def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
-    """The axes of inputs whose sizes nobody but the operators tells; those of one name together."""
+    """The axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
+
+    Those of one name are together.
+    """
     told: dict[str, Places] = {}
+    sizes: dict[str, int | str | None] = {}
     for name, shape in known.items():
         own = declared[name]
         if own is None or len(own) != len(shape):
             own = [None] * len(shape)
         for axis, (dim, size) in enumerate(zip(own, shape, strict=True)):
-            if not (isinstance(dim, int) and dim > 0) and isinstance(size, int) and size > 1:
-                told.setdefault(dim if isinstance(dim, str) else f"{name} {axis}", []).append((name, axis))
-    return [*told.values()]
+            if not (isinstance(dim, int) and dim > 0) and size not in (0, 1):
+                called = dim if isinstance(dim, str) else f"{name} {axis}"
+                told.setdefault(called, []).append((name, axis))
+                sizes[called] = size
+    shared = Counter(sizes.values())
+    return [told[called] for called, size in sizes.items() if isinstance(size, int) or (size and shared[size] > 1)]
 
 
 def further_choices(
@@ -134,8 +141,10 @@ def further_choices(
     """Rows of choices beside the main one, of each of which one tells something else; ``told`` by `inferred_sizes`."""
     # What is broadcast there may be as small, whatever it meets.
     yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
-    if changed:  # a size inside may have been 1, where sums are means
-        yield from (_with(model, main, places, lambda size: size + 1) for places in _open(known)[:_MOST_NARROWED])
+    for places in _open(known)[:_MOST_NARROWED]:
+        name, axis = places[0]
+        if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
+            yield _with(model, main, places, lambda size: size + 1)
     yield from other_choices(model, known, main, changed)
 
 

@@ -29,6 +29,10 @@ Of few numbers a sum might by chance be negative in all samples, and hide what o
 """
 
 
+_MOST_KINDS = 2 * len(SAMPLE_KINDS)
+CROSSED = len(SAMPLE_KINDS) + SAMPLE_KINDS.index("tiny")
+"""The sample in which the lower bound of a Clip is above the upper one."""
+
 FLAT = ("constant", "at mean")
 """Those in which channels may vary nowhere."""
 
@@ -179,11 +183,13 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
     scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
+    cross = -1.0 if sample % _MOST_KINDS == CROSSED else 1.0
     return {
         "bias": normal * 0.1,
         "scale": scale,
         "positive": 0.5 + uniform,
-        "negative": -0.5 - uniform,
+        "lower": cross * (-0.5 - uniform),
+        "upper": cross * (0.5 + uniform),
         "wide": 200.0 + 400.0 * uniform,
         "unit": uniform,
         "inner": 1.98 * uniform - 0.99,

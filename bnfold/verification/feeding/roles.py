@@ -37,8 +37,8 @@ _ROLES: dict[tuple[str, int], str] = {
     **{(op, slot): "positive" for op in ("QLinearConv", "QLinearMatMul") for slot in (1, 4)},
     ("QLinearConv", 6): "wide",  # else all results are the largest integer
     ("QLinearMatMul", 6): "wide",
-    ("Clip", 1): "negative",
-    ("Clip", 2): "positive",
+    ("Clip", 1): "lower",
+    ("Clip", 2): "upper",
     ("Reciprocal", 0): "scale",
     **dict.fromkeys((("Asin", 0), ("Acos", 0), ("Atanh", 0), ("GridSample", 1)), "inner"),
 }

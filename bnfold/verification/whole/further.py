@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
+import onnx
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
@@ -16,7 +17,8 @@ from bnfold.verification.feeding.choices import Choice, further_choices, inferre
 from bnfold.verification.feeding.cost import estimate
 from bnfold.verification.feeding.data import Recorded
 from bnfold.verification.feeding.dims import Known
-from bnfold.verification.feeding.inputs import FLAT, SAMPLE_KINDS, overridable, random_value, required
+from bnfold.verification.feeding.inputs import CROSSED, FLAT, SAMPLE_KINDS, overridable, random_value, required
+from bnfold.verification.feeding.roles import role
 from bnfold.verification.feeding.sized import sized
 from bnfold.verification.numbers.compare import size_of
 from bnfold.verification.numbers.floats import is_float
@@ -88,9 +90,10 @@ def other_sizes(
 
 
 def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
-    """The first sample with other values for the inputs that have a default: all of them, or else those of floats.
+    """The first sample with other values for the inputs that have a default: all of them, and those of floats alone.
 
-    What is read in other places than before may be read in one branch only: a second sample takes the other one.
+    What is read in other places than before may be read in one branch only: further samples take the other one. A
+    truth with a default may be what chooses it. Bounds with a default are crossed once.
     """
     both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
@@ -100,14 +103,22 @@ def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
         free = moved
     opposite = [{name: _opposite(array) for name, array in first.feeds.items()}] if moved else []
     found: list[Sample] = []
-    for values in (chosen for chosen in (free, [value for value in free if is_float(value.dtype)]) if chosen):
-        shapes = {value.name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for value in values}
-        others = {value.name: random_value(value, shapes[value.name], request.checks.seed, 0) for value in values}
-        for feeds in (first.feeds, *opposite) if not found else ():
+    floats = [value for value in free if is_float(value.dtype)]
+    bounds = [value for value in floats if role(value) in ("lower", "upper")]
+    for values, number in ((free, 0), (floats if len(floats) < len(free) else [], 0), (bounds, CROSSED)):
+        others = {value.name: _other(value, request.checks.seed, number) for value in values}
+        for feeds in (first.feeds, *opposite) if others else ():
             with suppress(Unsupported, BadInput):
                 run = Recorded({**feeds, **others})
                 found.append(evaluated(request, pair, run, 0, request.checks.samples))
     return found
+
+
+def _other(value: ir.Value, seed: int, number: int) -> Array:
+    """Another value than the default."""
+    if value.dtype == onnx.TensorProto.BOOL and value.tensor is not None:
+        return ~value.tensor.numpy()
+    return random_value(value, tuple(dim for dim in value.shape or () if isinstance(dim, int)), seed, number)
 
 
 def _opposite(array: Array) -> Array:

@@ -173,3 +173,24 @@ def test_one_of_equal_constants_stands_for_the_other(kept: str, status: str, dep
         return model(body, {name: np.array(number) for name, number in weights.items()})
 
     assert verdict(of("h", "high", "c, far"), of("x", kept, "far, c"), depth).status == status
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+@pytest.mark.parametrize("defaults", [(), ("low", "high")], ids=["fed", "defaults"])
+def test_bounds_that_callers_feed_may_be_crossed(defaults: tuple[str, ...], depth: Depth) -> None:
+    head = "(float[N,3] x, float low, float high) => (float[N,3] y)"
+    orders = ("y = Clip (x, low, high)", "z = Max (x, low)  y = Min (z, high)", "z = Min (x, high)  y = Max (z, low)")
+    weights = {name: np.array({"low": -0.5, "high": 0.5}[name]) for name in defaults}
+    before, right, wrong = (model(f"{head} {{ {nodes} }}", weights) for nodes in orders)
+    assert verdict(before, right, depth).status == "verified"
+    assert verdict(before, wrong, depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_what_is_chosen_from_a_default_need_not_be_read(depth: Depth) -> None:
+    head = "(float[N,6] x, float[8,6] T) => (float[M,6] y)"
+    nodes = "s = Shape (x)  n = Gather (s, zero)  r = Range (zero, n, one)  t = {} y = Add (x, t)"
+    weights = {"T": np.ones((8, 6)), "zero": np.array(0), "one": np.array(1)}
+    before, after = (model(f"{head} {{ {nodes.format(way)} }}", weights) for way in ("Gather (T, r)", "Identity (T)"))
+    assert verdict(before, after, depth).status != "verified"
+    assert verdict(before, before, depth).status == "verified"

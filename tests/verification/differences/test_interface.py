@@ -76,6 +76,14 @@ def test_an_output_of_any_size_is_not_of_one(depth: Depth) -> None:
     )
 
 
+@pytest.mark.parametrize("declared", ["M,3] y", "] y"])
+def test_a_size_that_nothing_tells_is_not_proven_by_parts(declared: str) -> None:
+    body = BODY.replace("N,3] y", declared)
+    assert compared(body, body.replace(declared, "1,3] y"), depth="local").status == "unverified"
+    body = body.replace("N,3] x", "1,3] x")
+    assert compared(body, body.replace(declared, "1,3] y"), depth="local").verified
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_inputs_keep_their_order(depth: Depth) -> None:
     body = "(float[N,3] x, float[N,3] z) => (float[N,3] y) { y = Sub (x, z) }"
@@ -121,6 +129,18 @@ def test_a_default_that_one_branch_read(beside: str, depth: Depth) -> None:
         assert compared(
             body, body.replace("p = Add (x, k)", "p = Add (x, q)"), DEFAULT, depth=depth, seed=seed
         ).status == ("failed")
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_default_that_one_branch_read_where_a_default_chooses_it(taken: bool, depth: Depth) -> None:
+    branches = (
+        "then_branch = t () => (float[N,1] p) { p = Add (x, k) }, else_branch = e () => (float[N,1] n) { n = Neg (x) }"
+    )
+    head = "(float[N,1] x, bool c, float[1] k) => (float[N,1] y, float[N,1] z)"
+    body = f"{head} {{ y = If (c) <{branches}>  z = Add (x, k) }}"
+    weights = {**DEFAULT, "c": np.array(taken)}
+    assert compared(body, body.replace("p = Add (x, k)", "p = Add (x, q)"), weights, depth=depth).status == "failed"
 
 
 def test_a_default_that_fits_alone_is_no_longer_read() -> None:

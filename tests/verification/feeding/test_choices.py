@@ -140,3 +140,22 @@ def test_an_expand_tells_no_size_locally() -> None:
     head, held = "(float[N,D] x) => (float[A,B] y)", {"s": np.array([2, 64])}
     assert compared(head, "e = Expand (x, s)  y = Relu (e)", "y = Relu (x)", held, depth="local").status == "unverified"
     assert compared(head, "y = Expand (x, s)", "e = Identity (x)  y = Expand (e, s)", held).status == "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+@pytest.mark.parametrize("shape", ["x", "z"])
+def test_of_two_open_inputs_one_may_be_one_wide(shape: str, depth: Any) -> None:
+    head = "(float[A,3] x, float[B,3] z) => (float[C,D] y)"
+    after = f"s = Shape ({shape})  a = Add (x, z)  y = Reshape (a, s)"
+    assert compared(head, "y = Add (x, z)", after, {}, depth=depth).status == "failed"
+    head = head.replace("B", "A")
+    assert compared(head, "y = Add (x, z)", after, {}, depth=depth).verified
+
+
+def test_where_one_is_the_first_size_that_fits_another_is_tried() -> None:
+    """As much of the table is read as the input is long, and what is tried first is longer than the table."""
+    nodes = "s = Shape (x)  n = Gather (s, last)  t = Slice (T, zero, n)  y = Add (x, t)"
+    held = {"T": np.ones(7, np.float32), "last": np.array([3]), "zero": np.array([0])}
+    before, after = (f"(float[4,2,7,N] x) => (float[a,b,c,{size}] y) {{ {nodes} }}" for size in ("d", "1"))
+    found = verify(*(ir.load(model(body, held)) for body in (before, after)), witness="none")
+    assert (found.status, found.decided_by) == ("failed", "interface")
