@@ -8,7 +8,22 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz import bytes_, case, faults, graphs, modes, outside, rewriting, smaller, verifying, watch
+from _fuzz import (
+    bytes_,
+    case,
+    draw,
+    faults,
+    feeding,
+    graphs,
+    modes,
+    near_misses,
+    outside,
+    rewriting,
+    showing,
+    smaller,
+    verifying,
+    watch,
+)
 from _fuzz.campaign import Campaign, Totals
 from _fuzz.case import Case, Outcome
 from onnx import TensorProto, helper, numpy_helper
@@ -201,6 +216,61 @@ def test_one_answer_for_all_faults_and_rewrites_is_found_out(
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [faults.judge(faults.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith(finding) for error in errors)
+
+
+SIZED = "s = Shape (x)  n = Gather (s, one)  t = Slice (T, zero, n)  y = Add (x, t)"
+
+
+def sized(head: str = "(float[2,N] x) => (float[2,M] y)", last: float = 1.0) -> onnx.ModelProto:
+    """As much of a table of seven as the input is long."""
+    held = {"T": np.array([1, 1, 1, 1, 1, 1, last], np.float32), "zero": np.array([0]), "one": np.array([1])}
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {head} {{ {SIZED} }}')
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in held.items())
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("after", "truth"),
+    [
+        (sized(), "same"),
+        (sized(last=2.0), "shows"),
+        (sized("(float[2,N] x) => (float[2,1] y)"), "interface"),
+        (sized("(float[2,5] x) => (float[2,M] y)"), "interface"),
+        (sized("(float[2,N] x, float[1] z) => (float[2,M] y)"), "interface"),
+        (sized("(float[2,N] x) => (float[2,M] y, float[2,M] x)"), "interface"),
+    ],
+    ids=["nothing", "a row that only the longest input reads", "output", "input", "one more input", "one more output"],
+)
+def test_what_few_sizes_or_only_callers_see_is_seen(after: onnx.ModelProto, truth: str, tmp_path: Path) -> None:
+    for name, proto in (("before", sized()), ("after", after)):
+        onnx.save(proto, tmp_path / name)
+    assert showing.truth(tmp_path / "before", tmp_path / "after", {"x": np.ones((2, 3), np.float32)}) == truth
+
+
+def test_a_declared_size_of_zero_is_tried_as_such_and_as_an_unknown_one(tmp_path: Path) -> None:
+    head = "(float[2,0] x) => (float[2,M] y)"
+    for name, proto in (("before", sized(head)), ("after", sized(head, last=2.0))):
+        onnx.save(proto, tmp_path / name)
+    proto = onnx.load(tmp_path / "before")
+    drawn = {"x": np.ones((2, 3), np.float32)}
+    empty = feeding.emptied(proto, drawn)
+    assert empty is not None
+    assert empty["x"].shape == (2, 0)
+    assert feeding.emptied(sized(), drawn) is None
+    assert showing.truth(tmp_path / "before", tmp_path / "before", drawn) == "same"
+    assert showing.truth(tmp_path / "before", tmp_path / "after", drawn) == "shows"
+
+
+def test_near_misses_find_their_place() -> None:
+    """What changes nothing was not carried out."""
+    models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(60)]
+    for fault in (*near_misses.RARE, *near_misses.INTERFACE):
+        copies = [onnx.ModelProto.FromString(model.SerializeToString()) for model in models]
+        for seed, copy in enumerate(copies):
+            fault(copy, np.random.default_rng(seed))
+        assert copies != models, fault.__name__
+    bare = onnx.ModelProto()
+    assert near_misses.near_miss(bare, np.random.default_rng(0)) is None
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(TensorProto.FLOAT, "differs: why not"), (TensorProto.INT64, "")])

@@ -42,7 +42,13 @@ class Builder:
     inputs: list[Drawn] = field(default_factory=list)
     values: list[Drawn] = field(default_factory=list)
     derived: list[Drawn] = field(default_factory=list)
-    """Weights that nodes make of what is stored."""
+    """What nodes make of weights and sizes."""
+    fed: dict[str, Array] = field(default_factory=dict)
+    """What is fed to inputs that not any number is good for."""
+    opened: set[tuple[str, int]] = field(default_factory=set)
+    """Axes of inputs whose sizes matter to what was drawn: mostly left open."""
+    owned: set[str] = field(default_factory=set)
+    """Weights that have readers in nested graphs only: often inputs with a default."""
     counter: int = 0
     plain: bool = False
     """Every weight an initializer, every dim as it is: for models that are written down, not drawn."""
@@ -56,6 +62,18 @@ class Builder:
     def fresh(self, hint: str) -> str:
         self.counter += 1
         return f"{hint}{self.counter}"
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """How much there is: of nodes, weights, values and inputs."""
+        return len(self.nodes), len(self.weights), len(self.values), len(self.inputs)
+
+    def cut(self, size: tuple[int, int, int, int]) -> None:
+        """Leave out what came later."""
+        for drawn in self.inputs[size[3] :]:
+            self.fed.pop(drawn.name)
+        for things, kept in zip((self.nodes, self.weights, self.values, self.inputs), size, strict=True):
+            del things[kept:]  # type: ignore[attr-defined]
 
     def weight(self, array: Array, hint: str = "w") -> str:
         """A constant: initializer, Constant node, behind an Identity, quantised, narrower, or one that is there."""
@@ -78,6 +96,24 @@ class Builder:
         """A constant that is not stored as it is; ``kind`` (up to 1) says in which way. None: in none of them."""
         return None
 
+    def own(self, array: Array) -> str:
+        """An initializer that only nested graphs read."""
+        self.owned.add(name := self.fresh("own"))
+        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def feed(self, array: Array) -> Drawn:
+        """An input that this is fed to."""
+        made = Drawn(self.fresh("fed"), helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        self.inputs.append(made)
+        self.fed[made.name] = array
+        return made
+
+    def leave_open(self, value: Drawn, axis: int) -> None:
+        """The axis of an input, or that of all inputs where the value is none: it may come from there."""
+        names = [value.name] if value in self.inputs else [other.name for other in self.inputs]
+        self.opened |= {(name, axis) for name in names}
+
     def integers(self, numbers: Sequence[int]) -> str:
         """A constant list of int64."""
         return self.weight(np.array(numbers, np.int64), "i")
@@ -97,6 +133,15 @@ class Builder:
         self.nodes.append(node)
         self.values.extend(made)
         return made
+
+    def derive(self, op_type: str, inputs: Sequence[str], dtype: int, shape: Sequence[int], **attributes: Any) -> str:
+        """Append a node whose output has the type and shape that are told: they may follow from sizes."""
+        name = self.fresh("d")
+        self.nodes.append(
+            helper.make_node(op_type, list(inputs), [name], name=self.fresh(op_type.lower()), **attributes)
+        )
+        self.derived.append(Drawn(name, dtype, tuple(shape)))
+        return name
 
     def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
         known = {value.name: value for value in [*self.inputs, *self.values, *self.derived]}
@@ -123,24 +168,33 @@ class Builder:
         ]
 
     def model(self, outputs: Sequence[Drawn]) -> onnx.ModelProto:
-        """The graph, some of whose input dims are symbolic or unknown."""
-        infos = []
-        for value in self.inputs:
-            dims: list[int | str | None] = list(value.shape)
-            for axis in range(len(dims)):
-                if axis != 1 and not self.plain and self.chance(0.2):
-                    dims[axis] = self.pick([f"d{axis}_{value.name}", None])
-            infos.append(helper.make_tensor_value_info(value.name, value.dtype, dims))
-        hidden = [list(value.shape) if self.plain else [None] * value.rank for value in outputs]
-        ends = [
-            helper.make_tensor_value_info(value.name, value.dtype, dims)
-            for value, dims in zip(outputs, hidden, strict=True)
-        ]
+        """The graph, some of whose input dims are symbolic, unknown, or declared as 0."""
+        infos = [self._input(value) for value in self.inputs]
+        is_open = any(not all(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in infos)
+        known = self.plain or (not is_open and self.chance(0.5))
+        name = "o" if self.chance(0.3) else None
+        ends = []
+        for value in outputs:
+            dims = [size if known else name and f"{name}{axis}_{value.name}" for axis, size in enumerate(value.shape)]
+            ends.append(helper.make_tensor_value_info(value.name, value.dtype, dims))
         share = 0.0 if self.plain or self.chance(0.85) else float(self.pick([1.0, 0.5, 0.2]))
-        listed = [tensor for tensor in self.weights if self.chance(share)]
+        listed = [tensor for tensor in self.weights if self.chance(max(share, 0.6 * (tensor.name in self.owned)))]
         infos += [helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in listed]
         graph = helper.make_graph(self.nodes, "drawn", infos, ends, self.weights)
         version = 3 if self.weights and len(listed) == len(self.weights) and self.chance(0.5) else 8
         versions = [helper.make_opsetid("", self.opset)]
         versions += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in self.nodes} - {""})]
         return helper.make_model(graph, opset_imports=versions, ir_version=version)
+
+    def _input(self, value: Drawn) -> onnx.ValueInfoProto:
+        """0 is declared for some sizes that are not; now and then not even the rank is told."""
+        if self.plain:
+            return helper.make_tensor_value_info(value.name, value.dtype, value.shape)
+        dims: list[int | str | None] = list(value.shape)
+        for axis in range(len(dims)):
+            chance = 0.7 if (value.name, axis) in self.opened else 0.2 if axis != 1 else 0.01
+            if self.chance(chance):
+                dims[axis] = self.pick([f"d{axis}_{value.name}", None])
+            elif self.chance(0.01):
+                dims[axis] = 0
+        return helper.make_tensor_value_info(value.name, value.dtype, dims if self.chance(0.97) else None)

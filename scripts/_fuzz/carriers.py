@@ -130,10 +130,18 @@ def pad(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """By whole factors, by some that are nearly whole, or to sizes."""
     if x.rank != 4 or np.prod(x.shape) > 2000:
         return None
-    scales = np.array([1, 1, *(b.pick([1, 2]) for _ in x.shape[2:])], np.float32)
+    attributes: dict[str, Any] = {"mode": b.pick(["nearest", "linear"])}
+    if b.chance(0.3):
+        how = ["asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel"]
+        attributes["coordinate_transformation_mode"] = b.pick(how)
+    if b.chance(0.2):
+        sizes = [*x.shape[:2], *(size * b.pick([1, 2]) + b.pick([0, 0, 1]) for size in x.shape[2:])]
+        return b.node("Resize", [x.name, "", "", b.integers(sizes)], **attributes)
+    factors = [1, 2] if b.chance(0.6) else [1, 2, 0.5, 1.5, 2.001, 1.999]
+    scales = np.array([1, 1, *(b.pick(factors) for _ in x.shape[2:])], np.float32)
     if b.chance(0.3):
         scales[1] = 2
-    mode = b.pick(["nearest", "linear"])
-    return b.node("Resize", [x.name, "", b.weight(scales, "scales")], mode=mode)
+    return b.node("Resize", [x.name, "", b.weight(scales, "scales")], **attributes)

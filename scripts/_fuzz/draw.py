@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from _fuzz.builder import Array, Builder, Drawn
 from _fuzz.convolutions import conv, conv_transpose
 from _fuzz.feeding import overriding
+from _fuzz.near import alike, two_open
 from _fuzz.operators import (
     TABLE,
     Draw,
@@ -22,6 +23,8 @@ from _fuzz.operators import (
     normaliser,
     spelled_out,
 )
+from _fuzz.positions import mask, positions
+from _fuzz.scopes import looped, one_branch, scanned
 from _fuzz.weights import VariedBuilder
 
 LARGEST = 6000
@@ -46,6 +49,8 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
         shape = tuple(int(size) for size in sizes[: int(rng.choice([2, 3, 4, 4, 4, 5]))])
         b.inputs.append(Drawn(b.fresh("x"), dtype, shape))
         b.values.append(b.inputs[-1])
+    if rng.random() < 0.2:
+        _put(b, b.pick(FIRST), b.inputs[0])
     kind = rng.random()
     if kind < 0.5:
         _sandwich(b)
@@ -58,7 +63,7 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
             _grow(b, ANY)
     if not any(node.op_type == "BatchNormalization" for node in b.nodes):
         batchnorm(b, b.values[-1])
-    model, feeds = b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs}
+    model, feeds = b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs} | b.fed
     return model, feeds | overriding(model, rng)
 
 
@@ -68,6 +73,8 @@ def feed(rng: np.random.Generator, value: Drawn) -> Array:
 
 
 ANY: tuple[Draw, ...] = tuple(entry for entry, weight in TABLE for _ in range(int(10 * weight)))
+FIRST: tuple[Draw, ...] = (positions, positions, mask, alike, two_open, one_branch, looped, scanned)
+"""What often stands in front: sizes, and scopes of their own, matter to it."""
 ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
 CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, spelled_out, *ABSORBERS))
 
@@ -139,12 +146,11 @@ def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:
 
 
 def _put(b: Builder, entry: Draw, value: Drawn) -> None:
-    kept = len(b.nodes), len(b.weights), len(b.values)
+    kept = b.size
     try:
         entry(b, value)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, onnx.defs.SchemaError, ValueError):
-        # Not legal at this opset or with these sizes: draw something else.
-        del b.nodes[kept[0] :], b.weights[kept[1] :], b.values[kept[2] :]
+        b.cut(kept)  # not legal at this opset or with these sizes: draw something else
 
 
 def _outputs(b: Builder) -> list[Drawn]:

@@ -18,6 +18,7 @@ from _fuzz import condition, legacy, norms, phases, showing, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
+from _fuzz.near_misses import near_miss
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
 from bnfold import ir, reference, verification
@@ -68,10 +69,13 @@ def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes,
 def _broken(right: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     """One change, and its name; a change that finds nothing to do is drawn again."""
     for _ in range(20):
-        fault = ALL[int(rng.integers(len(ALL)))]
         model = onnx.ModelProto.FromString(right)
-        fault(model, rng)
-        if (after := model.SerializeToString()) != right:
+        if rng.random() < 0.4:
+            fault = near_miss(model, rng)
+        else:
+            fault = ALL[int(rng.integers(len(ALL)))]
+            fault(model, rng)
+        if fault is not None and (after := model.SerializeToString()) != right:
             return after, fault.__name__
     return right, "nothing"
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from _fuzz import parts
 from _fuzz.builder import Array
 
 Feeds = Mapping[str, Array]
@@ -26,26 +27,77 @@ def _array(drawn: Array, shape: list[int], rng: np.random.Generator) -> Array:
     return np.asarray(rng.standard_normal(shape) * rng.choice(FACTORS)).astype(drawn.dtype)
 
 
-def resized(model: onnx.ModelProto, drawn: Feeds, rng: np.random.Generator) -> Feeds:
-    """Other numbers, with another size for every dim that is open; what is called the same stays the same."""
-    sizes: dict[Any, int] = {}
-    shapes: dict[str, list[int]] = {}
+def open_dims(model: onnx.ModelProto, drawn: Feeds) -> dict[Any, list[tuple[str, int]]]:
+    """The axes of inputs that are open, those of one name together; 0 is what exporters write for an unknown size."""
+    found: dict[Any, list[tuple[str, int]]] = {}
     for info in (info for info in model.graph.input if info.name in drawn):
-        shape = shapes[info.name] = [*drawn[info.name].shape]
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim[: len(shape)]):
-            if not dim.HasField("dim_value"):
-                options = [0, 1, 1, shape[axis] + 1, 2 * shape[axis], 2 * shape[axis] + 1]
-                shape[axis] = sizes.setdefault(dim.dim_param or (info.name, axis), int(rng.choice(options)))
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim[: drawn[info.name].ndim]):
+            if not dim.dim_value:
+                found.setdefault(dim.dim_param or (info.name, axis), []).append((info.name, axis))
+    return found
+
+
+def resized(model: onnx.ModelProto, drawn: Feeds, rng: np.random.Generator, *, empty: bool = True) -> Feeds:
+    """Other numbers, with another size for every dim that is open, 0 too if ``empty``.
+
+    What is called the same stays the same.
+    """
+    shapes = {name: [*array.shape] for name, array in drawn.items()}
+    for places in open_dims(model, drawn).values():
+        size = max(shapes[name][axis] for name, axis in places)
+        chosen = max(int(rng.choice([0, 1, 1, size + 1, 2 * size, 2 * size + 1])), int(not empty))
+        for name, axis in places:
+            shapes[name][axis] = chosen
     return numbers(drawn, rng, shapes)
+
+
+def emptied(model: onnx.ModelProto, drawn: Feeds) -> Feeds | None:
+    """The feeds with no elements along the axes whose size is declared as 0; None where none is."""
+    shapes = {name: [*array.shape] for name, array in drawn.items()}
+    zeros = [
+        (info.name, axis)
+        for info in model.graph.input
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+        if info.name in drawn and dim.HasField("dim_value") and not dim.dim_value and axis < drawn[info.name].ndim
+    ]
+    for name, axis in zeros:
+        shapes[name][axis] = 0
+    return numbers(drawn, np.random.default_rng(0), shapes) if zeros else None
+
+
+def opened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with open dims where it declares sizes of 0, inside as well."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    held = [graph for graph in parts.graphs(copy) if isinstance(graph, onnx.GraphProto)]
+    for info in (info for graph in held for info in (*graph.input, *graph.output, *graph.value_info)):
+        for dim in info.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and not dim.dim_value:
+                dim.ClearField("dim_value")
+    return copy
+
+
+def other_defaults(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, Array]:
+    """Other numbers for most of the floats that have a default, of the same signs."""
+    arrays = _overridable(model)
+    return {
+        name: (rng.permutation(array.flatten()) * rng.choice([0.5, 1.5, 2.0])).reshape(array.shape).astype(array.dtype)
+        for name, array in arrays.items()
+        if rng.random() < 0.8
+    }
+
+
+def _overridable(model: onnx.ModelProto) -> dict[str, Array]:
+    """Floats with a default that a file of numpy's can hold."""
+    listed = {info.name for info in model.graph.input} if model.ir_version >= 4 else set()
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in listed}
+    return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.dtype.isbuiltin == 1}
 
 
 def overriding(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, Array]:
     """Other numbers for some of the defaults that a caller may override: those stored, in another order."""
-    listed = {info.name for info in model.graph.input} if model.ir_version >= 4 else set()
-    fed = [tensor for tensor in model.graph.initializer if tensor.name in listed and rng.random() < 0.3]
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in fed}
     return {
         name: rng.permutation(array.flatten()).reshape(array.shape)
-        for name, array in arrays.items()
-        if array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # no file of numpy's holds 8-bit floats
+        for name, array in _overridable(model).items()
+        if rng.random() < 0.3
     }

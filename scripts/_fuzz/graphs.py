@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from _fuzz import draw as chains
 from _fuzz import outside, phases, runtime, seeds, watch
 from _fuzz.case import MODEL, Case, Outcome
 from _fuzz.hostile import CHANGES
@@ -35,11 +36,11 @@ BUDGET_SECONDS = 2.0
 
 
 def draw(seed: int, corpus: Sequence[Path]) -> Case:
-    """A model of the seeds or the corpus, and one to four changes to it."""
+    """A model of the seeds or the corpus, or a drawn one, and one to four changes to it."""
     rng = np.random.default_rng(seed)
     options = corpus if corpus and rng.random() < 0.3 else seeds.models() if rng.random() < 0.3 else seeds.small()
     path = options[int(rng.integers(len(options)))]
-    model = _loaded(path)
+    model = chains.draw(seed, onnx.TensorProto.FLOAT)[0] if rng.random() < 0.2 else _loaded(path)
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
     for _ in range(int(rng.integers(1, 5))):

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from _fuzz import condition, feeding, watch
+from _fuzz import condition, feeding, promises, watch
 from _fuzz.builder import Array
 from _fuzz.case import Outcome
 from bnfold import ir, reference
@@ -62,8 +62,9 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
-    error = _compared(proto, feeds, expected, found) or _at_other_sizes(proto, feeds, _saved(model, keep))
-    error = _left(model, report, settings) or error
+    after = _saved(model, keep)
+    error = _compared(proto, feeds, expected, found) or _at_other_sizes(proto, feeds, after)
+    error = _left(model, report, settings) or _broken_promise(proto, after, report, found) or error
     return Outcome(error, _behaviour(report), len(report.batchnorms), _gone(report), compared=True)
 
 
@@ -109,6 +110,19 @@ def _behaviour(report: Report) -> str:
     facts = {f"{event.verdict} {event.reason} {'-'.join(event.operators)}" for event in report.batchnorms}
     facts |= {f"equalized {event.reason} {'-'.join(event.passed)}" for event in report.equalized}
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
+
+
+def _broken_promise(proto: onnx.ModelProto, after: ir.Model, report: Report, found: Feeds) -> str:
+    """What callers may no longer feed, or get otherwise than declared; defaults that were frozen are reported."""
+    before, result = onnx.ModelProto.FromString(proto.SerializeToString()), after.proto
+    kept = [info for info in before.graph.input if info.name not in report.frozen]
+    del before.graph.input[:]
+    before.graph.input.extend(kept)
+    if promises.are_narrower(before, result):
+        return "interface: inputs or outputs are not those that they were"
+    told = promises.of_outputs(before, result)
+    broken = [name for name, array in found.items() if promises.is_broken(told[name], array.shape)]
+    return f"interface: outputs {broken} are declared wrongly" if broken else ""
 
 
 def _left(model: ir.Model, report: Report, settings: Options) -> str:

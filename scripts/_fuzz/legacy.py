@@ -29,7 +29,7 @@ class Legacy(Builder):
     """A builder that asks the referee for shapes."""
 
     def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
-        known = {value.name: value for value in [*self.inputs, *self.values]}
+        known = {value.name: value for value in [*self.inputs, *self.values, *self.derived]}
         infos = [
             helper.make_tensor_value_info(name, known[name].dtype, known[name].shape)
             for name in dict.fromkeys(node.input)
@@ -78,7 +78,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
         for tensor in model.graph.initializer:
             model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     target = TARGETS[int(rng.integers(len(TARGETS)))]
-    feeds = {value.name: rng.standard_normal(value.shape).astype(np.float32) for value in b.inputs}
+    feeds = {value.name: rng.standard_normal(value.shape).astype(np.float32) for value in b.inputs} | b.fed
     feeds |= overriding(model, rng)
     return model, feeds, {"target_opset": target if target is None or target >= b.opset else None}
 
@@ -88,8 +88,8 @@ def _grow(b: Legacy) -> None:
     value = b.values[at]
     if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or 0 in value.shape or not value.rank:
         value = b.inputs[0]
-    kept = len(b.nodes), len(b.weights), len(b.values)
+    kept = b.size
     try:
         b.pick(TABLE)(b, value)
     except (NotLegal, onnx.defs.SchemaError, ValueError):
-        del b.nodes[kept[0] :], b.weights[kept[1] :], b.values[kept[2] :]
+        b.cut(kept)

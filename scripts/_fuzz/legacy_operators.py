@@ -9,7 +9,10 @@ import numpy as np
 from onnx import TensorProto
 
 from _fuzz.builder import Builder, Drawn
+from _fuzz.near import alike, two_open
 from _fuzz.operators import Draw
+from _fuzz.positions import mask, positions
+from _fuzz.scopes import looped, one_branch, scanned
 
 LARGEST = 4000
 """Elements of a value beyond which nothing more is built on it."""
@@ -144,11 +147,12 @@ def pad(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def clip(b: Builder, x: Drawn) -> list[Drawn] | None:
+    low, high = (1.0, 0.25) if b.chance(0.1) else (-0.5, 0.75)
     if b.opset >= 11:
-        low = b.weight(np.array(-0.5, np.float32)) if b.chance(0.7) else ""
-        return b.node("Clip", [x.name, low, *([b.weight(np.array(0.7, np.float32))] if b.chance(0.7) else [])])
-    bounds: dict[str, Any] = {"min": -0.5} if b.chance(0.7) else {}
-    return b.node("Clip", [x.name], **bounds | ({"max": 0.75} if b.chance(0.7) else {}))
+        bounds = [b.pick([b.weight(np.array(bound, np.float32)), ""]) for bound in (low, high)]
+        return b.node("Clip", [x.name, *bounds[: int(b.rng.integers(3))]])
+    attributes: dict[str, Any] = {"min": low} if b.chance(0.7) else {}
+    return b.node("Clip", [x.name], **attributes | ({"max": high} if b.chance(0.7) else {}))
 
 
 def split(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -174,13 +178,14 @@ def enlarge(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank != 4 or np.prod(x.shape) > LARGEST / 6:
         return None
     mode = b.pick(["nearest", "linear", "bilinear"])
-    scales = np.array([1, 1, 2, 3], np.float32)
+    high, wide = (b.pick([factor, factor, factor, 1.0, factor + 0.001, factor - 0.5]) for factor in (2.0, 3.0))
+    scales = np.array([1, 1, high, wide], np.float32)
     if b.opset < 7:
         mode = "nearest" if mode == "linear" else mode
-        return b.node("Upsample", [x.name], height_scale=2.0, width_scale=3.0, mode=mode)
+        return b.node("Upsample", [x.name], height_scale=high, width_scale=wide, mode=mode)
     mode = "linear" if mode == "bilinear" else mode
     if b.opset < 9:
-        return b.node("Upsample", [x.name], scales=[1.0, 1.0, 2.0, 3.0], mode=mode)
+        return b.node("Upsample", [x.name], scales=[1.0, 1.0, high, wide], mode=mode)
     if b.opset < 11:
         return b.node("Upsample" if b.opset < 10 else "Resize", [x.name, b.weight(scales, "scales")], mode=mode)
     roi = b.weight(np.zeros(0, np.float32), "roi")
@@ -240,4 +245,5 @@ def top(b: Builder, x: Drawn) -> list[Drawn] | None:
 TABLE: Sequence[Draw] = (
     *[batchnorm] * 4, *[broadcast] * 3, *[reduce] * 2, *[layout] * 3, *[linear] * 2, *[unary] * 2, training,
     instancenorm, merge, softmax, window, pad, clip, split, dropout, enlarge, pool, gather, compare, top,
+    positions, mask, one_branch, looped, scanned, alike, two_open,
 )  # fmt: skip

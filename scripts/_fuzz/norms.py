@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from _fuzz import draw as chains
 from _fuzz.builder import Array
 
 OPSETS = (7, 8, 9, 11, 13, 14, 15, 17, 18, 21, 23)
@@ -23,9 +24,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     dtype = int(rng.choice([TensorProto.DOUBLE, TensorProto.DOUBLE, TensorProto.FLOAT]))
     shape = [int(size) for size in rng.permutation(SIZES)[: int(rng.integers(2, 6))]]
     graph = onnx.GraphProto(name="drawn")
-    dims: list[Any] = [
-        size if rng.random() < 0.7 else f"d{axis}" if rng.random() < 0.7 else None for axis, size in enumerate(shape)
-    ]
+    dims: list[Any] = [_told(rng, size, f"d{axis}") for axis, size in enumerate(shape)]
     graph.input.append(helper.make_tensor_value_info("x", dtype, dims if rng.random() < 0.9 else None))
     feeds: dict[str, Array] = {"x": _array(rng.normal(0.3, 1.5, shape), dtype)}
     value, ends = "x", []
@@ -40,16 +39,31 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     graph.output.append(helper.make_tensor_value_info(value, dtype, [None] * len(shape)))
     graph.output.extend(helper.make_tensor_value_info(name, dtype, [None]) for name in ends)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    settings = {
-        "target_opset": [None, "keep", "keep", 18, 21][int(rng.integers(5))],
+    return model, feeds, how(rng, opset)
+
+
+def among_others(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
+    """Those of a graph with other operators, and how to spell them out."""
+    model, feeds = chains.draw(seed)
+    return model, feeds, how(np.random.default_rng([seed, 5]), model.opset_import[0].version)
+
+
+def how(rng: np.random.Generator, opset: int) -> dict[str, Any]:
+    """In which form, and of which opset."""
+    target: Any = [None, "keep", "keep", 18, 21][int(rng.integers(5))]
+    return {
+        "target_opset": "keep" if isinstance(target, int) and target < opset else target,
         "decompose": "all",
         "decompose_form": str(rng.choice(FORMS)),
         "decompose_ops": list(BOTH[: int(rng.integers(1, 3))]),
         "fold": bool(rng.random() < 0.2),
     }
-    if isinstance(settings["target_opset"], int) and settings["target_opset"] < opset:
-        settings["target_opset"] = "keep"
-    return model, feeds, settings
+
+
+def _told(rng: np.random.Generator, size: int, name: str) -> int | str | None:
+    """How a size is declared: as it is, by a name, as unknown, or as 0, which is what some exporters write for that."""
+    kind = rng.random()
+    return size if kind < 0.7 else name if kind < 0.9 else 0 if kind < 0.93 else None
 
 
 def _array(values: Array, dtype: int) -> Array:
@@ -76,7 +90,8 @@ def _normalise(
         names.append(f"p{index}_{slot}")
         array = _array(values, dtype)
         if rng.random() < 0.2:
-            graph.input.append(helper.make_tensor_value_info(names[-1], dtype, size))
+            told = size if rng.random() < 0.8 else [0] * len(size) if rng.random() < 0.5 else None
+            graph.input.append(helper.make_tensor_value_info(names[-1], dtype, told))
             feeds[names[-1]] = array
         elif rng.random() < 0.1:
             graph.node.append(helper.make_node("Constant", [], [names[-1]], value=numpy_helper.from_array(array)))

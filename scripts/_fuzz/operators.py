@@ -27,7 +27,10 @@ from _fuzz.carriers import (
 )
 from _fuzz.convolutions import bias, conv, conv_transpose
 from _fuzz.fused import fused_conv, fused_matmul
+from _fuzz.near import alike, two_open
+from _fuzz.positions import mask, positions
 from _fuzz.sampling import choice, deform_conv, einsum, grid_sample, recurrent, reverse_sequence
+from _fuzz.scopes import looped, one_branch, scanned
 
 Draw = Callable[[Builder, Drawn], "list[Drawn] | None"]
 
@@ -323,8 +326,11 @@ def clip(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def _bounds(b: Builder) -> list[str]:
-    bounds = [b.pick(["", b.weight(b.numbers([], *ends))]) for ends in ((-2.0, -0.5), (0.5, 2.0))]
-    return bounds[: int(b.rng.integers(3))]
+    """Some are fed, and in some the lower one is above the upper one."""
+    ends = [(-2.0, -0.5), (0.5, 2.0)]
+    arrays = [b.numbers([], *end) for end in (ends[::-1] if b.chance(0.1) else ends)]
+    made = ["" if b.chance(0.3) else b.feed(array).name if b.chance(0.15) else b.weight(array) for array in arrays]
+    return made[: int(b.rng.integers(3))]
 
 
 def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -394,4 +400,11 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (einsum, 0.5),
     (fused_conv, 0.4),
     (fused_matmul, 0.4),
+    (positions, 0.8),
+    (mask, 0.3),
+    (one_branch, 0.4),
+    (looped, 0.3),
+    (scanned, 0.3),
+    (alike, 0.8),
+    (two_open, 0.5),
 )

@@ -32,8 +32,10 @@ def nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 
 def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """Those of the main graph, of attributes, and of the graphs in nodes."""
     held = [attribute.t for node in nodes(model) for attribute in node.attribute if attribute.HasField("t")]
-    return [*model.graph.initializer, *held]
+    nested = [tensor for graph in graphs(model)[1:] for tensor in getattr(graph, "initializer", ())]
+    return [*model.graph.initializer, *held, *nested]
 
 
 def names(model: onnx.ModelProto) -> list[str]:

@@ -31,7 +31,8 @@ DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": legacy.draw, "d
 def draw(mode: str, seed: int) -> Case:
     """The model of a seed, its inputs, and the options that its mode draws."""
     equalize = mode in EQUALIZED and seed % 3 > 0
-    model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else DRAWS.get(mode, chains.draw))(seed)
+    usual = norms.among_others if mode == "decompose" and seed % 4 == 0 else DRAWS.get(mode, chains.draw)
+    model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else usual)(seed)
     settings = DEFAULTS[mode] | (drawn[0] if drawn else {}) | {"equalize": equalize}
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):

@@ -106,15 +106,17 @@ def _session(path: Path) -> Any:
         return None
 
 
-def session(path: Path) -> Any:
-    """The model as it stands, nothing optimised; onnxruntime raises what it likes."""
+def session(model: Path | bytes) -> Any:
+    """A model, or a file of one, as it stands, nothing optimised; onnxruntime raises what it likes."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _feeds(session: Any) -> dict[str, Array] | None:

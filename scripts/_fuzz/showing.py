@@ -1,74 +1,141 @@
-"""How often two models compute something else in onnxruntime, on numbers of many kinds and sizes of open dims."""
+"""How often two models compute something else in onnxruntime, on numbers of many kinds and sizes of open dims.
+
+Feeds come in groups: as drawn, at other sizes, at the largest ones that the original takes, with other defaults, and as
+they are declared where that is with a size of 0. What most feeds of a group show, shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import onnx
 
-from _fuzz import feeding, parts, runtime
+from _fuzz import feeding, parts, promises, runtime
 from _fuzz.feeding import Feeds
 
-Truth = Literal["same", "shows", "does not run", "unclear"]
-RUNS, FEWEST = 20, 5
+Truth = Literal["same", "shows", "does not run", "interface", "unclear"]
+RUNS, FEWEST = 10, 5
 SAME, DIFFERENT = 1e-4, 1e-2
 """Of an output's scale."""
+MEANS = ("ReduceMean", "GlobalAveragePool", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
+MOST_OPEN = 6
+"""Open dims beyond which nobody looks for the largest sizes."""
+WORST_FIRST: tuple[Truth, ...] = ("does not run", "shows", "interface", "unclear", "same")
 
 
 def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
-    """``shows`` and ``does not run``: on most feeds that the original runs on; ``same``: on all of them."""
-    try:
-        first = runtime.session(before)
-    except Exception:  # noqa: BLE001 - it raises what it likes
+    """``shows`` and ``does not run``: on most feeds of a group that the original runs on; ``same``: on all of them.
+
+    ``interface``: callers see the difference before they run anything, or a result is not as large as it is declared.
+    """
+    original, changed = onnx.load(before), onnx.load(after)
+    if runtime.is_disputed(before) or not original.graph.output:
         return "unclear"
+    found = _compared(original, changed, drawn)
+    if not found:
+        return "unclear"
+    if promises.are_narrower(original, changed):
+        return "interface"
+    return next(worst for worst in WORST_FIRST if worst in found)
+
+
+def _compared(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds) -> list[Truth]:
+    """For each group that enough feeds of it run in, as 0 is meant for an unknown size, and as it stands.
+
+    Whoever verifies does not open the sizes, and so does not hear from onnxruntime what does not run there.
+    """
+    empty = feeding.emptied(original, drawn)
+    if empty is None:
+        return _in_groups(original, changed, drawn, _groups)
+    sides = [feeding.opened(model) for model in (original, changed)]
+    literally = _in_groups(original, changed, empty, lambda _, fed, __: [[fed] * FEWEST])
+    unknown = _in_groups(sides[0], sides[1], drawn, _groups)
+    return literally + ["unclear" if said == "does not run" else said for said in unknown]
+
+
+Groups = Callable[[onnx.ModelProto, Feeds, Any], Iterable[Iterable[Feeds]]]
+
+
+def _in_groups(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds, groups: Groups) -> list[Truth]:
+    if _averages(original) and any(np.size(array) == 0 for array in drawn.values()):
+        return []
     try:
-        second = runtime.session(after)
+        first = runtime.session(original.SerializeToString())
+    except Exception:  # noqa: BLE001 - it raises what it likes
+        return []
+    try:
+        second = runtime.session(changed.SerializeToString())
     except Exception as error:  # noqa: BLE001 - as above
         if "NOT_IMPLEMENTED" in str(error):
-            return "unclear"
+            return []
         second = None
-    original = onnx.load(before)
-    is_disputed = runtime.is_disputed(before) or _averages_nothing(original, drawn)
-    if is_disputed or not first.get_outputs() or not _declared(original) <= _declared(onnx.load(after)):
-        return "unclear"  # what callers may no longer feed they see, and verification says so
-    errors = [_error(first, second, feeds) for feeds in _feeds(original, drawn)]
-    ran = np.array([error for error in errors if not np.isnan(error)])
-    if len(ran) < FEWEST:
-        return "unclear"
-    if np.mean(ran == np.inf) > 0.5:
+    told = promises.of_outputs(original, changed)
+    found = [[_error(first, second, feeds, told) for feeds in group] for group in groups(original, drawn, first)]
+    ran = ([error for error in errors if not np.isnan(error)] for errors in found)
+    return [_said(errors) for errors in ran if len(errors) >= FEWEST]
+
+
+def _said(errors: Sequence[float]) -> Truth:
+    if np.mean(np.array(errors) == np.inf) > 0.5:
         return "does not run"
-    return "shows" if np.mean(ran > DIFFERENT) > 0.5 else "same" if ran.max() < SAME else "unclear"
+    if max(errors) == BROKEN:
+        return "interface"
+    return "shows" if np.mean(np.array(errors) > DIFFERENT) > 0.5 else "same" if max(errors) < SAME else "unclear"
 
 
-def _averages_nothing(model: onnx.ModelProto, feeds: Feeds) -> bool:
-    """Whether it may take the mean of no elements, which ONNX leaves undefined; onnxruntime says 0."""
-    has_mean = any(node.op_type in ("ReduceMean", "GlobalAveragePool") for node in parts.nodes(model))
-    return has_mean and any(np.size(array) == 0 for array in feeds.values())
-
-
-def _declared(model: onnx.ModelProto) -> set[bytes]:
-    """What callers may feed."""
-    constant = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
-    return {info.SerializeToString() for info in model.graph.input if info.name not in constant}
+def _averages(model: onnx.ModelProto) -> bool:
+    """Whether it may take the mean of no elements, which ONNX leaves undefined; onnxruntime says 0, or dies."""
+    return any(node.op_type in MEANS for node in parts.nodes(model))
 
 
 def _names(values: Any) -> list[str]:
     return [value.name for value in values]
 
 
-def _feeds(model: onnx.ModelProto, drawn: Feeds) -> Iterator[Feeds]:
-    """A third of them with other sizes for open dims; what has a default is mostly left at it."""
+def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iterator[Feeds]]:
     rng = np.random.default_rng(0)
     stored = {tensor.name for tensor in model.graph.initializer}
-    for number in range(RUNS):
-        fed = {name: array for name, array in drawn.items() if name not in stored or number % 5 == 4}
-        yield feeding.resized(model, fed, rng) if number % 3 == 2 else feeding.numbers(fed, rng)
+    left = {name: array for name, array in drawn.items() if name not in stored}
+    yield (feeding.numbers(drawn if number % 5 == 4 else left, rng) for number in range(RUNS))
+    yield ({**feeding.numbers(left, rng), **feeding.other_defaults(model, rng)} for _ in range(RUNS))
+    if feeding.open_dims(model, left):
+        yield (feeding.resized(model, left, rng, empty=not _averages(model)) for _ in range(RUNS))
+        longest = _longest(model, left, session)
+        yield (feeding.numbers(left, rng, longest) for _ in range(RUNS))
 
 
-def _error(first: Any, second: Any, feeds: Feeds) -> float:
+def _longest(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Mapping[str, list[int]]:
+    """The shapes of inputs where each open dim in turn is as large as the original takes it."""
+    shapes = {name: [*array.shape] for name, array in drawn.items()}
+    for places in [*feeding.open_dims(model, drawn).values()][:MOST_OPEN]:
+        name, axis = places[0]
+        size = shapes[name][axis]
+        for larger in range(3 * size + 4, size, -1):
+            tried = {other: [*shape] for other, shape in shapes.items()}
+            for other, place in places:
+                tried[other][place] = larger
+            if _runs(session, feeding.numbers(drawn, np.random.default_rng(0), tried)):
+                shapes = tried
+                break
+    return shapes
+
+
+def _runs(session: Any, feeds: Feeds) -> bool:
+    try:
+        session.run(None, feeds)
+    except Exception:  # noqa: BLE001 - it raises what it likes
+        return False
+    return True
+
+
+BROKEN = 1e9
+"""In the place of an error, for a result that is not as large as it is declared."""
+
+
+def _error(first: Any, second: Any, feeds: Feeds, told: promises.Told) -> float:
     """The largest of all outputs, of their scale; infinite where only the original runs, NaN where it does not."""
     names = _names(first.get_outputs())
     try:
@@ -81,6 +148,8 @@ def _error(first: Any, second: Any, feeds: Feeds) -> float:
         found = None
     if found is None:
         return float("inf")
+    if any(promises.is_broken(told[name], np.shape(array)) for name, array in zip(names, found, strict=True)):
+        return BROKEN
     return max((_distance(*pair) for pair in zip(expected, found, strict=True)), default=0.0)
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import onnx
 
 from _fuzz import draw as chains
-from _fuzz import legacy, norms, phases, watch
+from _fuzz import legacy, norms, phases, promises, watch
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
+from _fuzz.near_misses import near_miss
 from _fuzz.rewriting import options
 from _fuzz.sabotage import FAULTS
 from bnfold import ir, reference, verification
@@ -39,6 +40,7 @@ def draw(seed: int) -> Case:
     settings = {
         "rewrite": rewrite,
         "fault": int(rng.integers(1 << 30)) if rng.random() < 0.75 else None,
+        "near": bool(rng.random() < 0.4),
         "depth": DEPTHS[int(rng.integers(3))],
         "cuts": bool(rng.random() < 0.6),
         "witness": "onnxruntime" if rng.random() < 0.03 else "none",
@@ -54,14 +56,17 @@ def judge(case: Case, folder: Path) -> Outcome:
     try:
         model = ir.load(before)
         report = order.rewrite(model, replace(rewrite, all_affines=rewrite.fold, merge_branches=rewrite.fold))
-        after = onnx.ModelProto.FromString(ir.encode(model))
+        right = onnx.ModelProto.FromString(ir.encode(model))
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
+    after = onnx.ModelProto.FromString(right.SerializeToString())
     if settings["fault"] is not None:
         rng = np.random.default_rng(settings["fault"])
-        FAULTS[int(rng.integers(len(FAULTS)))](after, rng)
+        if not settings.get("near") or near_miss(after, rng) is None:
+            FAULTS[int(rng.integers(len(FAULTS)))](after, rng)
+    narrower = promises.are_narrower(right, after)
     (folder / "after.onnx").write_bytes(after.SerializeToString())
     feeds = {name: array for name, array in case.feeds.items() if name not in report.frozen}
     declared = _are_declared(onnx.load(before, load_external_data=False), feeds)
@@ -73,7 +78,9 @@ def judge(case: Case, folder: Path) -> Outcome:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
-    if truth == "different" and verdict.status == "verified" and _is_rare(before, folder / "after.onnx", feeds):
+    if narrower:
+        truth = "different"
+    elif truth == "different" and verdict.status == "verified" and _is_rare(before, folder / "after.onnx", feeds):
         truth = "rarely different"
     return Outcome(
         _finding(truth, verdict, broken=settings["fault"] is not None),
@@ -147,7 +154,7 @@ def _are_declared(model: onnx.ModelProto, feeds: Any) -> bool:
     for value in model.graph.input:
         kind = value.type.tensor_type
         if value.name in feeds and kind.HasField("shape"):
-            dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+            dims = [dim.dim_value or None for dim in kind.shape.dim]
             shape = np.shape(feeds[value.name])
             if len(dims) != len(shape) or any(dim not in (None, size) for dim, size in zip(dims, shape, strict=True)):
                 return False

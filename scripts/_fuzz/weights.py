@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from _fuzz.builder import Array, Builder, Drawn
+from _fuzz.builder import Array, Builder
 from bnfold.ir.quantizing import spread
 
 KINDS = (
@@ -162,7 +162,4 @@ def _rounded(numbers: Array, dtype: int, largest: int) -> Array:
 
 
 def _node(b: Builder, op_type: str, inputs: list[str], made: Array, **attributes: Any) -> str:
-    name = b.fresh("w")
-    b.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
-    b.derived.append(Drawn(name, helper.np_dtype_to_tensor_dtype(made.dtype), made.shape))
-    return name
+    return b.derive(op_type, inputs, helper.np_dtype_to_tensor_dtype(made.dtype), made.shape, **attributes)

@@ -1,0 +1,85 @@
+"""What does nothing at the sizes that were drawn, and something at others: shapes that are nearly the same."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from _fuzz.builder import Builder, Drawn
+
+FAR = 2**31 - 1
+
+
+def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """One of the operators that can leave a value as it is."""
+    if b.opset < 13 or not x.rank:
+        return None
+    b.leave_open(x, int(b.rng.integers(x.rank)))
+    kinds = [_expand, _expand, _reshape, _reshape, _slice, _tile, _pad, _concat, *[_resize] * (x.rank == 4)]
+    return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
+
+
+def _expand(b: Builder, x: Drawn) -> list[Drawn]:
+    """To the sizes it has; 1 says the same, and so may fewer of them."""
+    sizes = [size if b.chance(0.7) else 1 for size in x.shape]
+    return b.node("Expand", [x.name, b.integers(sizes[int(b.rng.integers(x.rank)) if b.chance(0.3) else 0 :])])
+
+
+def _reshape(b: Builder, x: Drawn) -> list[Drawn]:
+    """To the sizes it has, some of them copied, one perhaps left open; or to them in another order."""
+    if b.chance(0.3):
+        return b.node("Reshape", [x.name, b.integers(x.shape[::-1])])
+    target = [0 if b.chance(0.4) else size for size in x.shape]
+    if b.chance(0.5):
+        target[int(b.rng.integers(x.rank))] = -1
+    return b.node("Reshape", [x.name, b.integers(target)])
+
+
+def _slice(b: Builder, x: Drawn) -> list[Drawn]:
+    axis = int(b.rng.integers(x.rank))
+    bounds = [b.pick([0, -x.shape[axis]]), b.pick([x.shape[axis], FAR]), axis]
+    return b.node("Slice", [x.name, *(b.integers([bound]) for bound in bounds)])
+
+
+def _tile(b: Builder, x: Drawn) -> list[Drawn]:
+    return b.node("Tile", [x.name, b.integers([1] * x.rank)])
+
+
+def _pad(b: Builder, x: Drawn) -> list[Drawn]:
+    return b.node("Pad", [x.name, b.integers([0] * 2 * x.rank)])
+
+
+def _concat(b: Builder, x: Drawn) -> list[Drawn]:
+    """With a part of no elements."""
+    axis = int(b.rng.integers(x.rank))
+    shape = [0 if other == axis else size for other, size in enumerate(x.shape)]
+    return b.node("Concat", [x.name, b.weight(b.numbers(shape))], axis=axis)
+
+
+def _resize(b: Builder, x: Drawn) -> list[Drawn]:
+    """To the sizes it has, or by factors that hardly change it."""
+    mode = {"mode": b.pick(["nearest", "linear"])}
+    if b.chance(0.4):
+        return b.node("Resize", [x.name, "", "", b.integers(x.shape)], **mode)
+    factors = np.array([1, 1, *(b.pick([1, 1, 1.001, 1.1]) for _ in x.shape[2:])], np.float32)
+    return b.node("Resize", [x.name, "", b.weight(factors, "scales")], **mode)
+
+
+def two_open(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Two inputs, of which one may be as small as 1 where the other is not, and what one makes of their shapes."""
+    if b.opset < 13 or not x.rank or x.rank > 4 or 0 in x.shape:
+        return None
+    narrow = tuple(1 if b.chance(0.4) else size for size in x.shape)
+    y = b.feed(b.numbers(narrow))
+    b.values.append(y)
+    for value in (x, y):
+        for axis in range(x.rank):
+            b.leave_open(value, axis)
+    kind = b.rng.random()
+    if kind < 0.5:
+        return b.node(b.pick(["Add", "Mul", "Sub", "Max"]), [x.name, y.name] if b.chance(0.5) else [y.name, x.name])
+    shape = b.derive("Shape", [x.name], TensorProto.INT64, (x.rank,))
+    source = y if kind < 0.8 else b.node("Mul", [y.name, x.name])[0]
+    made = Drawn(b.derive("Expand", [source.name, shape], x.dtype, x.shape), x.dtype, x.shape)
+    b.values.append(made)
+    return [made]

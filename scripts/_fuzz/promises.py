@@ -1,0 +1,61 @@
+"""What callers may feed to a model and what they are told to get, as a file declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+Shape = Sequence[int | None] | None
+"""None for a size, or a rank, that is left open."""
+Told = Mapping[str, tuple[Shape, Shape]]
+
+
+def are_narrower(before: onnx.ModelProto, after: onnx.ModelProto) -> bool:
+    """Whether something is gone or in another order, has to be fed, or may have fewer sizes than before."""
+    fed, free = inputs(before)
+    needed, accepted = inputs(after)
+    both = [name for name in (*needed, *accepted) if name in fed]
+    outputs = [[info.name for info in model.graph.output] for model in (before, after)]
+    if outputs[0] != outputs[1] or both != [*fed] or not {*needed} <= {*fed} or not {*free} <= {*needed, *accepted}:
+        return True
+    takes = needed | accepted
+    return any(_closes(shape, takes[name]) for name, shape in (fed | free).items())
+
+
+def inputs(model: onnx.ModelProto) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """Those that have to be fed, and those with a default that may be."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    shapes = {info.name: shape_of(info) for info in model.graph.input}
+    free = {name: shape for name, shape in shapes.items() if name in stored and model.ir_version > 3}
+    return {name: shape for name, shape in shapes.items() if name not in stored}, free
+
+
+def shape_of(info: Any) -> Shape:
+    """As it is declared; 0 is what exporters write for an unknown size."""
+    kind = info.type.tensor_type
+    return [dim.dim_value or None for dim in kind.shape.dim] if kind.HasField("shape") else None
+
+
+def of_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Told:
+    """The shapes of outputs as both declare them."""
+    old = {info.name: shape_of(info) for info in before.graph.output}
+    return {info.name: (old.get(info.name), shape_of(info)) for info in after.graph.output}
+
+
+def is_broken(told: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
+    """Whether the shape is not the one that the second model tells, although the first one is right."""
+    return _fits(told[0], shape) and not _fits(told[1], shape)
+
+
+def _fits(told: Shape, shape: Sequence[int]) -> bool:
+    return told is None or (
+        len(told) == len(shape) and all(dim in (None, size) for dim, size in zip(told, shape, strict=True))
+    )
+
+
+def _closes(old: Shape, new: Shape) -> bool:
+    if old is None or new is None:
+        return new is not None
+    return any(dim is None and other is not None for dim, other in zip(old, new, strict=False))
