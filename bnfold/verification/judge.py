@@ -103,7 +103,8 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
     """The verdict, unless callers may feed less than before or to no effect, or a runtime that ran none refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
-    if verdict.verified and whole is None and (reason := unproven_promise(request.before, request.after)):
+    is_open = whole is None or whole.doubt
+    if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     if verdict.verified and refusal is not None and (reason := refusal()):
         return replace(verdict, status="unverified", reason=reason, decided_by="nothing")

@@ -39,6 +39,8 @@ def test_cuts_of_random_graphs(first: int) -> None:
         proto, feeds = draw(seed)
         if proto.graph.input[0].type.tensor_type.elem_type != 11:
             continue
+        if not all(info.type.tensor_type.HasField("shape") for info in proto.graph.input):  # onnx's checker asks for it
+            continue
         if any(0 in array.shape for array in feeds.values()):  # all is an identity: one value takes another's name
             continue
         proto.ir_version = max(proto.ir_version, 4)  # below, initializers that folding adds would have to be inputs

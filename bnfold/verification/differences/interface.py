@@ -125,6 +125,19 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
     return ""
 
 
+def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
+    """One sentence about an output of which ``after`` declares more, computed in a shape that not even ``before`` does.
+
+    Of an input of unknown rank, the wrong one may have been guessed.
+    """
+    had, has = map(_declared_outputs, (before, after))
+    for name, shape in outputs.items():
+        if _clash(had[name], shape) and not _tells(had[name], has[name]):
+            promise = _written(had[name])
+            return f"output {name!r} was declared with the shape {promise}, and has the shape {_written(shape)}"
+    return ""
+
+
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     """One sentence about an output of a size that neither the original nor inference tells; else empty."""
     had, has = map(_declared_outputs, (before, after))

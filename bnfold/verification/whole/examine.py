@@ -10,7 +10,7 @@ from bnfold.errors import Unsupported
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.differences.interface import broken_promise
+from bnfold.verification.differences.interface import broken_promise, contradicted
 from bnfold.verification.feeding.inputs import SAMPLE_KINDS
 from bnfold.verification.numbers.compare import compare_values, shape_of
 from bnfold.verification.numbers.jumps import jump_elsewhere
@@ -110,7 +110,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     faults = {
         "float64": fault.sentence if fault is not None else "",
         "storage precision": evidence.fault,
-        "interface": _promised(request, pair, seen),
+        "interface": _told(broken_promise, request, pair, seen),
     }
     test = next((test for test, found in faults.items() if found), "float64")
     if faults[test] and pair.misfit:  # what never ran cannot be broken
@@ -119,7 +119,9 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
         test=test,
-        doubt=_ignores_inputs(pair, drawn) or _inconclusive_reason(compared, evidence.errors_before),
+        doubt=_ignores_inputs(pair, drawn)
+        or _told(contradicted, request, pair, seen)
+        or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
@@ -159,10 +161,10 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
         raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
 
 
-def _promised(request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
-    """Where the rewritten model declares an output with a size that it has not."""
+def _told(find: Callable[..., str], request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
+    """What is found of the sizes that outputs are declared with, and those that they have."""
     shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
-    return next((found for made in shapes if (found := broken_promise(request.before, request.after, made))), "")
+    return next((found for made in shapes if (found := find(request.before, request.after, made))), "")
 
 
 def _ignores_inputs(pair: Pair, drawn: Samples) -> str:

@@ -85,6 +85,19 @@ def test_a_size_that_nothing_tells_is_not_proven_by_parts(declared: str) -> None
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("size", "status"), [("1", "unverified"), ("2", "verified")])
+def test_a_size_in_a_rank_that_was_not_guessed_is_not_proven(size: str, status: str, depth: Depth) -> None:
+    """Four axes are, where nothing tells how many there are."""
+    head = "(float[N] x) => (float[{}] y)"
+    nodes = "{ y = BatchNormalization (x, k, k, k, k) }"
+    dims = {"1": "A,2,C,D,1", "2": "A,2,C,D,E"}[size]
+    before, after = (model(f"{head.format(shape)} {nodes}", {"k": np.ones(2)}) for shape in ("A,2,C,D,E", dims))
+    for proto in (before, after):
+        proto.graph.input[0].type.tensor_type.ClearField("shape")
+    assert verify(ir.load(before), ir.load(after), witness="none", depth=depth).status == status
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
 def test_inputs_keep_their_order(depth: Depth) -> None:
     body = "(float[N,3] x, float[N,3] z) => (float[N,3] y) { y = Sub (x, z) }"
     verdict = compared(body, body.replace("x, float[N,3] z)", "z, float[N,3] x)"), depth=depth)
