@@ -127,6 +127,7 @@ class PerturbedWeights:
             if not path
             and tensor.size <= most
             and graph.values[name].tensor_proto is not None
+            and _is_rounded(graph.values[name])
             and self.is_new(path, name)
         }
 
@@ -145,7 +146,7 @@ class PerturbedWeights:
         """
         named = [(value, (names or {}).get(value.name, value.name)) for value in _values(model)]
         pairs = [(value, self._home(value.graph.path, name)) for value, name in named]
-        found = [(value, key) for value, key in pairs if self.is_new(*key) and _is_float_weight(value)]
+        found = [(value, key) for value, key in pairs if self.is_new(*key) and _is_rounded(value)]
         shares = [dict(found[share::groups]) for share in range(groups)]
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
@@ -158,9 +159,11 @@ class PerturbedWeights:
         return lambda held: widen(disturb(held, dtype, seed, old))
 
 
-def _is_float_weight(value: ir.Value) -> bool:
+def _is_rounded(value: ir.Value) -> bool:
+    """Whether it is a weight of floats; a factor next to 1 makes an image smaller."""
     tensor = stored(value)
-    return tensor is not None and is_float(tensor.dtype)
+    is_factor = any(slot and node.is_op("Resize", "Upsample") for node, slot in value.uses)
+    return tensor is not None and is_float(tensor.dtype) and not is_factor
 
 
 def _values(model: ir.Model) -> list[ir.Value]:

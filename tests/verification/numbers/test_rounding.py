@@ -127,3 +127,14 @@ def _held(value: ir.Value) -> np.ndarray[Any, Any]:
 def test_nothing_new_nothing_disturbed() -> None:
     before = ir.load(model(BODY, weights(0)))
     assert PerturbedWeights(before, before).of(before, 2, 0) == []
+
+
+def test_factors_that_decide_sizes_were_not_rounded() -> None:
+    """One next to 1 leaves an element out."""
+    body = "(float[2,7,3,4] x) => (float[a,b,c,d] y) {{ y = Resize (x, , {0}) }}"
+    before, after = (
+        ir.load(model(body.format(name), {name: np.array([1, 1, 1, 1.1], np.float32)})) for name in ("f", "g")
+    )
+    draws = PerturbedWeights(before, after)
+    assert draws.of(after, 2, 0) == []
+    assert draws.moved(4) == {}
