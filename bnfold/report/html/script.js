@@ -30,7 +30,8 @@ for (const form of document.querySelectorAll(".filters")) {
   form.elements.order.addEventListener("change", (event) => list.append(...[...rows].sort(order[event.target.value])));
   for (const button of form.querySelectorAll("[data-open]")) {
     button.addEventListener("click", () => {
-      for (const row of rows) if (!row.hidden) row.open = Boolean(button.dataset.open);
+      const shown = [...list.children].filter((row) => !row.hidden), most = Number(button.dataset.open);
+      for (const row of most ? shown.slice(0, most) : shown) row.open = most > 0;
     });
   }
   filter(); // a browser that comes back to the page restores the form, not what it hid

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from base64 import b64decode
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bnfold.report.html import differences, plots
-from tests.diffing.models import diff, model, node
+from tests.diffing.models import diff, model, network, node
 from tests.report.html import webdriver
 
 
@@ -40,6 +40,7 @@ def test_one_of_each_is_told_as_one() -> None:
 def test_many_are_packed() -> None:
     text = page(300)
     assert text.count('<details class="row"') == 300
+    assert "Open the first 100" in text
     assert '<svg class="diagram"' not in text
     packed = text.split('class="packed">')[1].split("<")[0]
     bodies = json.loads(zlib.decompress(b64decode(packed)))
@@ -60,18 +61,58 @@ def test_the_plot_of_errors() -> None:
     assert [bar.label for bar in many.bars if bar.up] == ["v777: 1.00e-06"]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not webdriver.available(), reason="no chromium with chromedriver")
-def test_a_thousand_differences_in_a_browser(tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def window() -> Iterator[webdriver.Page]:
+    if not webdriver.available():
+        pytest.skip("no chromium with chromedriver")
+    with webdriver.browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pages") / "thousand.html"
     path.write_text(page(1000), encoding="utf-8")
-    with webdriver.browser() as window:
-        for width in (360, 1600):
-            window.open(path, width=width, dark=width == 360, fragment="#d999")
-            for _ in range(100):
-                if window.run("return document.querySelectorAll('#d999 .diagram').length") == 2:
-                    break
-                time.sleep(0.1)
-            assert window.run("return document.querySelectorAll('.diagram').length") == 2
-            assert window.run("return document.documentElement.scrollWidth <= innerWidth")
-        assert window.log() == []
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1600])
+def test_a_link_draws_one_of_a_thousand_differences(width: int, window: webdriver.Page, thousand: Path) -> None:
+    window.open(thousand, width=width, dark=width == 360, fragment="#d999")
+    assert window.eventually("return document.querySelectorAll('#d999 .diagram').length", 2) == 2
+    assert window.run("return document.querySelectorAll('.diagram').length") == 2
+    assert window.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert window.log() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_thousand_differences_are_told_and_a_hundred_opened(
+    dark: bool, window: webdriver.Page, thousand: Path
+) -> None:
+    """A browser tells a screen reader of no row that it does not lay out; all drawings at once would be too much."""
+    window.open(thousand, width=1600, dark=dark)
+    assert window.roles()["DisclosureTriangle"] == 1000
+    last_first = "document.querySelector('.rows').append(...[...document.querySelectorAll('.row')].reverse())"
+    window.run(f"{last_first}; document.querySelector('[data-open]').click()")
+    assert window.eventually("return document.querySelectorAll('.row[open] .body').length", 100) == 100
+    assert window.run("return [...document.querySelectorAll('.row[open]')].map(row => row.id)") == [
+        f"d{place}" for place in range(999, 899, -1)
+    ]
+    assert window.roles()["image"] == 200 + 1  # and the plot; what is in a drawing its description says
+    assert window.roles()["graphics-symbol"] == 0
+    assert window.complaints() == []
+
+
+@pytest.mark.slow
+def test_no_column_is_out_of_sight_on_a_telephone(window: webdriver.Page, tmp_path: Path) -> None:
+    old, new = (network(name) for name in ("resnet_opset6.onnx", "dense.onnx"))
+    new.graph.output[0].name = new.graph.node[-1].output[0] = "save_infer_model/scale_0.tmp_1"
+    (tmp_path / "page.html").write_text(differences.html(diff(old, new, drawn=True)), encoding="utf-8")
+    window.open(tmp_path / "page.html", width=360, dark=False)
+    window.run("document.querySelector('[data-open]').click()")
+    assert window.run("return document.querySelectorAll('.body table').length") > 0
+    cut = "[...document.querySelectorAll('.scroll:has(table)')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert window.run(f"return {cut}.map(each => each.getAttribute('aria-label'))") == []
+    assert window.complaints() == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,8 +48,8 @@ class Page:
         self._call("url", {"url": "about:blank"})
         self._call("url", {"url": path.as_uri() + fragment})
 
-    def _devtools(self, command: str, parameters: dict[str, Any]) -> None:
-        self._call("goog/cdp/execute", {"cmd": command, "params": parameters})
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
+        return self._call("goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def run(self, script: str) -> Any:
         return self._call("execute/sync", {"script": script, "args": []})
@@ -58,6 +60,32 @@ class Page:
         while (got := self.run(script)) != wanted and time.monotonic() < end:
             time.sleep(0.05)
         return got
+
+    def roles(self) -> Counter[str]:
+        """How many things of each role the browser tells a screen reader of."""
+        self._devtools("Accessibility.enable", {})
+        self.run("return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        nodes = self._devtools("Accessibility.getFullAXTree", {})["nodes"]
+        return Counter(node["role"]["value"] for node in nodes if not node["ignored"])
+
+    def complaints(self) -> list[Any]:
+        """What axe-core finds, where $BNFOLD_AXE says where axe.min.js is; what a page must have anyway, everywhere."""
+        found: list[Any] = self.run(
+            "return [...document.querySelectorAll('svg[role=img]')]"
+            ".filter(e => !e.getAttribute('aria-label') && !e.querySelector('title'))"
+            ".map(e => e.outerHTML.slice(0, 80))"
+        )
+        ids: list[Any] = self.run(
+            "const ids = [...document.querySelectorAll('[id]')].map(e => e.id);"
+            "return ids.filter((id, place) => ids.indexOf(id) !== place)"
+        )
+        if "BNFOLD_AXE" not in os.environ:
+            return found + ids
+        self.run(Path(os.environ["BNFOLD_AXE"]).read_text(encoding="utf-8"))
+        self.run("window.found = null; axe.run(document).then(result => { window.found = result.violations })")
+        self.eventually("return window.found !== null", True)
+        violations = self.run("return window.found.map(v => [v.id, v.impact])")
+        return found + ids + [violation for violation in violations if violation[1] in ("serious", "critical")]
 
     def log(self) -> list[str]:
         """Console messages and page errors since the last call."""
