@@ -1,7 +1,8 @@
-"""What `bnfold diff` shows: a few lines that fit a terminal of 80 columns; reports have everything."""
+"""What `bnfold diff` shows: a few lines that fit the terminal, or 80 columns in a pipe; reports have everything."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from bnfold.report.totals import size
 if TYPE_CHECKING:
     from bnfold.cli.options import Asked
 
-WIDTH = 80
 MOST = 10
 """Differences without --verbose."""
 
@@ -68,7 +68,8 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+    width = shutil.get_terminal_size().columns
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def _values(values: Mapping[str, Any]) -> Iterator[str]:
@@ -78,5 +79,7 @@ def _values(values: Mapping[str, Any]) -> Iterator[str]:
     largest = values["largest"]
     told = f", by up to {float(largest['error']):.1e} of their largest number" if values["differing"] else ""
     yield f"values: {values['differing']} of {len(values['errors'])} differ{told}"
+    if values["differing"] and not values["notable"]:
+        yield "  rounding explains it"
     for row in values["begins"]:
         yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"

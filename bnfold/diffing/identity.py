@@ -11,6 +11,7 @@ from hashlib import blake2b
 from itertools import count
 from typing import TypeGuard
 
+import numpy as np
 import onnx
 
 from bnfold import ir
@@ -100,7 +101,7 @@ class Identities:
         if attribute.type in _MESSAGES:
             messages = value if isinstance(value, list) else [value]
             return blake2b(b"".join(each.SerializeToString(deterministic=True) for each in messages)).hexdigest()
-        return repr(value)
+        return _written(value)
 
     def _add(self, graph: ir.Graph, common: Collection[str]) -> None:
         for value, key in ends(graph.inputs, common):
@@ -194,10 +195,24 @@ def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.V
     return [(value, value.name if value.name in common else next(places)) for value in values]
 
 
+def default(node: ir.Node, name: str) -> str:
+    """What holds where a node does not have an attribute, in words; empty where nothing does."""
+    usual = _defaults(node.domain, node.op_type, node.graph.opset(node.domain))
+    implied = f"all {_IMPLIED[name]}" if node.domain == "" and name in _IMPLIED else ""
+    return usual.get(name, implied)
+
+
 @cache
 def _defaults(domain: str, op_type: str, opset: int) -> dict[str, str]:
     known = definition(domain, op_type, opset)
-    return {name: repr(value) for name, value in known.defaults.items()} if known is not None else {}
+    return {name: _written(value) for name, value in known.defaults.items()} if known is not None else {}
+
+
+def _written(value: object) -> str:
+    """An attribute's value; of a float no more digits than tell it from other ones of 32 bits."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return str(np.float32(value)) if isinstance(value, float) else repr(value)
 
 
 def _is_implied(name: str, text: str) -> bool:

@@ -29,19 +29,30 @@ def test_equal_models_end_with_0(tmp_path: Path) -> None:
     onnx.save(renamed(network()), tmp_path / "again.onnx")
     result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "again.onnx")
     assert result.exit_code == 0, result.stdout
-    assert "32 nodes are the same, 0 differences" in result.stdout
+    assert "32 nodes are the same; nothing differs but names and metadata\n" in result.stdout
     assert "values: 0 of " in result.stdout
+    assert "rounding explains" not in result.stdout
 
 
-def test_others_end_with_1_and_fit_the_terminal(folded: Path) -> None:
+@pytest.mark.parametrize("width", [80, 100])
+def test_others_end_with_1_and_fill_the_terminal(folded: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     result = run("diff", MODELS / "dense.onnx", folded)
     assert result.exit_code == 1
-    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert max(map(len, result.stdout.splitlines())) == width
     assert "only in A: BatchNormalization" in result.stdout
     assert "by up to" in result.stdout
+    assert "begins at BatchNormalization" in result.stdout
     verbose = run("diff", MODELS / "dense.onnx", folded, "--verbose", "--no-values").stdout
     assert "…" not in verbose
     assert "values:" not in verbose
+
+
+def test_where_values_differ_as_rounding_does_it_says_so(tmp_path: Path) -> None:
+    run("optimize", MODELS / "resnet_opset6.onnx", tmp_path / "out.onnx", "--no-verify")
+    result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "out.onnx", "--report", tmp_path / "page.html")
+    assert result.stdout.endswith("of their largest number\n  rounding explains it\n")
+    assert "</code>): rounding explains it. Inputs" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("other", ["nowhere.onnx", "text.onnx", "model.xml"])

@@ -101,6 +101,17 @@ def test_an_attribute_an_input_and_an_output() -> None:
     assert {row["what"] for row in diff(two, one)["interface"]} == {"output y", "output b"}
 
 
+def test_an_attribute_that_only_one_node_has_is_told_beside_what_holds_without_it() -> None:
+    def told(op_type: str, read: str, **attributes: Any) -> list[str]:
+        plain, other = (model(node(op_type, read, "y", **each), w=W) for each in ({}, attributes))
+        return [text.removeprefix(f"{op_type} y: ") for text in (*texts(plain, other), *texts(other, plain))]
+
+    assert told("LeakyRelu", "x", alpha=0.1) == ["alpha 0.01 → 0.1", "alpha 0.1 → 0.01"]
+    assert told("Conv", "x w", strides=[2, 1]) == ["strides all 1 → [2, 1]", "strides [2, 1] → all 1"]
+    assert told("Conv", "x w", kernel_shape=[1]) == ["kernel_shape absent → [1]", "kernel_shape [1] → absent"]
+    assert told("Upsample", "x w", scales=[0.1, 2.0])[0] == "scales absent → [0.1, 2.0]"
+
+
 def test_what_makes_no_difference() -> None:
     gemm = node("Gemm", "x w", "y"), node("Gemm", "x w", "y", alpha=1.0, transB=0)
     assert diff(model(gemm[0], w=W), model(gemm[1], w=W))["equal"]

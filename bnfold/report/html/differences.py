@@ -14,8 +14,10 @@ from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
 def told(document: Mapping[str, Any]) -> str:
     """How much is the same, and how much is not."""
     same, count = document["same"], len(document["differences"])
-    many = "1 node is" if same == 1 else f"{same} nodes are"
-    return f"{many} the same, {count} difference{'s' * (count != 1)}"
+    many = "1 node is the same" if same == 1 else f"{same} nodes are the same"
+    if count:
+        return f"{many}, {count} difference{'s' * (count != 1)}"
+    return f"{many}; {'nothing differs but names and metadata' if document['equal'] else 'the interface differs'}"
 
 
 def html(document: Mapping[str, Any]) -> str:

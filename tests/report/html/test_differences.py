@@ -32,9 +32,12 @@ def test_few_differences_stand_in_the_page() -> None:
     assert "Error along the depth" in text
 
 
-def test_one_of_each_is_told_as_one() -> None:
+def test_how_much_differs_is_told() -> None:
     assert differences.told({"same": 1, "differences": [{}]}) == "1 node is the same, 1 difference"
-    assert differences.told({"same": 0, "differences": []}) == "0 nodes are the same, 0 differences"
+    assert differences.told({"same": 0, "differences": [{}, {}]}) == "0 nodes are the same, 2 differences"
+    same = {"same": 2, "differences": []}
+    assert differences.told({**same, "equal": True}) == "2 nodes are the same; nothing differs but names and metadata"
+    assert differences.told({**same, "equal": False}) == "2 nodes are the same; the interface differs"
 
 
 def test_many_are_packed() -> None:
