@@ -96,6 +96,7 @@ def small() -> Any:
     return networks.drawn(nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 20, 1)))
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch 2.13 warns of what its exporter itself does
 def test_an_exported_program_is_exported_folded_and_compared_with_what_it_computes(tmp_path: Path) -> None:
     module, x = networks.drawn(MobileNet()), networks.example(MobileNet)
     outcome = pytorch.optimize(torch.export.export(module, (x,)), tmp_path / "out.onnx")
