@@ -198,7 +198,8 @@ def verdict(found: Verdict) -> None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
         say(f"  first difference: {found.localised.tensor}{made}")
     for note in (*found.notes, *(f"{row.witness}: {note}" for row in found.witnesses for note in row.notes)):
-        say(f"  note: {note}")
+        if note not in found.summary:
+            say(f"  note: {note}")
 
 
 def batch_summary(results: Sequence[Result], *, table: bool) -> None:

@@ -74,7 +74,10 @@ def test_reports(folded: Path, tmp_path: Path) -> None:
         assert run("verify", MODELS / "dense.onnx", folded, "--report", tmp_path / f"v.{suffix}").exit_code == 0
     assert all(each["drawing"] for each in json.loads((tmp_path / "diff.json").read_text())["differences"])
     assert json.loads((tmp_path / "v.json").read_text())["verify"]["status"] == "verified"
-    assert "Does it compute the same?" in (tmp_path / "v.html").read_text(encoding="utf-8")
+    page = (tmp_path / "v.html").read_text(encoding="utf-8")
+    assert "Does it compute the same?" in page
+    assert '<p class="brand">bnfold verify</p>' in page
+    assert '<p class="brand">bnfold diff</p>' in (tmp_path / "diff.html").read_text(encoding="utf-8")
 
 
 def test_openvino_irs(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bnfold.batch.worker import Result
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
 from bnfold.settings import ESTIMATE
+from bnfold.verification.verdict import LocalRow, Verdict, WitnessRow
 from tests.conftest import MODELS
 
 LONG = "block_" + "deep_" * 60 + "norm"
@@ -79,6 +80,17 @@ def test_lines_are_wrapped_at_words_on_a_terminal_only(
     assert " ".join(line.strip() for line in wrapped) == text.strip()
     assert wrapped[0].startswith("  note: word")
     assert all(line.startswith("    word") for line in wrapped[1:-1])
+
+
+def test_a_verdict_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    row = LocalRow("Conv a", "", ("a",), "verified")
+    heard = "outputs differ by at most 2.8e-07 of their largest value"
+    runtime = WitnessRow("onnxruntime 1", agrees=None, ran_before=True, ran_after=True, notes=(heard,))
+    terminal.verdict(Verdict("verified", "all else is unchanged", "local", witnesses=(runtime,), local=(row,)))
+    assert lines(capsys.readouterr().err) == [
+        f"verified: 1 rewrite compared one by one in float64; whole models in onnxruntime 1: {heard}",
+        "  note: all else is unchanged",
+    ]
 
 
 def test_what_needs_attention_comes_first_with_what_can_be_done() -> None:

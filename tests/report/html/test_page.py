@@ -103,6 +103,9 @@ def test_the_verdict_stands_at_the_top_in_the_words_of_the_command_line() -> Non
     assert document["verify"]["summary"].startswith("verified: outputs differ by at most")
     text = unescape(render([document]))
     assert text.index(document["verify"]["summary"]) < text.index("What was done")
+    assert ">note</th>" not in text
+    document["verify"]["local"][0]["note"] = "it was not run"
+    assert ">note</th>" in render([document])
 
 
 def test_bodies_of_many_rows_are_packed_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
