@@ -9,7 +9,7 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.diffing.constants import compared, described
-from bnfold.diffing.identity import Identities, default
+from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.ir.schemas import version_at
 from bnfold.pipeline.explain.surroundings import feeding, reading
@@ -122,7 +122,7 @@ class Comparison:
             return None
         mine, theirs = known.attributes[old], known.attributes[new]
         attributes = {
-            name: (mine.get(name) or default(old, name), theirs.get(name) or default(new, name))
+            name: (known.told(old, name), known.told(new, name))
             for name in {**mine, **theirs}
             if mine.get(name) != theirs.get(name)
         }

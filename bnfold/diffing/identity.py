@@ -28,6 +28,8 @@ _MESSAGES = (_A.TENSORS, _A.SPARSE_TENSOR, _A.SPARSE_TENSORS, _A.TYPE_PROTO, _A.
 _NEWEST = onnx.defs.onnx_opset_version()
 _IMPLIED = {"strides": "1", "dilations": "1", "pads": "0"}
 """What these attributes hold in every place where they change nothing."""
+_OUTGROWN = {"is_test": ("1",), "broadcast": ("0", "1")}
+"""What these attributes of old versions say where a node does what later versions do without them."""
 
 
 class Identities:
@@ -87,9 +89,17 @@ class Identities:
             self._attributes[key] = {
                 name: text
                 for name, text in {**usual, **given}.items()
-                if text != newest.get(name, usual.get(name)) and not (node.domain == "" and _is_implied(name, text))
+                if not _is_usual(name, text, usual, newest) and not (node.domain == "" and _is_implied(name, text))
             }
         return self._attributes[key]
+
+    def told(self, node: ir.Node, name: str) -> str:
+        """What a node has as an attribute, or else what holds without it, in words; empty where nothing does."""
+        own = next((each for each in node.proto.attribute if each.name == name), None)
+        if own is not None:
+            return self._text(node, own)
+        implied = f"all {_IMPLIED[name]}" if node.domain == "" and name in _IMPLIED else ""
+        return _defaults(node.domain, node.op_type, node.graph.opset(node.domain)).get(name, implied)
 
     def _text(self, node: ir.Node, attribute: onnx.AttributeProto) -> str:
         if attribute.ref_attr_name:
@@ -195,13 +205,6 @@ def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.V
     return [(value, value.name if value.name in common else next(places)) for value in values]
 
 
-def default(node: ir.Node, name: str) -> str:
-    """What holds where a node does not have an attribute, in words; empty where nothing does."""
-    usual = _defaults(node.domain, node.op_type, node.graph.opset(node.domain))
-    implied = f"all {_IMPLIED[name]}" if node.domain == "" and name in _IMPLIED else ""
-    return usual.get(name, implied)
-
-
 @cache
 def _defaults(domain: str, op_type: str, opset: int) -> dict[str, str]:
     known = definition(domain, op_type, opset)
@@ -213,6 +216,13 @@ def _written(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
     return str(np.float32(value)) if isinstance(value, float) else repr(value)
+
+
+def _is_usual(name: str, text: str, usual: Mapping[str, str], newest: Mapping[str, str]) -> bool:
+    """Whether the newest version does the same without the attribute; ``usual`` are a node's own defaults."""
+    if name in _OUTGROWN and name in usual and name not in newest:
+        return text in _OUTGROWN[name]
+    return text == newest.get(name, usual.get(name))
 
 
 def _is_implied(name: str, text: str) -> bool:

@@ -109,7 +109,23 @@ def test_an_attribute_that_only_one_node_has_is_told_beside_what_holds_without_i
     assert told("LeakyRelu", "x", alpha=0.1) == ["alpha 0.01 → 0.1", "alpha 0.1 → 0.01"]
     assert told("Conv", "x w", strides=[2, 1]) == ["strides all 1 → [2, 1]", "strides [2, 1] → all 1"]
     assert told("Conv", "x w", kernel_shape=[1]) == ["kernel_shape absent → [1]", "kernel_shape [1] → absent"]
+    spelled, other = (node("Conv", "x w", "y", strides=each) for each in ([1, 1], [2, 1]))
+    assert texts(model(spelled, w=W), model(other, w=W)) == ["Conv y: strides [1, 1] → [2, 1]"]
     assert told("Upsample", "x w", scales=[0.1, 2.0])[0] == "scales absent → [0.1, 2.0]"
+
+
+def test_attributes_of_old_versions_are_told_by_what_they_mean() -> None:
+    def differs(op_type: str, read: str, **attributes: Any) -> list[str]:
+        weights = dict.fromkeys(read.split()[1:], W)
+        old = model(node(op_type, read, "y", **attributes), opset=6, **weights)
+        return texts(old, model(node(op_type, read, "y"), opset=15, **weights))
+
+    norm = "x a b c d"
+    assert differs("BatchNormalization", norm, is_test=1) == []
+    assert differs("BatchNormalization", norm) == ["BatchNormalization y: is_test 0 → absent"]
+    assert differs("BatchNormalization", norm, is_test=0) == ["BatchNormalization y: is_test 0 → absent"]
+    assert differs("Gemm", "x a b", broadcast=1) == []
+    assert differs("Add", "x a", broadcast=1, axis=1) == ["Add y: axis 1 → absent"]
 
 
 def test_what_makes_no_difference() -> None:

@@ -17,7 +17,9 @@ def told(document: Mapping[str, Any]) -> str:
     many = "1 node is the same" if same == 1 else f"{same} nodes are the same"
     if count:
         return f"{many}, {count} difference{'s' * (count != 1)}"
-    return f"{many}; {'nothing differs but names and metadata' if document['equal'] else 'the interface differs'}"
+    return f"{many}; " + (
+        "nothing differs but names and metadata" if document["equal"] else "only the interface or an opset differs"
+    )
 
 
 def html(document: Mapping[str, Any]) -> str:

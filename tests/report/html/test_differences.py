@@ -37,7 +37,7 @@ def test_how_much_differs_is_told() -> None:
     assert differences.told({"same": 0, "differences": [{}, {}]}) == "0 nodes are the same, 2 differences"
     same = {"same": 2, "differences": []}
     assert differences.told({**same, "equal": True}) == "2 nodes are the same; nothing differs but names and metadata"
-    assert differences.told({**same, "equal": False}) == "2 nodes are the same; the interface differs"
+    assert differences.told({**same, "equal": False}) == "2 nodes are the same; only the interface or an opset differs"
 
 
 def test_many_are_packed() -> None:
