@@ -117,6 +117,7 @@ def inspect(asked: Asked) -> None:
     option("as_json", help="Print the verdict as JSON on standard output."),
     option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
     option("require_verified", help="Exit with code 3 if the models could not be compared."),
+    reads=("source", "output"),
 )
 def verify(asked: Asked) -> None:
     """Check whether two models compute the same, whoever made them.
@@ -150,6 +151,7 @@ def verify(asked: Asked) -> None:
     option("as_json", help="Print what differs as JSON on standard output."),
     option("verbose", help="List every difference."),
     exit_code=2,
+    reads=("source", "output"),
 )
 def diff(asked: Asked) -> None:
     """Show what differs between two models, node by node.

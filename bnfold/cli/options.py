@@ -203,17 +203,20 @@ def _sentences(text: str) -> dict[str, str]:
 
 
 def takes(
-    *options: str | Callable[[Command], Command], exit_code: int | None = None, **settled: Any
+    *options: str | Callable[[Command], Command],
+    exit_code: int | None = None,
+    reads: Sequence[str] = ("source",),
+    **settled: Any,
 ) -> Callable[[Command], Command]:
     """Give a command options, by their fields' names, in the order of its help; ``settled`` is what it decides.
 
-    ``exit_code`` is that of every error, where 1 says something else.
+    ``exit_code`` is that of every error, where 1 says something else; ``reads`` are the arguments that name its inputs.
     """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            with user_errors(arguments["source"], exit_code):
+            with user_errors([arguments[name] for name in reads], exit_code):
                 command(_read(arguments | settled))
 
         made: Command = run
@@ -239,19 +242,22 @@ def _read(given: dict[str, Any]) -> Asked:
 
 
 @contextmanager
-def user_errors(source: str, exit_code: int | None = None) -> Iterator[None]:
-    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug."""
+def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterator[None]:
+    """Turn the user's mistakes and the machine's limits into one line and an exit code; anything else is a bug.
+
+    The line names one of the ``sources``: the first, where it would name none.
+    """
     try:
         yield
     except BnfoldError as error:
         text = str(error)
         if isinstance(error, BadSetting):
             text = f"{_flags(error.name)[-1]}: {error.problem}"
-        prefix = "" if printable(source) in text else f"{source}: "
+        prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
         sys.exit(exit_code or error.exit_code)
     except Exception as error:
         if not (trouble := machine_trouble(error)):
             raise
-        terminal.say(f"bnfold: {source}: cannot be processed: {trouble}")
+        terminal.say(f"bnfold: {sources[0]}: cannot be processed: {trouble}")
         sys.exit(exit_code or 1)

@@ -147,6 +147,15 @@ def test_a_missing_file(command: str, out: Path) -> None:
     assert result.stderr == "bnfold: nowhere.onnx: cannot be read: No such file or directory\n"
 
 
+@pytest.mark.parametrize("command", ["verify", "diff"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_missing_file_of_two(command: str, place: int) -> None:
+    models = [MODELS / "bn9.onnx", Path("nowhere.onnx")]
+    result = run(command, models[1 - place], models[place])
+    assert result.exit_code == (2 if command == "diff" else 1)
+    assert result.stderr == "bnfold: nowhere.onnx: cannot be read: No such file or directory\n"
+
+
 @pytest.mark.parametrize("opset", ["99", "0", "-3"])
 def test_an_impossible_opset(opset: str, out: Path) -> None:
     result = run("optimize", MODELS / "bn9.onnx", out, "--target-opset", opset)
