@@ -76,16 +76,22 @@ def infer(model: Model, *, strict: bool = False) -> None:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
             raise Unsupported(f"shape inference fails: {first}") from error
         return  # onnx gives up on models that run all the same; what is not known stays unknown
+    _learn(model, inferred, annotated=not (unsure or is_wrong))
+
+
+def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
+    """Take over the types; of what is ``annotated``, only what the annotation leaves open."""
     shared: dict[bytes, onnx.TypeProto] = {}  # most values of a network are of few types
     for target, source in _pairs(model, inferred.graph):
-        for info in (*source.value_info, *source.output):
+        for info in (info for info in (*source.value_info, *source.output) if info.HasField("type")):
             known = target.types.get(info.name)
-            fresh = filled(None if unsure or is_wrong else known, info.type) if info.HasField("type") else known
-            if fresh is not known and fresh is not None:
-                content = fresh.SerializeToString(deterministic=True)
-                if content not in shared:
-                    shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
-                target.types[info.name] = shared[content]
+            fresh = filled(known if annotated else None, info.type)
+            if fresh is known:
+                continue
+            content = fresh.SerializeToString(deterministic=True)
+            if content not in shared:
+                shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
+            target.types[info.name] = shared[content]
 
 
 def _open_zeros(proto: onnx.ModelProto) -> None:
