@@ -69,11 +69,13 @@ _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.
 class Evaluation:
     """What chains of constants come to, as long as the graph is what it is; long chains do not recurse.
 
-    ``channels`` is what weights tell of the sizes of axis 1, for whoever follows them.
+    ``channels`` is what weights tell of the sizes of axis 1, for whoever follows them, and ``others`` what values are
+    that nothing here makes of constants, for whoever has them computed.
     """
 
     def __init__(self) -> None:
         self.channels: dict[Value, int] = {}
+        self.others: dict[Value, Tensor | None] = {}
         self._known: dict[Value, Tensor | None] = {}
 
     def of(self, target: Value) -> Tensor | None:
@@ -107,7 +109,7 @@ class Evaluation:
 
     def _evaluate(self, node: Node) -> Tensor | None:
         operands = [self._known[source] if source is not None else None for source in node.inputs]
-        if len(node.outputs) != 1 or node.has_references:
+        if len(node.outputs) != 1 or node.has_references or node.is_call:
             return None
         if any(operand is not None and operand.size > LIMIT for operand in operands):
             return None

@@ -142,7 +142,11 @@ def _transpose(node: Node, operands: Operands) -> Tensor:
 
 
 def _constant_of_shape(node: Node, operands: Operands) -> Tensor:
-    dims = _small(tuple(_integers(need(operands, 0))))
+    return filled(node, _small(tuple(_integers(need(operands, 0)))))
+
+
+def filled(node: Node, dims: tuple[int, ...]) -> Tensor:
+    """What a ConstantOfShape makes, of any size: it takes no memory. Raises ValueError for what is no shape."""
     fill: onnx.TensorProto | None = node.attr("value")
     if fill is None:
         return InMemory(TP.FLOAT, np.broadcast_to(np.float32(0), dims))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from bnfold.errors import MalformedModel, MistypedAttribute, ReferenceAttribute
+from bnfold.ir.messages import function_key
 from bnfold.ir.schemas import attribute_type, schema_of, versions_of
 from bnfold.ir.traits import OF_ONNXRUNTIME
 
@@ -68,6 +69,12 @@ class Node:
     def has_trait(self, trait: frozenset[str]) -> bool:
         """Whether this is an operator of the default domain among those of `bnfold.ir.traits`."""
         return self._op_type in trait and not self.domain
+
+    @property
+    def is_call(self) -> bool:
+        """Whether a function of the model is called, which may have the name of an operator."""
+        functions = self.graph.model.functions
+        return any(function_key(function.proto) == function_key(self.proto) for function in functions)
 
     @property
     def is_known(self) -> bool:

@@ -18,11 +18,11 @@ from bnfold.ir.tensor import TP
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.smooth import is_smooth, settings
 from bnfold.verification.differences.extract import Region, held
-from bnfold.verification.differences.integers import same_integers
+from bnfold.verification.differences.integers import settled
 from bnfold.verification.differences.unchanged import identity
+from bnfold.verification.numbers.bits import same
 from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
-from bnfold.verification.numbers.rounding import same
 
 FEW = 16
 """Numbers of one constant that are changed one by one; more of them in shares."""
@@ -41,7 +41,7 @@ _OPEN_END = 2**31 - 1
 
 def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
     """All that a comparison of the values ``compared`` has to tell apart."""
-    alike = same_integers(old, new)
+    alike = settled(old, new)
     before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
     yield from _between(before, after, before.contents(after) & after.contents(before))
 

@@ -30,9 +30,10 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
         covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
     cuts: list[ir.Cut] = []
     calls = _changed_functions(before, after)
-    for path, graph in new.items():
-        if path in old:  # a graph that only one model has belongs to nodes that are changed themselves
-            cuts += _changed(graph, old[path], covered.get(path, set()), calls)
+    with ir.evaluated_once(before), ir.evaluated_once(after):
+        for path, graph in new.items():
+            if path in old:  # a graph that only one model has belongs to nodes that are changed themselves
+                cuts += _changed(graph, old[path], covered.get(path, set()), calls)
     return cuts
 
 

@@ -61,7 +61,7 @@ class Region:
         """A model of its own that computes the outputs."""
         source = self.outputs[0].graph.model
         proto = _header(source, self.outputs[0].graph)
-        if any((node.domain, node.op_type) in _function_keys(source) for node in self.nodes):
+        if any(node.is_call or node.subgraphs for node in self.nodes):
             proto.functions.extend(function.proto for function in source.functions)
         for value in self.stored:
             if value.tensor_proto is not None:
@@ -130,10 +130,6 @@ def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:
     proto.opset_import.extend(imports)
     proto.graph.name = "region"
     return proto
-
-
-def _function_keys(source: ir.Model) -> set[tuple[str, str]]:
-    return {(function.proto.domain, function.proto.name) for function in source.functions}
 
 
 def _check_names(values: Sequence[ir.Value]) -> None:

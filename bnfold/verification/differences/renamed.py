@@ -15,7 +15,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.unchanged import telling
-from bnfold.verification.numbers.rounding import same
+from bnfold.verification.numbers.bits import same
 from bnfold.verification.verdict import Verdict
 
 _Thing = TypeVar("_Thing", ir.Graph, ir.Node, ir.Value)

@@ -7,12 +7,11 @@ from itertools import zip_longest
 import onnx
 
 from bnfold import ir
-from bnfold.ir.messages import function_key
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.differences.extract import held
-from bnfold.verification.differences.from_constants import same_integers
-from bnfold.verification.numbers.rounding import same
+from bnfold.verification.differences.from_constants import fixed
+from bnfold.verification.numbers.bits import same
 
 _FAR = 64
 """Copies of copies that are followed."""
@@ -38,9 +37,12 @@ def identity(node: ir.Node) -> tuple[object, ...]:
 def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     """What nobody can override means what it is, however it is made or called; and a copy, what it is one of."""
     old, new = _copied(old), _copied(new)
-    names = [value.name if value is not None else "" for value in (old, new)]
-    are_constant = ir.constant(old) is not None and ir.constant(new) is not None
-    return ((names[0] == names[1] or are_constant) and same_value(old, new)) or same_integers(old, new)
+    if old is None or new is None:
+        return old is new
+    one, other = fixed(old), fixed(new)
+    if one is not None and other is not None:
+        return same(one, other)
+    return old.name == new.name and same_value(old, new)
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:
@@ -55,7 +57,7 @@ def _copied(value: ir.Value | None) -> ir.Value | None:
 
 def _hands_on(node: ir.Node) -> bool:
     """Whether the first output is the first input: of Dropout, where no input can say that it trains."""
-    if any(function_key(function.proto) == function_key(node.proto) for function in node.graph.model.functions):
+    if node.is_call:
         return False
     is_idle = node.is_op("Dropout") and meaning(node)[2] >= _TRAINS_BY_INPUT and node.input(2) is None
     return node.input(0) is not None and (node.is_op("Identity") or is_idle)

@@ -18,6 +18,7 @@ from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
+from bnfold.verification.numbers.bits import same
 from bnfold.verification.numbers.floats import FloatType, float_type, is_float
 
 _BLOCK = 1 << 15
@@ -177,21 +178,6 @@ def stored(value: ir.Value) -> ir.Tensor | None:
     node = value.producer
     held = node.attr("value") if node is not None and node.is_op("Constant") else None
     return value.graph.model.tensor(held) if isinstance(held, onnx.TensorProto) else None
-
-
-def same(old: ir.Tensor | None, new: ir.Tensor) -> bool:
-    """Whether two tensors have the same type, dims and values, bit for bit."""
-    if old is None or (old.dtype, old.dims) != (new.dtype, new.dims):
-        return False
-    if old is new:
-        return True
-    if old.can_read != new.can_read:  # then their blocks are of other sizes
-        return np.array_equal(_bits(old.numpy().reshape(-1)), _bits(new.numpy().reshape(-1)))
-    return all(np.array_equal(_bits(a), _bits(b)) for a, b in zip(old.blocks(), new.blocks(), strict=True))
-
-
-def _bits(block: Array) -> Array:
-    return block if block.dtype.kind == "O" else np.ascontiguousarray(block).view(np.uint8)
 
 
 def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from bnfold import ir
 from bnfold.ir.tensor import CHUNK, InMemory
 from bnfold.verification import verdict_on_names
-from bnfold.verification.numbers.rounding import same
+from bnfold.verification.numbers.bits import same
 from tests.verification.graphs import model
 
 BODY = """(float[2,3] x) => (float[2,3] y, float[2,3] z) {
