@@ -7,6 +7,7 @@ from itertools import zip_longest
 import onnx
 
 from bnfold import ir
+from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.differences.extract import held
@@ -15,6 +16,8 @@ from bnfold.verification.numbers.bits import same
 
 _FAR = 64
 """Copies of copies that are followed."""
+_MANY = 1024
+"""Pairs of values that are looked at to tell whether one is another one made twice."""
 _TRAINS_BY_INPUT = 12
 """The version of Dropout from which on an input says whether it trains."""
 
@@ -35,14 +38,51 @@ def identity(node: ir.Node) -> tuple[object, ...]:
 
 
 def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """What nobody can override means what it is, however it is made or called; and a copy, what it is one of."""
+    """What nobody can override means what it is, however it is made or called; and a copy, what it is one of.
+
+    Of a value that the original makes twice either one may be read.
+    """
     old, new = _copied(old), _copied(new)
     if old is None or new is None:
         return old is new
     one, other = fixed(old), fixed(new)
     if one is not None and other is not None:
         return same(one, other)
-    return old.name == new.name and same_value(old, new)
+    twin = old if old.name == new.name else old.graph.values.get(new.name)
+    return twin is not None and same_value(twin, new) and _is_made_twice(old, twin)
+
+
+def _is_made_twice(old: ir.Value, twin: ir.Value) -> bool:
+    """Whether the same operators make both values, of one graph, of the same values."""
+    waiting: list[tuple[ir.Value | None, ir.Value | None]] = [(old, twin)]
+    seen: set[tuple[ir.Value, ir.Value]] = set()
+    while waiting:
+        one, other = map(_copied, waiting.pop())
+        if one is other or (one, other) in seen:
+            continue
+        if one is None or other is None or len(seen) == _MANY:
+            return False
+        seen.add((one, other))
+        held = fixed(one), fixed(other)
+        if held[0] is not None and held[1] is not None and same(held[0], held[1]):
+            continue
+        if one.producer is None or other.producer is None or one.slot != other.slot:
+            return False
+        if not _are_alike(one.producer, other.producer):
+            return False
+        waiting += zip_longest(one.producer.inputs, other.producer.inputs)
+    return True
+
+
+def _are_alike(one: ir.Node, other: ir.Node) -> bool:
+    """Whether two nodes of one graph make the same of the same, each time they run."""
+    return (
+        one.graph is other.graph
+        and not (one.domain or one.subgraphs or one.is_call or one.has_trait(DRAWING) or one.is_op("Dropout"))
+        and _same_operator(one, other)
+        and _attributes(one) == _attributes(other)
+        and [value is None for value in one.outputs] == [value is None for value in other.outputs]
+    )
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:

@@ -108,6 +108,84 @@ def test_integers_that_follow_from_constants_are_what_they_are() -> None:
     assert changes(overridable, model(f"{head} {{ y = Pad (x, q) }}", kept)) != []
 
 
+TWICE = (
+    "(float[N,3] x, float[3] p, float[3] q) => (float[N,M] y)"
+    " { a = Relu (x) b = Relu (x) c = MatMul (a, V) d = MatMul (b, W) y = Concat <axis = 1> (c, d) }"
+)
+WIDE = {"V": np.arange(12.0).reshape(3, 4), "W": np.arange(12.0).reshape(3, 4)}
+ONCE = TWICE.replace("b = Relu (x) ", "").replace("d = MatMul (b, W) ", "").replace("(c, d)", "(c, c)")
+
+
+def test_of_what_is_made_twice_either_may_be_read() -> None:
+    assert changes(model(TWICE, WIDE), model(ONCE, {"V": WIDE["V"]})) == []
+    assert changes(model(TWICE, WIDE), model(TWICE.replace("(b, W)", "(a, W)"), WIDE)) == []
+    assert changes(model(TWICE, WIDE), model(TWICE.replace("(b, W)", "(b, V)"), WIDE)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("b = Relu (x)", "b = Abs (x)"),
+        ("b = Relu (x)", "b = Celu <alpha = 0.5> (x)"),
+        ("a = Relu (x) b = Relu (x)", "a = Celu <alpha = 1.0> (x) b = Celu <alpha = 0.5> (x)"),
+        ("a = Relu (x) b = Relu (x)", "a = Mul (x, p) b = Mul (x, q)"),
+        ("a = Relu (x) b = Relu (x)", "a = Mul (x, p) b = Mul (p, x)"),
+        ("a = Relu (x) b = Relu (x)", "a = RandomNormalLike (x) b = RandomNormalLike (x)"),
+        ("a = Relu (x) b = Relu (x)", "t = Greater (x, x) a = Dropout (x, r, t) b = Dropout (x, r, t)"),
+        ("a = Relu (x) b = Relu (x)", "a, m = TopK (x, k) n, b = TopK (x, k)"),
+        ("a = Relu (x) b = Relu (x)", "a, m = Dropout (x, r, t) b = Dropout (x, r, t)"),
+        ("a = Relu (x) b = Relu (x)", "a = com.microsoft.Gelu (x) b = com.microsoft.Gelu (x)"),
+    ],
+)
+def test_what_is_not_sure_to_be_the_same_twice_is_a_change(old: str, new: str) -> None:
+    before, after = TWICE.replace(old, new), TWICE.replace(old, new).replace("(b, W)", "(a, W)")
+    assert [cut.outputs for cut in changes(model(before, WIDE), model(after, WIDE))] == [("d",)]
+
+
+def test_two_weights_that_differ_are_not_the_same_twice() -> None:
+    weights = {**WIDE, "W": WIDE["W"] + np.eye(3, 4)}
+    assert changes(model(TWICE, weights), model(ONCE, {"V": WIDE["V"]})) != []
+    signed = {"V": np.zeros((3, 4)), "W": -np.zeros((3, 4))}
+    assert changes(model(TWICE, signed), model(ONCE, {"V": signed["V"]})) != []
+
+
+def test_defaults_that_callers_may_override_are_not_the_same_twice() -> None:
+    before = with_input(model(TWICE, WIDE), "W")
+    after = with_input(model(ONCE, WIDE), "W")
+    assert [cut.outputs for cut in changes(before, after)] == [("y",)]
+
+
+def test_a_twin_that_is_another_in_the_rewritten_model_is_a_change() -> None:
+    after = model(ONCE.replace("a = Relu (x)", "a = Abs (x)"), {"V": WIDE["V"]})
+    assert [cut.outputs for cut in changes(model(TWICE, WIDE), after)] == [("a",)]
+    assert verify(ir.load(model(TWICE, WIDE)), ir.load(after)).status == "failed"
+
+
+def test_branches_are_not_looked_into_for_what_is_made_twice() -> None:
+    branch = (
+        "a = If (c) <then_branch = t () => (float[N,3] u) { u = Neg (x) },"
+        " else_branch = e () => (float[N,3] v) { v = Abs (x) }>"
+    )
+    other = branch.replace("a =", "b =").replace("Neg", "Exp").replace("(float[N,3] u) { u", "(float[N,3] w) { w")
+    body = f"(bool c, float[N,3] x) => (float[N,3] y) {{ {branch} {other} y = Add (a, b) }}"
+    assert [cut.outputs for cut in changes(model(body, {}), model(body.replace("(a, b)", "(a, a)"), {}))] == [("y",)]
+
+
+def test_what_is_made_twice_is_looked_for_in_a_few_steps_only() -> None:
+    """Two chains through a diamond each have as many ways as there are numbers."""
+    steps = 600
+    chains = " ".join(f"{side}{n} = Add ({side}{n - 1}, {side}{n - 1})" for n in range(1, steps) for side in "ab")
+    head = "(float[N,3] x) => (float[N,3] y)"
+    before = f"{head} {{ a0 = Relu (x) b0 = Relu (x) {chains} y = Mul (a{steps - 1}, b{steps - 1}) }}"
+    after = before.replace(f", b{steps - 1})", f", a{steps - 1})")
+    assert changes(model(before, {}), model(after, {})) == []
+    longer = (
+        chains + " " + " ".join(f"{side}{n} = Neg ({side}{n - 1})" for n in range(steps, 2 * steps) for side in "ab")
+    )
+    before = f"{head} {{ a0 = Relu (x) b0 = Relu (x) {longer} y = Mul (a{2 * steps - 1}, b{2 * steps - 1}) }}"
+    assert changes(model(before, {}), model(before.replace(f", b{2 * steps - 1})", f", a{2 * steps - 1})"), {})) != []
+
+
 def test_a_new_opset_changes_only_operators_with_a_new_meaning() -> None:
     body = BODY.replace("Relu (x)", "Softmax <axis = 1> (x)", 1)
     assert changes(model(BODY, WEIGHTS, opset=13), model(BODY, WEIGHTS, opset=14)) == []
