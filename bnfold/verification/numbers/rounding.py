@@ -103,6 +103,11 @@ class PerturbedWeights:
         """All new weights."""
         return [key for key in self._stored if self.is_new(*key)]
 
+    @property
+    def are_renamed(self) -> bool:
+        """Whether the original stores every new weight as well, under another name: then none was rounded."""
+        return all(any(same(old, self._stored[key]) for old in self._old.values()) for key in self.new)
+
     @cached_property
     def rows(self) -> dict[str, Array]:
         """The rows of each changed table that the original chooses from, first those that differ."""

@@ -90,7 +90,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
         moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_guard, request, affordable, moved, bool(draws.removed.new), unless_run).result
+            yield pool.submit(_guard, request, affordable, moved, not draws.removed.are_renamed, unless_run).result
 
 
 def _is_asked(request: Request) -> bool:

@@ -52,6 +52,15 @@ def test_zeros_subnormals_and_the_edge_of_the_range_stay() -> None:
     assert np.isnan(moved(np.array([np.nan], np.float32), 5)).all()
 
 
+def test_new_weights_may_be_old_ones_under_another_name() -> None:
+    text = "(float[4] x) => (float[4] y) {{ y = Mul (x, {}) }}"
+    held, moved_a_little = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.1, 0.2, 0.3, 0.5])
+    before = ir.load(model(text.format("a"), {"a": held}))
+    for weight, is_old in ((held, True), (moved_a_little, False)):
+        draws = PerturbedWeights(before, ir.load(model(text.format("b"), {"b": weight})))
+        assert (len(draws.new), draws.are_renamed) == (1, is_old)
+
+
 def test_what_the_original_has_in_the_same_place_stays() -> None:
     values = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
     old = values.copy()

@@ -67,6 +67,19 @@ def test_parts_and_a_runtime_make_a_verdict() -> None:
     assert verdict.summary.endswith(row.notes[0])
 
 
+def test_weights_that_are_stored_under_another_name_were_not_rounded() -> None:
+    """Too large to be moved a little, but nothing has to show what rounding them would do."""
+    weight = single(numbers(3).normal(size=(4, 3, 129, 129)))
+    text = "(float[1,3,130,140] x) => (float[1,4,2,12] y) {{ s = Sqrt (u) u = Abs (x) {} r = Relu (c) y = Neg (r) }}"
+    nodes = "a = Conv (s, W)  b = Conv (s, W2)  c = Add (a, b)"
+    before = ir.load(model(text.format(nodes), {"W": weight, "W2": weight}))
+    after = ir.load(model(text.format("a = Conv (s, W)  c = Add (a, a)"), {"W": weight}))
+    swapped = ir.load(model(text.format("a = Conv (s, W)  c = Mul (a, t)"), {"W": weight, "t": np.array(2.0)}))
+    assert verify(before, after).reason == "nothing that is computed has changed"
+    verdict = verify(before, swapped)
+    assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+
+
 def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight that is wrong by a thousandth, in a part that was not looked at."""
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
