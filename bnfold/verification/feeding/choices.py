@@ -71,15 +71,16 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
     """
     tried: list[Shapes] = []
     doubtful: list[Shapes] = []
-    knows = _is_sound(model, known)
+    sound = _followed(model, known)
     for shapes in _distinct(known, _usual(), tried):
-        choice = _choice(model, shapes) if knows else None
-        if choice is not None:
-            yield choice
+        is_as_known = all(shapes[name] == tuple(shape) for name, shape in known.items())
+        copy = sound if sound is None or is_as_known else fitted(model, shapes)
+        if copy is not None:
+            yield Choice(shapes, copy)
         else:
             doubtful.append(shapes)
     names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
-    if knows and names:
+    if sound is not None and names:
         searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
         most = _MOST_INFERRED // (len(model.graph.nodes) + 1)
         found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
@@ -253,9 +254,9 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
             yield shapes
 
 
-def _is_sound(model: ir.Model, known: Mapping[str, Known]) -> bool:
-    """Whether inference can follow the model at all; else what it has against some sizes means nothing."""
-    return len(model.graph.nodes) <= MANY_NODES and fitted(model, known) is not None
+def _followed(model: ir.Model, known: Mapping[str, Known]) -> ir.Model | None:
+    """The model as far as inference can follow it; where it cannot, what it has against some sizes means nothing."""
+    return fitted(model, known) if len(model.graph.nodes) <= MANY_NODES else None
 
 
 def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:

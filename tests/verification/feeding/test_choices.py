@@ -9,6 +9,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Verdict, verify
+from bnfold.verification.feeding import choices as module
+from bnfold.verification.feeding import sized
 from bnfold.verification.feeding.choices import choices, size_changes
 from bnfold.verification.feeding.inputs import known_shapes
 from tests.verification.graphs import model
@@ -53,6 +55,22 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
         for depth in ("auto", "local"):
             assert compared(head, one, other, held, depth=depth).status == "failed"
             assert compared(head, one, one, held, depth=depth).verified
+
+
+@pytest.mark.parametrize(("shape", "times"), [("4,3", 1), ("N,3", 2)])
+def test_a_model_that_leaves_nothing_open_is_followed_once(
+    shape: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def watched(one: ir.Model, shapes: Any) -> ir.Model | None:
+        asked.append(shapes)
+        return sized.fitted(one, shapes)
+
+    monkeypatch.setattr(module, "fitted", watched)
+    old = ir.load(model(f"(float[{shape}] x) => (float[{shape}] y) {{ y = Neg (x) }}", {}))
+    choice = next(choices(old, known_shapes(old, {})))
+    assert (choice.model.graph.values["y"].shape, len(asked)) == (choice.shapes["x"], times)
 
 
 def test_another_batch_is_tried_of_the_only_sizes_that_fit() -> None:
