@@ -45,10 +45,11 @@ def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     old, new = _copied(old), _copied(new)
     if old is None or new is None:
         return old is new
-    one, other = fixed(old), fixed(new)
-    if one is not None and other is not None:
+    if old.name == new.name and same_value(old, new):  # of most values that is all there is to know
+        return True
+    if (one := fixed(old)) is not None and (other := fixed(new)) is not None:
         return same(one, other)
-    twin = old if old.name == new.name else old.graph.values.get(new.name)
+    twin = old.graph.values.get(new.name)
     return twin is not None and same_value(twin, new) and _is_made_twice(old, twin)
 
 
