@@ -97,3 +97,16 @@ def test_zero_may_mean_zero() -> None:
 def test_what_a_caller_may_override_is_not_stored(name: str) -> None:
     kind = "int64" if name == "first" else "int64[1]"
     assert targets(f"{OF_ITSELF} y = Reshape (x, t)", HEAD.replace("z)", f"z, {kind} {name})")) is None
+
+
+def test_branches_of_equal_fills_become_one_and_nothing_is_run() -> None:
+    """As in networks whose weights are left out."""
+    fills = " ".join(f"{name} = ConstantOfShape <value = float[1] {{0.5}}> (dims)" for name in ("v", "w"))
+    nodes = f"{fills} c = Conv (x, v) d = Conv (x, w) r = Relu (c) s = Relu (d) y = Concat <axis = 1> (r, s)"
+    head = "(float[N,2,9,9] x) => (float[N,8,7,7] y)"
+    onnx.save(model(f"{head} {{ {nodes} }}", {"dims": np.array([4, 2, 3, 3])}, opset=15), "in.onnx")
+    outcome = bnfold.optimize("in.onnx", "out.onnx", simplify=True)
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Conv", "Relu", "Concat"]
+    verdict = outcome.steps[1].verdict
+    assert verdict is not None
+    assert (verdict.status, verdict.local) == ("verified", ())

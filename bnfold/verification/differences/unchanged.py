@@ -23,10 +23,29 @@ _TRAINS_BY_INPUT = 12
 
 
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
-    """Whether two nodes compute the same from values of the same names, but for what their bodies do."""
+    """Whether two nodes compute the same from values of the same names, but for what their bodies do.
+
+    What the original copies may be made in the place of the copy.
+    """
+    if _names(old.outputs) != _names(new.outputs):
+        return False
+    if _computes_the_same(old, new):
+        return True
+    source = _copied(old.output(0))
+    maker = source.producer if source is not None else None
+    return (
+        maker is not None
+        and maker is not old
+        and maker.graph is old.graph
+        and _is_repeatable(maker)
+        and len(_names(old.outputs)) == len(_names(maker.outputs)) == 1
+        and _computes_the_same(maker, new)
+    )
+
+
+def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
     return (
         _same_operator(old, new)
-        and _names(old.outputs) == _names(new.outputs)
         and _attributes(old) == _attributes(new)
         and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
     )
@@ -79,11 +98,17 @@ def _are_alike(one: ir.Node, other: ir.Node) -> bool:
     """Whether two nodes of one graph make the same of the same, each time they run."""
     return (
         one.graph is other.graph
-        and not (one.domain or one.subgraphs or one.is_call or one.has_trait(DRAWING) or one.is_op("Dropout"))
+        and _is_repeatable(one)
         and _same_operator(one, other)
         and _attributes(one) == _attributes(other)
         and [value is None for value in one.outputs] == [value is None for value in other.outputs]
     )
+
+
+def _is_repeatable(node: ir.Node) -> bool:
+    """Whether it is sure to make the same of the same whenever it runs."""
+    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
+    return not (node.domain or node.subgraphs or node.is_call or draws)
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:

@@ -116,6 +116,38 @@ WIDE = {"V": np.arange(12.0).reshape(3, 4), "W": np.arange(12.0).reshape(3, 4)}
 ONCE = TWICE.replace("b = Relu (x) ", "").replace("d = MatMul (b, W) ", "").replace("(c, d)", "(c, c)")
 
 
+@pytest.mark.parametrize("copy", ["y = Identity (s)", "i = Identity (s) y = Dropout (i)"])
+def test_what_is_copied_may_be_made_in_place_of_the_copy(copy: str) -> None:
+    """As exporters name the outputs."""
+    head = "(float[N,3] x) => (float[N,3] y, float[N,3] z)"
+    before = model(f"{head} {{ s = Softmax <axis = 1> (x) {copy} z = Neg (x) }}", {})
+    for made, is_same in (
+        ("y = Softmax <axis = 1> (x)", True),
+        ("s = Softmax <axis = 1> (x) y = Softmax <axis = 1> (x)", True),
+        ("y = Softmax <axis = 0> (x)", False),
+        ("y = Softmax <axis = 1> (z)", False),
+        ("y = Tanh (x)", False),
+    ):
+        found = changes(before, model(f"{head} {{ z = Neg (x) {made} }}", {}))
+        assert [cut.outputs for cut in found] == ([] if is_same else [("y",)])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "{} = RandomNormalLike (x)",
+        "{} = Dropout (x, r, t)",
+        "{}, m = TopK (x, k)",
+        "m, {} = TopK (x, k)",
+        "{} = com.microsoft.Gelu (x)",
+    ],
+)
+def test_what_may_be_another_each_time_is_not_made_in_place_of_a_copy(made: str) -> None:
+    head = "(float[N,3] x, float r, bool t, int64[1] k) => (float[N,M] y)"
+    before = model(f"{head} {{ {made.format('s')} y = Identity (s) }}", {})
+    assert ("y",) in [cut.outputs for cut in changes(before, model(f"{head} {{ {made.format('y')} }}", {}))]
+
+
 def test_of_what_is_made_twice_either_may_be_read() -> None:
     assert changes(model(TWICE, WIDE), model(ONCE, {"V": WIDE["V"]})) == []
     assert changes(model(TWICE, WIDE), model(TWICE.replace("(b, W)", "(a, W)"), WIDE)) == []
