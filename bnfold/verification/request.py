@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bnfold import ir, reference
 from bnfold.settings import Checks
@@ -43,7 +44,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The two models, opened, with the arguments of `bnfold.verification.verify`; the files where they came as such."""
+    """The two models, opened, with the arguments of `bnfold.verification.verify`; the files where they came as such.
+
+    ``found`` is what one test has found out and another asks for too, by name.
+    """
 
     before: ir.Model
     after: ir.Model
@@ -55,6 +59,7 @@ class Request:
     clock: Clock
     scaled: Scaled
     progress: Callable[[str, int, int], None]
+    found: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:

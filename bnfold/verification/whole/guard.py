@@ -19,9 +19,9 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.verification.differences.changes import uncovered
 from bnfold.verification.differences.interface import broken_promise, unread
-from bnfold.verification.feeding.choices import Choice, choices
+from bnfold.verification.feeding.choices import Choice
 from bnfold.verification.feeding.cost import Cost, estimate_pair, memory_there_is, session_seconds
-from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.verification.feeding.inputs import Feeds, random_feeds
 from bnfold.verification.feeding.sized import fitted, sized
 from bnfold.verification.numbers.compare import pattern_fault
 from bnfold.verification.numbers.floats import HALVES
@@ -32,6 +32,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.runtimes.worker import Sample
 from bnfold.verification.verdict import WitnessRow
+from bnfold.verification.whole.sizes import sizes_of_original
 
 LITTLE_TIME = 0.5
 """Seconds: models that take less are compared whole in float64, which tells more."""
@@ -102,7 +103,7 @@ def _sizes(request: Request) -> list[Choice]:
     if not _is_asked(request):
         return []
     try:
-        usual = next(choices(request.before, known_shapes(request.before, request.checks.inputs)), None)
+        usual = next(sizes_of_original(request)[1], None)
     except (BadInput, Unsupported):
         return []
     if usual is None:

@@ -10,12 +10,12 @@ from itertools import islice
 
 from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import changed_unseen
-from bnfold.verification.feeding.choices import choices
 from bnfold.verification.feeding.cost import session_seconds
-from bnfold.verification.feeding.inputs import Feeds, known_shapes, random_feeds
+from bnfold.verification.feeding.inputs import Feeds, random_feeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.whole.guard import SHARE
+from bnfold.verification.whole.sizes import sizes_of_original
 
 _SIZES = 16
 """At which a runtime may be asked to run models whose sizes are open."""
@@ -53,7 +53,7 @@ def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
 def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
     """One input at each of the first sizes to try."""
     with suppress(BnfoldError):
-        for choice in islice(choices(request.before, known_shapes(request.before, request.checks.inputs)), _SIZES):
+        for choice in islice(sizes_of_original(request)[1], _SIZES):
             yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
 
 

@@ -32,6 +32,7 @@ from bnfold.verification.whole.drawing import Sample, drawn, drawn_in_range, eva
 from bnfold.verification.whole.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.whole.obstacles import Impossible
 from bnfold.verification.whole.pair import Pair
+from bnfold.verification.whole.sizes import sizes_of_original
 
 _LOOSE_SECONDS = 5.0
 """Of processor time, for sizes that contradict the declared ones; most of them fit no better."""
@@ -88,11 +89,11 @@ def _fitting(request: Request, pair: Pair, model: ir.Model, until: float = math.
     After ``until``, in seconds of the process, none are tried.
     """
     try:
-        known = known_shapes(model, request.checks.inputs)
+        known, tried = _sizes(request, model)
     except CannotFeed as error:
         raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
-    for choice in choices(model, known):
+    for choice in tried:
         if time.process_time() > until:
             break
         try:
@@ -105,6 +106,13 @@ def _fitting(request: Request, pair: Pair, model: ir.Model, until: float = math.
         except (Unsupported, BadInput) as error:
             raise Impossible(str(error)) from error
     return misfit
+
+
+def _sizes(request: Request, model: ir.Model) -> tuple[Mapping[str, Known], Iterator[Choice]]:
+    if model is request.before:
+        return sizes_of_original(request)
+    known = known_shapes(model, request.checks.inputs)
+    return known, choices(model, known)
 
 
 def _looser(request: Request) -> Iterator[ir.Model]:

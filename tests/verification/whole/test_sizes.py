@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.feeding import choices as module
+from bnfold.verification.feeding import inputs
+from bnfold.verification.whole import sizes
+from tests.verification.graphs import model
+
+
+def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")  # the guard of which is the first to ask
+    known_shapes, choices = inputs.known_shapes, module.choices
+    asked: list[str] = []
+
+    def watched(one: ir.Model, given: Any) -> Any:
+        asked.append("shapes")
+        return known_shapes(one, given)
+
+    def chosen(one: ir.Model, known: Any) -> Any:
+        asked.append("choices")
+        return choices(one, known)
+
+    monkeypatch.setattr(sizes, "known_shapes", watched)
+    monkeypatch.setattr(sizes, "choices", chosen)
+    text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
+    old, new = (
+        ir.load(model(text.format(name), {"W": np.arange(12.0).reshape(3, 4)})) for name in ("LeakyRelu", "Relu")
+    )
+    assert verify(old, old.clone()).verified
+    assert verify(old, new).status == "failed"
+    assert asked == ["shapes", "choices"] * 2
