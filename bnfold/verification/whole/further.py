@@ -97,6 +97,8 @@ def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
     """
     both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    if not free:
+        return []
     moved = [value for value in free if _readers(value) != _readers(both[value.name])]
     cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
     if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights

@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.feeding import choices as module
 from bnfold.verification.feeding import inputs
-from bnfold.verification.whole import sizes
+from bnfold.verification.whole import further, sizes
 from tests.verification.graphs import model
 
 
@@ -35,3 +35,14 @@ def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest
     assert verify(old, old.clone()).verified
     assert verify(old, new).status == "failed"
     assert asked == ["shapes", "choices"] * 2
+
+
+def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("nobody needs it")
+
+    monkeypatch.setattr(further, "sized", never)
+    text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
+    weights = {"W": np.arange(12.0).reshape(3, 4)}
+    old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
+    assert verify(old, new).decided_by == "float64"
