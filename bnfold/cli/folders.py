@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from bnfold.cli.options import Asked
 
 
+_MOST_UNSEEN = 100_000
+"""Objects to be made before garbage is looked for: what is left of one model goes before there are many."""
+
+
 def run(asked: Asked) -> int:
     """Process all models; the exit code is the worst of theirs."""
+    gc.set_threshold(_MOST_UNSEEN)
     _refuse(asked)
     if asked.run.scheduler:  # a worker stands in another folder
         data = asked.checks.data
@@ -47,6 +53,7 @@ def run(asked: Asked) -> int:
 
 def inspect(asked: Asked) -> int:
     """Inspect all models; 1 if one of them cannot be processed. One behind a URL shows each BatchNormalization, too."""
+    gc.set_threshold(_MOST_UNSEEN)
     root, found = below(asked.source)
     models = [root.child(path) for path in found]
     is_one = str(models[0]) == str(place(asked.source))

@@ -44,15 +44,13 @@ class Runnable:
 
 def runnable(region: Region, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
     """The region with what ``values`` store in the place of what it does: read and widened once."""
-    pairs = [(value, other) for value, other in zip(values, region.stored, strict=True) if is_light(value)]
-    held = {other.name: widen(value.tensor.numpy()) for value, other in pairs if value.tensor is not None}
-    names = {other.name: value.name for value, other in pairs if other.name != value.name}
+    held: dict[str, Array] = {}
+    names: dict[str, str] = {}
+    for value, other in zip(values, region.stored, strict=True):
+        tensor = value.tensor
+        if tensor is not None and tensor.size <= LARGEST_HELD:
+            held[other.name], names[other.name] = widen(tensor.numpy()), value.name
     return Runnable(region, held, names) if like is None else Runnable(region, held, names, like.prepared, like.alike)
-
-
-def is_light(value: ir.Value) -> bool:
-    """Whether a weight may be held in float64 while its region is compared."""
-    return value.tensor is not None and value.tensor.size <= LARGEST_HELD
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bnfold.verification.comparing.mutants import follow_from_structure
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.regions.regions import Regions, is_light, runnable
+from bnfold.verification.regions.regions import LARGEST_HELD, Regions, runnable
 
 MOST = 256
 """Regions that are kept for one model."""
@@ -53,9 +53,10 @@ def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
 def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     """What counts of a stored tensor; None where it cannot be shared."""
     tensor = value.tensor
-    if tensor is None or not is_light(value):
+    if tensor is None or tensor.size > LARGEST_HELD:
         return None
-    if is_float(tensor.dtype) and not any(slot and node.op_type in READS_VALUES for node, slot in value.uses):
+    uses = value.uses if value.only_use is None else (value.only_use,)
+    if is_float(tensor.dtype) and not any(slot and node.op_type in READS_VALUES for node, slot in uses):
         return tensor.dtype, tensor.dims
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
