@@ -9,7 +9,6 @@ import threading
 
 from bnfold.cli import streams
 
-
 MOST_UNSEEN = 1_500_000
 """Objects to be made before anybody looks for garbage among them.
 
