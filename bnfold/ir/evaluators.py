@@ -150,8 +150,10 @@ def filled(node: Node, dims: tuple[int, ...]) -> Tensor:
     fill: onnx.TensorProto | None = node.attr("value")
     if fill is None:
         return InMemory(TP.FLOAT, np.broadcast_to(np.float32(0), dims))
-    (scalar,) = Inline(fill).numpy().reshape(-1)
-    return InMemory(fill.data_type, np.broadcast_to(scalar, dims))
+    array = Inline(fill).numpy()
+    if array.size != 1:
+        raise ValueError("a fill has one value")
+    return InMemory(fill.data_type, np.broadcast_to(array.reshape(()), dims))
 
 
 def _expand(_: Node, operands: Operands) -> Tensor:

@@ -169,7 +169,7 @@ class _Side:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
             if value.name in self.rough or ends or (self.number and value.name not in self.plain):
                 array = tensor.numpy()
-                if array.size > _SMALL or array.dtype.kind == "O" or _numbers(array) not in moved:
+                if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
         for node in nodes:
             for name, setting in settings(node).items():

@@ -183,7 +183,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
     scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
-    cross = -1.0 if sample % _MOST_KINDS == CROSSED else 1.0
+    cross = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
     return {
         "bias": normal * 0.1,
         "scale": scale,

@@ -148,6 +148,7 @@ def difference(
         seen = detailed and size >= scale * _VISIBLE
         ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen) if detailed else np.zeros(1)
     worst = float(excess.max(initial=0.0))
+    worst = np.inf if np.isnan(worst) else worst  # what nobody can tell allows nothing
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),

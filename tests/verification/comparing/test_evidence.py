@@ -186,6 +186,29 @@ def test_bounds_that_callers_feed_may_be_crossed(defaults: tuple[str, ...], dept
     assert verdict(before, wrong, depth).status == "failed"
 
 
+@pytest.mark.parametrize("high", [0.25, 6.0, 100.0])
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_a_bound_that_callers_feed_may_cross_a_constant(depth: Depth, high: float) -> None:
+    head = "(float[N,3] x, float low) => (float[N,3] y)"
+    orders = ("y = Clip (x, low, high)", "z = Max (x, low)  y = Min (z, high)", "z = Min (x, high)  y = Max (z, low)")
+    before, right, wrong = (model(f"{head} {{ {nodes} }}", {"high": np.array(high)}) for nodes in orders)
+    assert verdict(before, right, depth).status == "verified"
+    assert verdict(before, wrong, depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_words_of_a_fill_of_another_size(depth: Depth) -> None:
+    body = """(float[N] x) => (float[a,b] y) {
+        f = ConstantOfShape <value = string[1] {"a"}> (dims)  e = Equal (f, word)  c = Cast <to = 1> (e)
+        s = ReduceSum <keepdims = 0> (x)  y = Add (c, s)
+    }"""
+    before, after = (model(body, {"dims": np.array([2, size])}, opset=19) for size in (4, 5))
+    for proto in (before, after):
+        word = onnx.numpy_helper.from_array(np.array("a", dtype=object), "word")
+        proto.graph.initializer.append(word)
+    assert verdict(before, after, depth).status == "failed"
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_what_is_chosen_from_a_default_need_not_be_read(depth: Depth) -> None:
     head = "(float[N,6] x, float[8,6] T) => (float[M,6] y)"

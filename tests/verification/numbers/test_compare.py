@@ -73,6 +73,13 @@ def test_strings_are_compared_exactly() -> None:
     assert difference(words, np.array(["a", "c"], dtype=object), SINGLE, None).fault
 
 
+@pytest.mark.parametrize(("size", "limit"), [(1.0, np.nan), (1.7e308, np.inf)], ids=["unknown", "beyond all numbers"])
+def test_a_tolerance_that_nobody_can_tell_allows_nothing(size: float, limit: float) -> None:
+    found = difference(np.array([size, 2.0]), np.array([-size, 2.0]), SINGLE, np.array([limit, 1.0]))
+    assert found.excess == np.inf
+    assert found.fault
+
+
 def test_empty_arrays_are_equal() -> None:
     empty = np.zeros((0, 3))
     assert difference(empty, empty, SINGLE, tolerance(empty, empty, [], SINGLE, by_channel=True)).excess == 0
