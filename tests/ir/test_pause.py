@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,15 @@ from bnfold import ir
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.verification import verify
 from tests.conftest import MODELS
+
+
+@pytest.fixture(autouse=True)
+def _thresholds_of_python() -> Iterator[None]:
+    """Whatever a command has set in this process."""
+    known = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*known)
 
 
 @pytest.mark.parametrize("before", [True, False])
