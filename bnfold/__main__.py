@@ -9,7 +9,7 @@ import threading
 
 from bnfold.cli import streams
 
-MOST_UNSEEN = 1_500_000
+MOST_UNSEEN = 2_000_000
 """Objects to be made before anybody looks for garbage among them.
 
 What is imported stays, and so do the models: to look through them takes a tenth of a run, and the process ends soon.
