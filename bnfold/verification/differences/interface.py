@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
@@ -36,7 +36,7 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 def narrowed(before: ir.Model, after: ir.Model) -> str:
     """One sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
     free = overridable(before)
-    takes, took = (_declared(model) for model in (after, before))
+    takes, took = (_declared(model.graph.proto.input) for model in (after, before))
     gone = _without(free, overridable(after))
     if gone:
         return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
@@ -49,14 +49,9 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     return ""
 
 
-def _declared(model: ir.Model) -> dict[str, Shape]:
-    """Shapes of the inputs as the file declares them, without what was learnt since."""
-    return {info.name: shape_of(info.type) for info in model.graph.proto.input}
-
-
-def _declared_outputs(model: ir.Model) -> dict[str, Shape]:
-    """As `_declared`, of the outputs."""
-    return {info.name: shape_of(info.type) for info in model.graph.proto.output}
+def _declared(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
+    """Shapes of inputs or outputs as the file declares them, without what was learnt since."""
+    return {info.name: shape_of(info.type) for info in infos}
 
 
 def flaw(model: ir.Model) -> str:
@@ -117,7 +112,7 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
     """One sentence about an output that ``after`` alone declares with another size than was computed; else empty."""
-    had, has = map(_declared_outputs, (before, after))
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
     for name, shape in outputs.items():
         if _clash(has[name], shape) and not _clash(had[name], shape):
             promise = _written(has[name])
@@ -130,7 +125,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
 
     Of an input of unknown rank, the wrong one may have been guessed.
     """
-    had, has = map(_declared_outputs, (before, after))
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
     for name, shape in outputs.items():
         if _clash(had[name], shape) and not _tells(had[name], has[name]):
             promise = _written(had[name])
@@ -140,7 +135,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     """One sentence about an output of a size that neither the original nor inference tells; else empty."""
-    had, has = map(_declared_outputs, (before, after))
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
     changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
     for name in changed:
