@@ -18,12 +18,11 @@ from bnfold.settings import Checks
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.judge import judge
-from bnfold.verification.request import Clock, Request
+from bnfold.verification.request import RUNTIME_SHARE, Clock, Request
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
-from bnfold.verification.whole.guard import SHARE
 
 __all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start", "verdict_on_names", "verify"]
 
@@ -32,7 +31,7 @@ Source = ir.Model | str | PathLike[str]
 
 def start(checks: Checks, model: ir.Model) -> None:
     """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
-    if checks.witness != "none" and session_seconds(model) < checks.verify_seconds * SHARE:
+    if checks.witness != "none" and session_seconds(model) < checks.verify_seconds * RUNTIME_SHARE:
         helpers.start(sys.executable, checks.witness)
 
 

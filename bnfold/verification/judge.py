@@ -22,8 +22,6 @@ from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
-from bnfold.verification.whole.empty import agree_as_declared
-from bnfold.verification.whole.guard import start_guard
 from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.refusal import start_refusal
 
@@ -74,7 +72,11 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 
     bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
     """
-    if request.cuts or verdict.decided_by == "interface" or not agree_as_declared(request):
+    if request.cuts or verdict.decided_by == "interface":
+        return verdict
+    from bnfold.verification.whole.empty import agree_as_declared
+
+    if not agree_as_declared(request):
         return verdict
     reason = f"both agree where a size is 0, as declared; where 0 stands for an open size, {verdict.reason}"
     return replace(verdict, status="unverified", reason=reason, decided_by="nothing", localised=None)
@@ -84,6 +86,10 @@ def _in_layers(
     request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str]
 ) -> Verdict | str:
     """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
+    if request.checks.depth != "auto":
+        return ""
+    from bnfold.verification.whole.guard import start_guard
+
     with start_guard(request, draws) as wait:
         if wait is None:
             return ""

@@ -13,6 +13,9 @@ from bnfold import ir, reference
 from bnfold.settings import Checks
 from bnfold.verification.unscaled import Scaled
 
+RUNTIME_SHARE = 1 / 12
+"""Of the budget that a runtime may take which is asked beside the referee."""
+
 
 class Clock:
     """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name."""

@@ -54,8 +54,12 @@ class Window:
     def padded(self, x: Array, fill: float) -> Array:
         """``x`` with ``fill`` around it, as far as the windows reach (beyond the end padding under ceil_mode)."""
         ends = [max(r - b - n, 0) for r, b, n in zip(self.reach(), self.begin, x.shape[2:], strict=True)]
-        widths = [(0, 0), (0, 0), *zip(self.begin, ends, strict=True)]
-        return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
+        if not any((*self.begin, *ends)):
+            return x
+        sizes = [sum(sized) for sized in zip(self.begin, x.shape[2:], ends, strict=True)]
+        padded = np.full((*x.shape[:2], *sizes), fill, x.dtype)  # numpy.pad takes as long as the convolution
+        padded[last_axes(*(slice(b, b + n) for b, n in zip(self.begin, x.shape[2:], strict=True)))] = x
+        return padded
 
     def reach(self) -> tuple[int, ...]:
         """How many padded elements the windows touch on each axis; may pass the end under ceil_mode."""

@@ -39,11 +39,34 @@ _OPEN_END = 2**31 - 1
 """Sizes and ends from here on all mean as much as there is."""
 
 
-def mutants(old: Region, new: Region, compared: Collection[str]) -> Iterator[Mutant]:
-    """All that a comparison of the values ``compared`` has to tell apart."""
-    alike = settled(old, new)
+class Mutants:
+    """All that a comparison of the values ``compared`` has to tell apart: ``found``."""
+
+    def __init__(self, old: Region, new: Region, compared: Collection[str]) -> None:
+        self._asked = old, new, compared
+        self._alike = settled(old, new)
+        self._sides = before, after = _facing(old, new, compared, self._alike)
+        self.found = list(_between(before, after, before.contents() & after.contents()))
+
+    def follow_from_structure(self) -> bool:
+        """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
+        if self.found:
+            return False
+        sides = _facing(*self._asked) if self._alike else self._sides
+        return all(
+            not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
+            for side in sides
+            for name, (_, tensor) in side.constants.items()
+        ) and not any(True for _ in _between(*sides, ()))
+
+
+def _facing(
+    old: Region, new: Region, compared: Collection[str], alike: Collection[ir.Node] = ()
+) -> tuple[_Side, _Side]:
     before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
-    yield from _between(before, after, before.contents(after) & after.contents(before))
+    before.face(after)
+    after.face(before)
+    return before, after
 
 
 def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
@@ -52,16 +75,6 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
         yield from _results_of_bodies(side, other)
-
-
-def follow_from_structure(old: Region, new: Region, compared: Collection[str]) -> bool:
-    """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
-    sides = _Side(0, old, compared, ()), _Side(1, new, compared, ())
-    return all(
-        not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
-        for side in sides
-        for name, (_, tensor) in side.constants.items()
-    ) and not any(True for _ in _between(*sides, ()))
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
@@ -78,10 +91,11 @@ class _Side:
     """What one region holds, but for nodes that only make what the other holds ``alike``.
 
     ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
-    it ``carries`` NaN, all results have it that depend on what is NaN.
+    it ``carries`` NaN, all results have it that depend on what is NaN. ``lone_constants`` and ``lone_nodes`` are what
+    the other region has no counterpart of.
     """
 
-    def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node] = ()) -> None:
+    def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node]) -> None:
         self.number = number
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
@@ -90,6 +104,8 @@ class _Side:
         self.clear: set[ir.Node] = set()
         self.carries = True
         self.has_bodies = False
+        self.lone_constants: list[tuple[ir.Value, ir.Tensor]] = []
+        self.lone_nodes: list[ir.Node] = []
         for node in reversed(region.nodes):
             if held(node.output(0)) is None and node not in alike:
                 self._add(node, compared)
@@ -112,16 +128,14 @@ class _Side:
         self.has_bodies |= bool(node.subgraphs)
         self.nodes[identity(node)] = node
 
-    def _lone(self, other: _Side) -> tuple[list[tuple[ir.Value, ir.Tensor]], list[ir.Node]]:
-        """The constants and the nodes that have no counterpart on the other side: by name, or by who reads them."""
-        return (
-            [
-                found
-                for name, found in self.constants.items()
-                if not _are_alike(found, other.constants.get(name)) and not self._is_given_to_twins(found[0], other)
-            ],
-            [node for key, node in self.nodes.items() if key not in other.nodes],
-        )
+    def face(self, other: _Side) -> None:
+        """Find the constants and the nodes that have no counterpart there: by name, or by who reads them."""
+        self.lone_constants = [
+            found
+            for name, found in self.constants.items()
+            if not _are_alike(found, other.constants.get(name)) and not self._is_given_to_twins(found[0], other)
+        ]
+        self.lone_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
 
     def _is_given_to_twins(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read the same numbers in the same places: tools keep one of equal constants."""
@@ -137,11 +151,10 @@ class _Side:
                 return False
         return True
 
-    def contents(self, other: _Side) -> set[tuple[float, ...]]:
+    def contents(self) -> set[tuple[float, ...]]:
         """What its small lone constants and the attributes of its lone nodes hold."""
-        constants, nodes = self._lone(other)
-        numbers = [tensor.numpy() for _, tensor in constants if tensor.size <= _SMALL]
-        numbers += [np.asarray(setting) for node in nodes for setting in settings(node).values()]
+        numbers = [tensor.numpy() for _, tensor in self.lone_constants if tensor.size <= _SMALL]
+        numbers += [np.asarray(setting) for node in self.lone_nodes for setting in settings(node).values()]
         return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
 
     def changed_back(self, old: _Side) -> Iterator[Mutant]:
@@ -164,14 +177,13 @@ class _Side:
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
         """What ``other`` has not. Of the original only what may bound or switch: the rewritten model has the rest."""
-        constants, nodes = self._lone(other)
-        for value, tensor in constants:
+        for value, tensor in self.lone_constants:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
             if value.name in self.rough or ends or (self.number and value.name not in self.plain):
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
-        for node in nodes:
+        for node in self.lone_nodes:
             for name, setting in settings(node).items():
                 is_rough = not (is_smooth(node) or _is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
-from bnfold.verification.comparing.mutants import follow_from_structure
+from bnfold.verification.comparing.mutants import Mutants
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
@@ -61,7 +61,7 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
 
-def repeatable(regions: Regions) -> Regions | None:
+def repeatable(regions: Regions, mutants: Mutants) -> Regions | None:
     """What others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
@@ -73,7 +73,7 @@ def repeatable(regions: Regions) -> Regions | None:
     sides = regions.old.region, regions.new.region
     if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
         return None
-    if not follow_from_structure(*sides, regions.cut.outputs):
+    if not mutants.follow_from_structure():
         return None
     return replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
 

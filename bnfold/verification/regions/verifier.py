@@ -7,14 +7,14 @@ model of any size is checked in time linear in its rewrites.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.comparing.evidence import Evidence, Mutant
-from bnfold.verification.comparing.mutants import mutants, nudged, taken_over
+from bnfold.verification.comparing.mutants import Mutants, nudged, taken_over
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.smooth import differ_in_kind
 from bnfold.verification.comparing.tables import tables
@@ -103,7 +103,7 @@ class RegionVerifier:
             raise Unsupported(sides.reason)
         old, new = sides
         values = self._graphs[1][cut.graph].values
-        found = [*(nudged(1, values[name]) for name in cut.outputs), *mutants(old, new, ())]
+        found = [*(nudged(1, values[name]) for name in cut.outputs), *Mutants(old, new, ()).found]
         return Evidence(found, tables(old, new), seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
@@ -125,7 +125,8 @@ class RegionVerifier:
     ) -> Found:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if _says_more(value, new.inputs)}}
-        evidence = Evidence(_mutants(cut, old, new, hidden), tables(old, new))
+        mutants = Mutants(old, new, () if hidden else cut.outputs)  # where a value inside differs, smooth or not
+        evidence = Evidence([*mutants.found, *_taken_over(cut, old, new, hidden)], tables(old, new))
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
@@ -154,7 +155,7 @@ class RegionVerifier:
         if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
-            self._compared_in_full.setdefault(key, repeatable(regions))
+            self._compared_in_full.setdefault(key, repeatable(regions, mutants))
         if evidence.missing and passes:
             return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
         return outcome
@@ -245,14 +246,13 @@ def _is_static(inputs: Mapping[str, ir.Value]) -> bool:
     return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
 
 
-def _mutants(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) -> list[Mutant]:
-    """What has to show; where a value inside differs, all constants, smooth or not."""
-    found = list(mutants(old, new, () if hidden else cut.outputs))
+def _taken_over(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) -> Iterator[Mutant]:
+    """The values inside that differ, which have to show."""
     made, others = (
         {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
     )
     inside = (name for name in hidden if name in made and name in others and name not in cut.outputs)
-    return [*found, *(taken_over(made[name]) for name in inside)]
+    return (taken_over(made[name]) for name in inside)
 
 
 def _may_be_fed(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:

@@ -28,7 +28,7 @@ from bnfold.verification.numbers.floats import HALVES
 from bnfold.verification.numbers.jumps import jumps
 from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.numbers.storage import LEAST, SLACK
-from bnfold.verification.request import Request
+from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.runtimes.worker import Sample
 from bnfold.verification.verdict import WitnessRow
@@ -42,9 +42,6 @@ _RUNS = 3
 _USUAL = 224
 _SIDES = (160, 192)
 """Of images that are larger than usual, where the operators take them so."""
-
-SHARE = 1 / 12
-"""Of the budget that the guard may take."""
 
 _FASTER = 10
 """A runtime in float32 is so much faster than the referee."""
@@ -76,7 +73,7 @@ class Guard:
 def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
     """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
     session = _RUNS * session_seconds(request.before)
-    most = request.clock.budget * SHARE
+    most = request.clock.budget * RUNTIME_SHARE
     if _is_asked(request) and session > most:
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
@@ -95,7 +92,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
 
 
 def _is_asked(request: Request) -> bool:
-    return request.checks.depth == "auto" and request.checks.data is None and request.checks.witness == "onnxruntime"
+    return request.checks.data is None and request.checks.witness == "onnxruntime"
 
 
 def _sizes(request: Request) -> list[Choice]:

@@ -12,9 +12,8 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.differences.changes import changed_unseen
 from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.feeding.inputs import Feeds, random_feeds
-from bnfold.verification.request import Request
+from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.whole.guard import SHARE
 from bnfold.verification.whole.sizes import sizes_of_original
 
 _SIZES = 16
@@ -29,7 +28,7 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
     only a runtime computes.
     """
     changed = cache(partial(changed_unseen, request.before, request.after))
-    if request.checks.witness == "none" or session_too_long(request, request.clock.budget * SHARE):
+    if request.checks.witness == "none" or session_too_long(request, request.clock.budget * RUNTIME_SHARE):
         yield lambda: ""
     elif request.checks.depth == "local" and not changed():
         with ThreadPoolExecutor(1) as pool:
