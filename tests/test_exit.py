@@ -35,6 +35,16 @@ def test_everything_is_written_to_a_file(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["batchnorms"]
 
 
+@pytest.mark.parametrize(("given", "threads"), [("", "1"), ("2", "2")])
+def test_blas_has_one_thread_unless_somebody_wants_more(given: str, threads: str) -> None:
+    name = "OPENBLAS_NUM_THREADS"
+    setting = f"os.environ[{name!r}] = {given!r}" if given else f"os.environ.pop({name!r}, None)"
+    found = done(
+        "--version", before=f"import atexit, os; {setting}; atexit.register(lambda: print(os.environ[{name!r}]))"
+    )
+    assert found.stdout.splitlines()[-1] == threads
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

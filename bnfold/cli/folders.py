@@ -38,7 +38,7 @@ def run(asked: Asked) -> int:
     if asked.run.scheduler:  # a worker stands in another folder
         data = asked.checks.data
         checks = replace(asked.checks, data=data and data.absolute())
-        asked = replace(asked, source=_absolute(asked.source), output=_absolute(asked.output), checks=checks)
+        asked = asked._replace(source=_absolute(asked.source), output=_absolute(asked.output), checks=checks)
     tasks = scheduler.find(asked.source, asked.output)
     if asked.run.report:
         kept = [("the recorded inputs", asked.checks.data)] if asked.checks.data else []

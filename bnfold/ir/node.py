@@ -25,7 +25,7 @@ _NONE: Mapping[str, list[Graph]] = MappingProxyType({})
 class Node:
     """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
 
-    __slots__ = (*("_op_type", "domain", "graph", "inputs", "outputs", "proto", "removed", "subgraphs"),)
+    __slots__ = (*("_op_type", "domain", "graph", "inputs", "outputs", "proto", "removed", "subgraphs", "_spelled"),)
 
     def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
         self.graph = graph
@@ -39,6 +39,7 @@ class Node:
         self.outputs: list[Value | None] = []
         self.subgraphs: Mapping[str, list[Graph]] = _NONE  # nearly no node has any
         self.removed = False
+        self._spelled: tuple[bytes, ...] | None = None
 
     def __repr__(self) -> str:
         return f"Node({self.op_type}, {self.label!r})"
@@ -141,6 +142,13 @@ class Node:
         return any(attribute.name == name for attribute in self.proto.attribute[:])
 
     @property
+    def spelled(self) -> tuple[bytes, ...]:
+        """The attributes as bytes, in the order of the file; kept until one changes, for it takes long."""
+        if self._spelled is None:
+            self._spelled = tuple(each.SerializeToString(deterministic=True) for each in self.proto.attribute)
+        return self._spelled
+
+    @property
     def has_references(self) -> bool:
         """Whether some attribute refers to an attribute of the enclosing function."""
         return any(attribute.ref_attr_name for attribute in self.proto.attribute[:])
@@ -152,6 +160,7 @@ class Node:
 
     def del_attr(self, name: str) -> None:
         """Drop an attribute if it is there, every time it is."""
+        self._spelled = None
         found = [index for index, attribute in enumerate(self.proto.attribute) if attribute.name == name]
         for index in reversed(found):
             del self.proto.attribute[index]

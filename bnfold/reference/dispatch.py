@@ -6,8 +6,9 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -37,8 +38,7 @@ from bnfold.reference.registry import (
 from bnfold.settings import Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """What onnx's schema says of an operator at some opset: its version, defaults, and the type variables it uses."""
 
     version: int
@@ -78,8 +78,7 @@ _TAKE_NOTHING = frozenset({"Identity", "OptionalHasElement", "OptionalGetElement
 """Operators to which an empty optional, which is None here, is a value like any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """What all runs of a node have in common: its definition, the inputs that it needs, its kernel and its call."""
 
     known: Definition

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """``last_reads[i]`` are the values of this graph that nobody needs once ``nodes[i]`` has run."""
 
     nodes: tuple[ir.Node, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from bnfold.verification.whole.examine import Whole
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change.
 
     ``largest`` is how many nodes of the original the largest of them holds.

@@ -65,6 +65,16 @@ def test_setting_replaces_and_deleting_is_harmless() -> None:
     assert list(node.attrs) == ["a"]
 
 
+def test_attributes_as_bytes_follow_what_is_set_and_deleted() -> None:
+    node = single(a=1)
+    first = node.spelled
+    assert first == single(a=1).spelled
+    node.set_attr("a", 2)
+    assert node.spelled == single(a=2).spelled != first
+    node.del_attr("a")
+    assert node.spelled == ()
+
+
 def test_of_several_attributes_of_one_name_the_last_counts() -> None:
     node = single(alpha=0.25)
     node.proto.attribute.append(helper.make_attribute("alpha", 0.5))

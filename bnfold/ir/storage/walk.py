@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
@@ -117,8 +118,7 @@ class Window:
         return start + index
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """One pass over a model, which replaces tensors.
 
     Attributes:

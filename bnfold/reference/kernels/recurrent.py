@@ -7,7 +7,7 @@ default direction is misspelt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ Step = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]
 """(…, gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
+class Direction(NamedTuple):
     """One direction's recurrence weights (gates·H, H), recurrence bias (gates·H), peepholes (3·H), activations."""
 
     size: int

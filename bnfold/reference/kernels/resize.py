@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ from bnfold.reference.registry import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """How one axis changes. ``begin`` and ``end`` are the region of interest, normalised to 0…1."""
 
     old: int
@@ -36,8 +35,7 @@ class Axis:
     end: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """How positions map back and how values there are interpolated."""
 
     mode: str = "nearest"

@@ -6,9 +6,8 @@ Source: the operator texts of Conv, ConvTranspose, AveragePool, MaxPool and LpPo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ def last_axes(*picks: int | slice) -> Index:
     return (..., *picks)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A sliding window over the spatial axes; every tuple has one entry a spatial axis.
 
     ``begin`` and ``end`` are the padding in force; ``size`` is the number of window positions.

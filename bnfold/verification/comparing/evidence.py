@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
+class Mutant(NamedTuple):
     """One of the two models (``side``) with one change.
 
     It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
@@ -127,10 +126,10 @@ class Evidence:
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
         if self.is_over:
-            yield replace(mutant, poison=None)
+            yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
-            is_read = mutant.poison is None or _shows(replace(mutant, change=mutant.poison), run, results)
-            yield replace(mutant, poison=None) if is_read else mutant
+            is_read = mutant.poison is None or _shows(mutant._replace(change=mutant.poison), run, results)
+            yield mutant._replace(poison=None) if is_read else mutant
 
     def read(self, chosen: Callable[[Table], Array]) -> None:
         """Note what was chosen from the tables, marked."""

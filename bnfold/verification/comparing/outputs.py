@@ -6,8 +6,8 @@ Agreement counts if the results move at all with what is new, and by no more tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ def largest_difference(dtype: int | None) -> float:
     return LARGEST_DIFFERENCE * float_type(dtype).roundoff / float_type(None).roundoff
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """An output on one sample, or an input of a jumping operator.
 
     ``response`` is how far disturbing the new weights moved it, relative to its scale; None without new weights.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -50,8 +49,7 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
     return evaluate
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(NamedTuple):
     """A model and what it is fed; called, it gives the values ``names``."""
 
     model: ir.Model
@@ -64,8 +62,7 @@ class Side:
         return self.evaluate(model or self.model, self.feeds, self.names if names is None else names, **options)
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(NamedTuple):
     """Two models beside each other, what disturbs the new weights of one, and what disturbs those that are removed."""
 
     old: Side

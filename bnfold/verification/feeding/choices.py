@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -52,8 +52,7 @@ _ANY_SIZE = frozenset(
 """Operators that do the same whatever the sizes are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """Shapes of the inputs, and the model with what follows from them."""
 
     shapes: Shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.verification.feeding.dims import Known
@@ -24,8 +24,7 @@ HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """Of one evaluation."""
 
     seconds: float

@@ -126,9 +126,8 @@ class Dims:
         if node.op_type in READS_VALUES or node.subgraphs:
             self._learn(node)
             return
-        told = [attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute]
         shapes = [tuple(self._known(value) or ("none",)) for value in (*node.inputs, None, *node.outputs)]
-        form = (node.graph.path, node.domain, node.op_type, *told, *shapes)
+        form = (node.graph.path, node.domain, node.op_type, *node.spelled, *shapes)
         before = self._facts
         if form not in self._mute:
             self._learn(node)

@@ -13,8 +13,7 @@ square), and the largest of a million of them lies near five deviations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +49,7 @@ _VISIBLE = 2.0**-4
 """Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
 
     ``elements`` says how many numbers were compared, of several results how many of the smallest.
@@ -145,20 +143,24 @@ def difference(
     scale = float(size.max(initial=0.0))
     with np.errstate(all="ignore"):
         excess = np.where(delta > 0, delta / tolerance, 0.0)
-        seen = detailed and size >= scale * _VISIBLE
-        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=seen) if detailed else np.zeros(1)
     worst = float(excess.max(initial=0.0))
     worst = np.inf if np.isnan(worst) else worst  # what nobody can tell allows nothing
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),
         rms=_rms(delta) if detailed else 0.0,
-        ulps=float(ulps.max(initial=0.0)),
-        allowed=_ratio(float(np.max(tolerance, initial=0.0)), scale),
+        ulps=_ulps(delta, size, scale, kind) if detailed else 0.0,
+        allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
         fault=pattern or ("" if worst <= 1 else "differs by more than rounding the new weights can cause"),
     )
+
+
+def _ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:
+    with np.errstate(all="ignore"):
+        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=size >= scale * _VISIBLE)
+    return float(ulps.max(initial=0.0))
 
 
 def _rms(delta: F64) -> float:

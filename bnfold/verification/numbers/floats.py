@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,7 @@ F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto
 
 
-@dataclass(frozen=True, slots=True)
-class FloatType:
+class FloatType(NamedTuple):
     """A binary float: significant bits (the hidden one included), smallest normal exponent, largest value."""
 
     precision: int

@@ -7,8 +7,7 @@ moved to a worse place. The truth for both sides is the original's float64 evalu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ WORST_AGREEMENT = 0.25
 """… but whatever the type, a result that is off by this share of its scale is another result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
+class Errors(NamedTuple):
     """Of one output over all samples, relative to scale: maximum, root mean square, and how many elements broke.
 
     ``broken`` are elements that are not finite although the truth is, as is an infinity of the wrong sign.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -67,6 +67,8 @@ class Regions:
     samples: int = 1
     """How many sets of activations equality takes at least."""
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
+    is_known_to_react: bool = False
+    """Whether other activations make other results whatever the weights are, as regions of the same nodes showed."""
     finite: dict[str, Array] = field(default_factory=dict)
     """Which elements of the results were finite on some activations since it was cleared."""
 
@@ -84,7 +86,7 @@ class Regions:
             return Skip("on guessed input shapes, the rewritten region makes outputs of another shape", only_after=True)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
-        if guessed and is_equal and not self._reacts(feeds, expected):
+        if guessed and is_equal and not (self.is_known_to_react or self._reacts(feeds, expected)):
             return Skip("its inputs do not change its outputs at the sizes that were tried", only_after=True)
         if is_equal:
             self._note_finite(expected)
@@ -221,7 +223,7 @@ class Regions:
             for name in self.cut.outputs
         ]
         worst = max(found, key=lambda difference: difference.excess)
-        return replace(worst, elements=min(size_of(expected[name]) for name in self.cut.outputs))
+        return worst._replace(elements=min(size_of(expected[name]) for name in self.cut.outputs))
 
     def _run(
         self,

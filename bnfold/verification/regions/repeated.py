@@ -38,9 +38,8 @@ def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
                 tuple(numbers.setdefault(value.name if value else "", len(numbers)) for value in values)
                 for values in (node.inputs, node.outputs)
             ]
-            told = [attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute]
             kinds = [value.dtype if value else None for value in node.outputs]
-            found += [node.domain, node.op_type, getattr(node.proto, "overload", ""), *slots, *told, *kinds]
+            found += [node.domain, node.op_type, getattr(node.proto, "overload", ""), *slots, *node.spelled, *kinds]
         for value in side.stored:
             if (content := _content(value)) is None:
                 return None
@@ -75,7 +74,8 @@ def repeatable(regions: Regions, mutants: Mutants) -> Regions | None:
         return None
     if not mutants.follow_from_structure():
         return None
-    return replace(regions, old=replace(regions.old, held={}), new=replace(regions.new, held={}), finite={})
+    old, new = (replace(runnable, held={}) for runnable in (regions.old, regions.new))
+    return replace(regions, old=old, new=new, finite={}, is_known_to_react=True)
 
 
 def repeated(known: Regions, sides: Sequence[Region]) -> Difference | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onnx import TensorProto
 
@@ -31,8 +31,7 @@ _FREE_BATCH = "batch"
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """Shapes to try, and whether equal results at them are conclusive.
 
     ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding

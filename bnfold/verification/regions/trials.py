@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bnfold.verification.numbers.compare import Difference
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
     ``is_same`` says that it was compared, and computed the same.

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import OutputError
@@ -14,8 +15,7 @@ from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.worker import Array, Sample
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeResult:
+class RuntimeResult(NamedTuple):
     """The outputs of a model for each sample, or the error that stopped the run."""
 
     runtime: str

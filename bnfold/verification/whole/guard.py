@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ _SPREAD = 8.0
 """Accepted units of what one draw of rounding moves the results by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """What running the whole models gave.
 
     ``left_out`` is why they were not run, ``doubt`` why that they were proves nothing, ``fault`` how they differ.

@@ -185,7 +185,7 @@ def _at_worst(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]
     draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
     moved = [_errors(pair, truth, results) for results in zip(*draws, strict=False)]
     return {
-        name: replace(own, largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
+        name: own._replace(largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
         for name, own in found.items()
     }
 

@@ -135,6 +135,13 @@ def test_a_helper_is_there_before_it_is_asked(tmp_path: Path) -> None:
     assert pids() == started
 
 
+def test_a_helper_does_not_start_threads_that_nobody_needs(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    python = stand_in(tmp_path, f"import os; open({str(said)!r}, 'w').write(os.environ['OPENBLAS_NUM_THREADS'])")
+    RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), [], 60.0)
+    assert said.read_text() == "1"
+
+
 def test_nobody_minds_that_no_helper_can_be_started(tmp_path: Path) -> None:
     helpers.start(str(tmp_path / "none"), "onnxruntime")
     assert not [helper for helper in helpers._idle.get(os.getpid(), []) if helper.python == str(tmp_path / "none")]
