@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from _fuzz import carriers, convolutions, operators
 from _fuzz import draw as drawing
+from _fuzz.builder import WEIGHTS, Builder
 from _fuzz.judge import judge
 from _fuzz.operators import Draw
+from _fuzz.weights import VariedBuilder, quantised
 
 from bnfold import ir
 from bnfold.folding import ask, dead, sharing
@@ -36,6 +38,7 @@ from bnfold.folding.ops import (
     window,
 )
 from bnfold.folding.step import Step
+from bnfold.ir.elements import Array
 from bnfold.ir.tensor import Float64
 from tests.folding.nets import Net, folded
 
@@ -139,6 +142,14 @@ THROUGH: dict[str, tuple[Draw, ...]] = {
 """What stands between a BatchNormalization and what could absorb it, where a fault is too rare among all operators."""
 
 
+QUANTISED = ("integers that keep their sign", "floats that are rounded to other integers")
+
+
+def mostly_quantised(b: VariedBuilder, array: Array, hint: str = "w") -> str:
+    is_chosen = hint in WEIGHTS and not b.plain and array.size and b.opset >= 10 and b.chance(0.6)
+    return quantised(b, array) if is_chosen else Builder.weight(b, array, hint)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +160,8 @@ def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         from bnfold.folding import ops
 
         monkeypatch.setitem(ops.HANDLERS, "InstanceNormalization", ops.Handler(down=faulty))
+    if fault in QUANTISED:
+        monkeypatch.setattr(VariedBuilder, "weight", mostly_quantised)
     monkeypatch.setattr(drawing, "CARRIERS", THROUGH.get(fault, drawing.CARRIERS))
     assert any(FOUND.match(judge(*drawing.draw(seed)).error) for seed in range(SEEDS))
 

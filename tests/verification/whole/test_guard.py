@@ -69,12 +69,12 @@ def test_parts_and_a_runtime_make_a_verdict() -> None:
 
 def test_weights_that_are_stored_under_another_name_were_not_rounded() -> None:
     """Too large to be moved a little, but nothing has to show what rounding them would do."""
-    weight = single(numbers(3).normal(size=(4, 3, 129, 129)))
-    text = "(float[1,3,130,140] x) => (float[1,4,2,12] y) {{ s = Sqrt (u) u = Abs (x) {} r = Relu (c) y = Neg (r) }}"
-    nodes = "a = Conv (s, W)  b = Conv (s, W2)  c = Add (a, b)"
+    weight = single(numbers(3).normal(size=(300, 300)))
+    text = "(float[2,300] x) => (float[2,300] y) {{ s = Sqrt (u) u = Abs (x) {} r = Relu (c) y = Neg (r) }}"
+    nodes = "a = MatMul (s, W)  b = MatMul (s, W2)  c = Add (a, b)"
     before = ir.load(model(text.format(nodes), {"W": weight, "W2": weight}))
-    after = ir.load(model(text.format("a = Conv (s, W)  c = Add (a, a)"), {"W": weight}))
-    swapped = ir.load(model(text.format("a = Conv (s, W)  c = Mul (a, t)"), {"W": weight, "t": np.array(2.0)}))
+    after = ir.load(model(text.format("a = MatMul (s, W)  c = Add (a, a)"), {"W": weight}))
+    swapped = ir.load(model(text.format("a = MatMul (s, W)  c = Mul (a, t)"), {"W": weight, "t": np.array(2.0)}))
     assert verify(before, after).reason == "nothing that is computed has changed"
     verdict = verify(before, swapped)
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
