@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bnfold import ir, reference
 from bnfold.settings import Checks
 from bnfold.verification.unscaled import Scaled
+
+T = TypeVar("T")
 
 RUNTIME_SHARE = 1 / 12
 """Of the budget that a runtime may take which is asked beside the referee."""
@@ -47,10 +49,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The two models, opened, with the arguments of `bnfold.verification.verify`; the files where they came as such.
-
-    ``found`` is what one test has found out and another asks for too, by name.
-    """
+    """The two models, opened, with the arguments of `bnfold.verification.verify`; the files where they came as such."""
 
     before: ir.Model
     after: ir.Model
@@ -62,7 +61,14 @@ class Request:
     clock: Clock
     scaled: Scaled
     progress: Callable[[str, int, int], None]
-    found: dict[str, Any] = field(default_factory=dict)
+    _found: dict[object, Any] = field(default_factory=dict)
+
+    def once(self, find: Callable[[Request], T]) -> T:
+        """What ``find`` finds out about the request, for every test that asks. Raises what it raises, each time."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: T = self._found[find]
+        return found
 
     @property
     def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from itertools import tee
 
 from bnfold.verification.feeding.choices import Choice, choices
@@ -13,10 +14,12 @@ from bnfold.verification.request import Request
 
 def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     """The shapes of its inputs as far as they are known, and the choices that these leave. Raises as `known_shapes`."""
-    if "sizes" not in request.found:
-        known = known_shapes(request.before, request.checks.inputs)
-        request.found["sizes"] = known, choices(request.before, known)
-    known, waiting = request.found["sizes"]
-    kept, mine = tee(waiting)
-    request.found["sizes"] = known, kept
-    return known, mine
+    known, kept = request.once(_sizes)
+    return known, copy(kept)
+
+
+def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
+    """As above; the choices are found as somebody comes to them, and every copy begins with the first."""
+    known = known_shapes(request.before, request.checks.inputs)
+    (kept,) = tee(choices(request.before, known), 1)
+    return known, kept
