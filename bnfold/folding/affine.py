@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ def every(truths: Bools) -> bool:
     return b"\0" not in truths.tobytes()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Affine:
+class Affine(NamedTuple):
     """``y = s·x + t``; build it with `make`, which brings both arrays to one shape and squeezes constant axes."""
 
     s: Float64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.folding import recognise
@@ -16,8 +16,7 @@ MOST = 64
 """Branches of one sum, and affine nodes on one of them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
+class Branch(NamedTuple):
     """A summand: affine nodes, the first one first, behind a convolution of ``source`` or ``source`` itself."""
 
     source: ir.Value | None
@@ -26,8 +25,7 @@ class Branch:
     sign: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Meeting:
+class Meeting(NamedTuple):
     """Sums, the outermost first, all of whose summands are branches of one value."""
 
     sums: tuple[ir.Node, ...]

@@ -7,7 +7,7 @@ mean takes it along. So what only leads there needs no bias, with or without a B
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ FARTHEST = 32
 """Values above that may have a shift in them, over all branches."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeadShift:
+class DeadShift(NamedTuple):
     """``node`` is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
 
     ``moved`` are the values that will no longer have the shift in them, ``passed`` the nodes that these lead through.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +46,7 @@ class Group:
         return on_axis(factors, np.zeros_like(factors), rank - 1 if self.maker.is_op("MatMul") else 1, rank)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scaling:
+class Scaling(NamedTuple):
     """What `apply` carries out: the factors of one group."""
 
     event: EqualizeEvent

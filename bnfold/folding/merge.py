@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Window:
+class _Window(NamedTuple):
     """What a convolution reads, for each spatial axis."""
 
     taps: tuple[int, ...]

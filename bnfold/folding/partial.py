@@ -6,7 +6,7 @@ normalise, fewer parameters, nothing added. With two such parts there would be t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.folding import facts, recognise
@@ -29,8 +29,7 @@ from bnfold.semantics import Policy
 PARAMETERS = (1, 2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shrink:
+class Shrink(NamedTuple):
     """``plan`` folds the whole chain, as if the part at ``slot`` of ``concat`` could: a smaller copy goes there."""
 
     plan: Plan
@@ -121,5 +120,5 @@ def carry_out(found: Shrink, budget: Budget) -> tuple[ir.Node, list[str]]:
         if value is None:
             new.set_input(edit.slot, graph.add_constant(former.name, edit.tensor))
         else:
-            edit_all([replace(edit, node=new)], budget)
+            edit_all([edit._replace(node=new)], budget)
     return new, gone

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bnfold import ir
 from bnfold.folding.recognise import Chain
 from bnfold.folding.step import Edit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(NamedTuple):
     """What to do with one chain; bound to the graph as it was when the plan was made.
 
     ``direction`` is ``stay`` for an identity between values that both must keep their names.

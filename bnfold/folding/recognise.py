@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from bnfold.semantics import Form, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Link:
+class Link(NamedTuple):
     """One affine node: the slot that the activation comes in at, and what the node does to it."""
 
     node: ir.Node
@@ -27,8 +26,7 @@ class Link:
     affine: Affine
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class Chain(NamedTuple):
     """Affine nodes in a row, each the only reader of the one before; they move as one."""
 
     links: tuple[Link, ...]

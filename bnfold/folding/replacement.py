@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.folding.step import Edit
@@ -15,8 +15,7 @@ def key_of(node: ir.Node) -> tuple[str, str]:
     return node.graph.path, made.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Replacement:
+class Replacement(NamedTuple):
     """``kept``, one of ``nodes``, reads ``source`` and makes what the first of them makes, once it is edited.
 
     ``cost`` is what the edits take of what may be added.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bnfold.folding.affine import Affine
 from bnfold.ir import Node, Tensor, Value
 from bnfold.ir.tensor import Float64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SetConstant:
+class SetConstant(NamedTuple):
     """Let ``node`` read ``tensor`` at ``slot`` instead of the constant, or of nothing, that it reads now.
 
     ``hint`` is what to call it behind the node's own name, where the old name does not stay.
@@ -23,8 +21,7 @@ class SetConstant:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SetAttr:
+class SetAttr(NamedTuple):
     """Give ``node`` an attribute."""
 
     node: Node
@@ -32,24 +29,21 @@ class SetAttr:
     value: int | float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Become:
+class Become(NamedTuple):
     """Turn ``node`` into another operator of the default domain."""
 
     node: Node
     op_type: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bypass:
+class Bypass(NamedTuple):
     """Take ``node`` out: its readers read what it reads at ``slot``."""
 
     node: Node
     slot: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Residual:
+class Residual(NamedTuple):
     """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
 
     node: Node
@@ -74,8 +68,7 @@ class Residual:
 Edit = SetConstant | SetAttr | Become | Bypass | Residual
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """One node's part of a plan.
 
     Demands are (slot, affine): each of ``wanted`` is what the value at an input has to become, each of ``standing``

@@ -6,8 +6,8 @@ They have no bias: a shift needs a Gemm, an Add that stays, or is declined. An E
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from string import ascii_letters
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from bnfold.report.reasons import Declined, Reason
 Labels = list[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Product:
+class _Product(NamedTuple):
     """Labels of the axes of ``x``, of the constant ``w`` at ``slot``, and of the result, without those summed over."""
 
     node: ir.Node
