@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from _fuzz import (
+    builder,
     bytes_,
     case,
     draw,
@@ -19,6 +20,7 @@ from _fuzz import (
     near_misses,
     outside,
     rewriting,
+    sabotage,
     showing,
     smaller,
     verifying,
@@ -83,6 +85,16 @@ def test_a_case_is_read_as_it_was_kept(tmp_path: Path) -> None:
         drawn.model, drawn.files, drawn.links, drawn.settings,
     )  # fmt: skip
     assert all(np.array_equal(again.feeds[name], array) for name, array in drawn.feeds.items())
+
+
+def test_a_scalar_is_stored_as_a_scalar() -> None:
+    """And stays one when its number is changed."""
+    b = builder.Builder(np.random.default_rng(0), plain=True)
+    b.weight(np.array(2.0))
+    b.own(np.array(2.0))
+    model = helper.make_model(helper.make_graph([], "g", [], [], b.weights))
+    sabotage.change_weight(model, b.rng)
+    assert [list(tensor.dims) for tensor in model.graph.initializer] == [[], []]
 
 
 def ending(action: str) -> Case:

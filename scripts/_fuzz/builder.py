@@ -81,7 +81,7 @@ class Builder:
         if kind > 0.87 and hint in WEIGHTS and (made := self.varied(array, kind)):
             return made
         name = self.fresh(hint)
-        tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        tensor = numpy_helper.from_array(np.asarray(array, order="C"), name)
         if kind < 0.75:
             self.weights.append(tensor)
         elif kind < 0.82:
@@ -99,7 +99,7 @@ class Builder:
     def own(self, array: Array) -> str:
         """An initializer that only nested graphs read."""
         self.owned.add(name := self.fresh("own"))
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def feed(self, array: Array) -> Drawn:

@@ -37,7 +37,7 @@ def _weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
 
 
 def _put(tensor: onnx.TensorProto, array: Array) -> None:
-    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), tensor.name))
+    tensor.CopyFrom(numpy_helper.from_array(np.asarray(array, order="C"), tensor.name))
 
 
 def change_weight(model: onnx.ModelProto, rng: np.random.Generator) -> None:
