@@ -39,6 +39,8 @@ EXACT = 1e-12
 _HOPELESS = 1000.0
 """Excess that no luckier round would explain, so that gross faults are told at once."""
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 _SMALL = 1e-6
 """Of the scale: what rounding weights may cause that are of a narrower type than the result, whatever the excess is."""
 
@@ -197,11 +199,13 @@ def tolerance(
         return floor
     moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
     # In units of the largest move: one beyond 1e154 has no square.
-    unit = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0) or 1.0
+    largest = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0)
+    unit = min(largest, _LARGEST) or 1.0
     squares = [np.square(np.stack(group) / unit).sum(axis=0) for group in moves if group]
     square = np.max(squares, axis=0) * _STEP**2
     pooled = square.mean(axis=axes, keepdims=True) if square.size else square
-    total: F64 = ROUNDING_FACTOR * unit * np.sqrt(np.maximum(square, pooled)) + floor
+    with np.errstate(over="ignore"):
+        total: F64 = ROUNDING_FACTOR * np.sqrt(np.maximum(square, pooled)) * unit + floor
     return total
 
 

@@ -80,6 +80,14 @@ def test_a_tolerance_that_nobody_can_tell_allows_nothing(size: float, limit: flo
     assert found.fault
 
 
+@pytest.mark.parametrize("size", [7e307, 1.7e308], ids=["almost all numbers", "more than all numbers"])
+def test_how_far_one_channel_moves_leaves_the_others_their_tolerance(size: float) -> None:
+    actual = np.array([[1e300, size]])
+    allowed = tolerance(actual, actual, [[np.array([[1.001e300, -size]])]], SINGLE, by_channel=True)
+    assert 1e297 < allowed[0, 0] < 1e302
+    assert allowed[0, 1] == np.inf
+
+
 def test_empty_arrays_are_equal() -> None:
     empty = np.zeros((0, 3))
     assert difference(empty, empty, SINGLE, tolerance(empty, empty, [], SINGLE, by_channel=True)).excess == 0
