@@ -172,7 +172,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
             for index in range(len(bench.feeds))
             for name in names
         ],
-        lambda found: any(item.difference.is_in_doubt for item in found),
+        lambda found: any(item.is_in_doubt for item in found),
     )
     tell("disturbed", 3, 3)
     status, reason = _decided(found, made)

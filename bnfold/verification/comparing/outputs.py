@@ -36,6 +36,7 @@ class Compared(NamedTuple):
     """An output on one sample, or an input of a jumping operator.
 
     ``response`` is how far disturbing the new weights moved it, relative to its scale; None without new weights.
+    ``is_drowned`` says that only the noise of other channels explains a large difference.
     """
 
     name: str
@@ -45,11 +46,17 @@ class Compared(NamedTuple):
     shape: tuple[int, ...]
     is_output: bool = True
     response: float | None = None
+    is_drowned: bool = False
 
     @property
     def reacts(self) -> bool:
         """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
         return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether more knowledge of the noise could change what is said of the difference."""
+        return self.difference.is_in_doubt or self.is_drowned
 
     def exceeds(self) -> bool:
         """Whether the difference is beyond what rounding ever causes."""
@@ -97,8 +104,13 @@ def compared(  # noqa: PLR0913 - a value, and what it is compared by
     """One value; the first ``new`` draws of a round (None: all) are those of new weights."""
     draws = [[draw[name] for draw in group] for group in rounds]
     measured = compare_values(expected, actual, draws, dtype, by_channel=False)
-    response = _response(actual, draws[0][:new])
-    return Compared(name, sample, measured, dtype, shape_of(expected), is_output, response)
+    item = Compared(name, sample, measured, dtype, shape_of(expected), is_output, _response(actual, draws[0][:new]))
+    is_drowned = (
+        measured.excess <= 1
+        and item.exceeds()
+        and compare_values(expected, actual, draws, dtype, by_channel=True).excess > 1
+    )
+    return replace(item, is_drowned=is_drowned)
 
 
 def _response(actual: Any, draws: Sequence[Any]) -> float | None:
@@ -122,7 +134,7 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
             f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest number; rounding the new "
             "weights could cause that, but nothing shows that the original is as sensitive"
             for item in found
-            if exceeds(item)
+            if item.is_drowned or exceeds(item)
         ),
         "",
     )

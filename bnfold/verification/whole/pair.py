@@ -96,9 +96,7 @@ class Pair:
             found = compare([[]])
             if all(item.difference.excess <= 1 for item in found):
                 return found  # less than any noise
-        found = pair.explained(
-            expected, actual, compare, lambda found: any(item.difference.is_in_doubt for item in found)
-        )
+        found = pair.explained(expected, actual, compare, lambda found: any(item.is_in_doubt for item in found))
         self._has_reacted = any(item.reacts for item in found)
         return found
 

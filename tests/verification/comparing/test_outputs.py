@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from tests.verification.graphs import Depth, model
+
+
+def noisy_beside(op: str, factor: str) -> ir.Model:
+    """A channel in which rounding the factor decides everything, and one that has nothing to do with it."""
+    body = f"""(float[N,1,8] x) => (float[N,2,8] y) {{
+        m = Mul (x, {factor})  s = Sin (m)  b = {op} (x)  t = Tanh (b)  y = Concat <axis = 1> (s, t)
+    }}"""
+    return ir.load(model(body, {factor: np.array(1.1e9)}))
+
+
+@pytest.mark.parametrize(("depth", "status"), [("auto", "failed"), ("full", "unverified"), ("local", "failed")])
+def test_the_noise_of_one_channel_explains_no_difference_of_another(depth: Depth, status: str) -> None:
+    before = noisy_beside("Abs", "k")
+    assert verify(before, noisy_beside("Neg", "anew"), depth=depth, witness="none").status == status
+    assert verify(before, noisy_beside("Abs", "anew"), depth=depth, witness="none").verified
