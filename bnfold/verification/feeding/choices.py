@@ -141,11 +141,15 @@ def further_choices(
     """Rows of choices beside the main one, of each of which one tells something else; ``told`` by `inferred_sizes`."""
     # What is broadcast there may be as small, whatever it meets.
     yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
-    for places in _open(known)[:_MOST_NARROWED]:
+    open_ = _open(known)[:_MOST_NARROWED]
+    for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
-            yield _with(model, main, places, lambda size: size + 1)
+            larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may take multiples only
+            yield chain.from_iterable(_with(model, main, places, change) for change in larger)
     yield from other_choices(model, known, main, changed)
+    if changed:  # an Expand may take what is as small, although nothing tells that it does
+        yield from (_with(model, main, places, lambda _: 1) for places in open_ if places not in told)
 
 
 def _open(known: Mapping[str, Known]) -> list[Places]:

@@ -170,6 +170,21 @@ def test_of_two_open_inputs_one_may_be_one_wide(shape: str, depth: Any) -> None:
     assert compared(head, "y = Add (x, z)", after, {}, depth=depth).verified
 
 
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_what_is_expanded_to_the_sizes_of_another_input_may_be_one_wide(depth: Any) -> None:
+    head = "(float[A,B,C] x, float[D,E,F] z) => (float[G,H,I] y)"
+    before = "s = Shape (x)  e = Expand (z, s)  y = Neg (e)"
+    assert compared(head, before, "y = Neg (z)", {}, depth=depth).status == "failed"
+    assert compared(head, before, "s = Shape (x)  n = Neg (z)  y = Expand (n, s)", {}, depth=depth).verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_of_what_a_reshape_takes_only_multiples_of_one_is_tried(depth: Any) -> None:
+    head = "(float[N,4,K] x) => (float[A,4,B] y)"
+    held = {"t": np.array([-1, 0, 7])}
+    assert compared(head, "y = Reshape (x, t)", "y = Identity (x)", held, depth=depth).status == "failed"
+
+
 def test_where_one_is_the_first_size_that_fits_another_is_tried() -> None:
     """As much of the table is read as the input is long, and what is tried first is longer than the table."""
     nodes = "s = Shape (x)  n = Gather (s, last)  t = Slice (T, zero, n)  y = Add (x, t)"
