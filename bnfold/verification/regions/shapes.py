@@ -83,7 +83,8 @@ def _trials(
         others = [other for other in rest if batch != _BATCH and other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others))
     if any(map(chooses_by_sizes, nodes)):
-        yield Trial(_sizes(inferred, largest_bound(nodes) + 1, step=1), is_guess or is_static)
+        for least in (largest_bound(nodes) + 1, 2):  # all rows, and fewer than there are
+            yield Trial(_sizes(inferred, least, step=1), is_guess or is_static)
 
 
 def _elements(shapes: Shapes) -> int:

@@ -531,6 +531,17 @@ def test_sizes_that_only_the_rewritten_model_tells_do_not_acquit_it() -> None:
     assert verdict.status == "unverified", verdict.reason
 
 
+def test_a_table_that_the_rewritten_model_takes_whole_tells_no_size() -> None:
+    """The first sizes that are tried are beyond its rows."""
+    nodes = "s = Shape (x)  n = Gather (s, two)  r = Range (zero, n, one)  t = {} y = Sub (x, t)"
+    weights = {"T": np.ones((4, 6)), "zero": np.array(0), "one": np.array(1), "two": np.array(2)}
+    for size, status in (("N", "failed"), ("?", "unverified")):
+        head = f"(float[3,2,{size},6] x) => (float[3,2,?,6] y)"
+        ways = "Gather (T, r)", "Identity (T)"
+        before, after = (ir.load(model(f"{head} {{ {nodes.format(way)} }}", weights)) for way in ways)
+        assert verify(before, after, depth="local", witness="none").status == status
+
+
 def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch larger than the 361 that operators are told would make 378 million elements."""
     batches: list[int] = []
