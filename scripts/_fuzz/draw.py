@@ -10,7 +10,9 @@ from onnx import TensorProto, helper
 
 from _fuzz.builder import Array, Builder, Drawn
 from _fuzz.convolutions import conv, conv_transpose
+from _fuzz.far import clip, noisy, undefined
 from _fuzz.feeding import overriding
+from _fuzz.fills import filled
 from _fuzz.near import alike, two_open
 from _fuzz.operators import (
     TABLE,
@@ -63,8 +65,30 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
             _grow(b, ANY)
     if not any(node.op_type == "BatchNormalization" for node in b.nodes):
         batchnorm(b, b.values[-1])
-    model, feeds = b.model(_outputs(b)), {value.name: feed(rng, value) for value in b.inputs} | b.fed
-    return model, feeds | overriding(model, rng)
+    return _model(b)
+
+
+def _model(b: Builder) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """With its inputs."""
+    model, feeds = b.model(_outputs(b)), {value.name: feed(b.rng, value) for value in b.inputs} | b.fed
+    return model, feeds | overriding(model, b.rng)
+
+
+def alone(seed: int, dtype: int = TensorProto.FLOAT) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """What often stands in front, with little or nothing behind it: whatever is changed, this is near.
+
+    Not two open inputs: parts are known to miss what shows where one of them is 1 wide (docs/verification.md).
+    """
+    rng = np.random.default_rng([seed, 7])
+    b = VariedBuilder(rng, opset=int(rng.choice([13, 17, 19, 21])), dtype=dtype)
+    shape = tuple(int(size) for size in rng.choice(PRIMES, int(rng.integers(2, 5)), replace=False))
+    b.inputs.append(Drawn(b.fresh("x"), dtype, shape))
+    b.values.append(b.inputs[0])
+    while not b.nodes:
+        _put(b, b.pick([entry for entry in FIRST if entry is not two_open]), b.inputs[0])
+    if b.chance(0.3):
+        _grow(b, CARRIERS)
+    return _model(b)
 
 
 def feed(rng: np.random.Generator, value: Drawn) -> Array:
@@ -73,8 +97,11 @@ def feed(rng: np.random.Generator, value: Drawn) -> Array:
 
 
 ANY: tuple[Draw, ...] = tuple(entry for entry, weight in TABLE for _ in range(int(10 * weight)))
-FIRST: tuple[Draw, ...] = (positions, positions, mask, alike, two_open, one_branch, looped, scanned)
-"""What often stands in front: sizes, and scopes of their own, matter to it."""
+FIRST: tuple[Draw, ...] = (
+    *(positions, positions, mask, alike, two_open, one_branch, looped, scanned),
+    *(clip, clip, filled, filled, undefined, noisy, noisy),
+)
+"""What often stands in front: sizes, scopes of their own, bounds and types matter to it."""
 ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
 CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, spelled_out, *ABSORBERS))
 

@@ -14,6 +14,7 @@ from _fuzz.builder import Array
 
 Feeds = Mapping[str, Array]
 FACTORS = (1.0, 1.0, 1.0, 0.1, 10.0)
+FAR = 500.0
 
 
 def numbers(drawn: Feeds, rng: np.random.Generator, shapes: Mapping[str, list[int]] | None = None) -> Feeds:
@@ -25,6 +26,14 @@ def _array(drawn: Array, shape: list[int], rng: np.random.Generator) -> Array:
     if drawn.dtype.kind in "iub":
         return rng.choice(drawn.reshape(-1), shape) if drawn.size else np.zeros(shape, drawn.dtype)
     return np.asarray(rng.standard_normal(shape) * rng.choice(FACTORS)).astype(drawn.dtype)
+
+
+def far(drawn: Feeds, number: float) -> Feeds:
+    """``number`` for every single float: whatever bound is among them crosses the other one."""
+    return {
+        name: array if array.ndim or array.dtype.kind != "f" else np.asarray(number, array.dtype)
+        for name, array in drawn.items()
+    }
 
 
 def open_dims(model: onnx.ModelProto, drawn: Feeds) -> dict[Any, list[tuple[str, int]]]:

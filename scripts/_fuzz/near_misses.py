@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from _fuzz.parts import graphs, nodes, pick
+from _fuzz.fills import change_filled, change_one, store_filled
+from _fuzz.parts import graphs, nodes, pick, reads
 
 Fault = Callable[[onnx.ModelProto, np.random.Generator], None]
 KEEPING = (
@@ -17,7 +18,10 @@ KEEPING = (
     *("Transpose", "Concat", "Gather"),
 )
 """What may leave a value as it is."""
-TARGETS = {("Reshape", 1), ("Expand", 1), ("Tile", 1), ("Slice", 1), ("Slice", 2), ("Pad", 1), ("Resize", 3)}
+TARGETS = {
+    ("Reshape", 1), ("Expand", 1), ("Tile", 1), ("Slice", 1), ("Slice", 2), ("Pad", 1), ("Resize", 3),
+    ("ConstantOfShape", 0),
+}  # fmt: skip
 CHOOSING = ("Slice", "Gather", "GatherND", "GatherElements", "Where")
 
 
@@ -95,7 +99,7 @@ def leave_out_keeping(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 def change_target(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """A size or bound that is open, copied, 1, or one that happens to be there."""
-    read = {node.input[slot] for node in nodes(model) for op, slot in TARGETS if _reads(node, op, slot)}
+    read = {node.input[slot] for node in nodes(model) for op, slot in TARGETS if reads(node, op, slot)}
     found = [tensor for tensor in _integers(model) if tensor.name in read]
     tensor = pick(rng, found)
     if tensor is None:
@@ -105,10 +109,6 @@ def change_target(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     if array.size:
         array.reshape(-1)[int(rng.integers(array.size))] = pick(rng, [0, 1, -1, *there])
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-
-
-def _reads(node: onnx.NodeProto, op: str, slot: int) -> bool:
-    return bool(node.op_type == op and slot < len(node.input))
 
 
 def _integers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -128,13 +128,8 @@ def change_chosen(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """One row, element or truth of a constant that is chosen from."""
     read = {name for node in nodes(model) if node.op_type in CHOOSING for name in node.input[:1]}
     tensor = pick(rng, [tensor for tensor in model.graph.initializer if tensor.name in read])
-    array = numpy_helper.to_array(tensor).copy() if tensor is not None else np.zeros(0)
-    if tensor is None or not array.size or array.dtype.kind not in "fiub":
-        return
-    rows = array if array.ndim and rng.random() < 0.6 else array.reshape(-1)
-    at = int(pick(rng, (0, -1, int(rng.integers(len(rows))))))
-    rows[at] = ~rows[at] if array.dtype.kind == "b" else 2 * rows[at] + 1
-    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    if tensor is not None:
+        change_one(tensor, rng)
 
 
 def clip_by_bounds(model: onnx.ModelProto, rng: np.random.Generator) -> None:
@@ -168,6 +163,7 @@ INTERFACE: tuple[Fault, ...] = (
 )  # fmt: skip
 RARE: tuple[Fault, ...] = (
     freeze_default, leave_out_keeping, change_target, other_shape, change_chosen, clip_by_bounds, nudge_scale,
+    change_filled, store_filled,
 )  # fmt: skip
 """Few models have a place for each of these."""
 

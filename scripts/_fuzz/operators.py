@@ -26,6 +26,8 @@ from _fuzz.carriers import (
     unsqueeze,
 )
 from _fuzz.convolutions import bias, conv, conv_transpose
+from _fuzz.far import clip, noisy, undefined
+from _fuzz.fills import filled
 from _fuzz.fused import fused_conv, fused_matmul
 from _fuzz.near import alike, two_open
 from _fuzz.positions import mask, positions
@@ -317,22 +319,6 @@ def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Cast", [made[0].name], to=b.dtype) if made[0].dtype != b.dtype else made
 
 
-def clip(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Some of its bounds are left out, or empty; often a number for all channels is multiplied with it or added."""
-    if b.chance(0.5):
-        (x,) = b.node(b.pick(["Mul", "Add", "Sub"]), [x.name, b.weight(b.numbers([]))])
-    made = b.node("Clip", [x.name, *_bounds(b)])
-    return b.node(b.pick(["Mul", "Add"]), [made[0].name, b.weight(b.numbers([]))]) if b.chance(0.5) else made
-
-
-def _bounds(b: Builder) -> list[str]:
-    """Some are fed, and in some the lower one is above the upper one."""
-    ends = [(-2.0, -0.5), (0.5, 2.0)]
-    arrays = [b.numbers([], *end) for end in (ends[::-1] if b.chance(0.1) else ends)]
-    made = ["" if b.chance(0.3) else b.feed(array).name if b.chance(0.15) else b.weight(array) for array in arrays]
-    return made[: int(b.rng.integers(3))]
-
-
 def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
     """An If whose branches read what the graph around them reads as well."""
     if x.rank < 2:
@@ -407,4 +393,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (scanned, 0.3),
     (alike, 0.8),
     (two_open, 0.5),
+    (filled, 0.5),
+    (undefined, 0.2),
+    (noisy, 0.2),
 )

@@ -41,3 +41,8 @@ def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
 def names(model: onnx.ModelProto) -> list[str]:
     read = {name for node in nodes(model) for name in (*node.input, *node.output)}
     return sorted(read | {tensor.name for tensor in model.graph.initializer}) or ["x"]
+
+
+def reads(node: onnx.NodeProto, op: str, slot: int) -> bool:
+    """Whether it is of an operator and has an input there."""
+    return bool(node.op_type == op and slot < len(node.input))

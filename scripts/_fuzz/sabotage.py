@@ -154,7 +154,10 @@ def insert(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     if at is None:
         return
     node = model.graph.node[at]
-    made = helper.make_node(str(pick(rng, ["Neg", "Relu", "Abs", "Tanh"])), [node.input[0]], ["put between"])
+    ops = ["Neg", "Relu", "Abs", "Tanh"]
+    if node.op_type in ("Sqrt", "Log"):  # parts feed these what is positive, and do not see the others
+        ops = ["Neg", "Tanh"]
+    made = helper.make_node(str(pick(rng, ops)), [node.input[0]], ["put between"])
     node.input[0] = "put between"
     model.graph.node.insert(at, made)
 

@@ -1,7 +1,8 @@
 """How often two models compute something else in onnxruntime, on numbers of many kinds and sizes of open dims.
 
-Feeds come in groups: as drawn, at other sizes, at the largest ones that the original takes, with other defaults, and as
-they are declared where that is with a size of 0. What most feeds of a group show, shows.
+Feeds come in groups: as drawn, at other sizes, at the largest ones that the original takes, with other defaults, with
+single numbers far from the others, and as they are declared where that is with a size of 0. What most feeds of a group
+show, shows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
-from _fuzz import feeding, parts, promises, runtime
+from _fuzz import distance, feeding, parts, promises, runtime
 from _fuzz.feeding import Feeds
 
 Truth = Literal["same", "shows", "does not run", "interface", "unclear"]
@@ -101,6 +102,9 @@ def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iter
     left = {name: array for name, array in drawn.items() if name not in stored}
     yield (feeding.numbers(drawn if number % 5 == 4 else left, rng) for number in range(RUNS))
     yield ({**feeding.numbers(left, rng), **feeding.other_defaults(model, rng)} for _ in range(RUNS))
+    if any(array.dtype.kind == "f" and not array.ndim for array in left.values()):
+        for far in (feeding.FAR, -feeding.FAR):
+            yield (feeding.far(feeding.numbers(left, rng), far) for _ in range(RUNS))
     if feeding.open_dims(model, left):
         yield (feeding.resized(model, left, rng, empty=not _averages(model)) for _ in range(RUNS))
         longest = _longest(model, left, session)
@@ -150,18 +154,5 @@ def _error(first: Any, second: Any, feeds: Feeds, told: promises.Told) -> float:
         return float("inf")
     if any(promises.is_broken(told[name], np.shape(array)) for name, array in zip(names, found, strict=True)):
         return BROKEN
-    return max((_distance(*pair) for pair in zip(expected, found, strict=True)), default=0.0)
-
-
-def _distance(expected: Any, found: Any) -> float:
-    if np.shape(expected) != np.shape(found) or expected.dtype != found.dtype:
-        return 1.0
-    if expected.dtype.kind not in "fiub":
-        return float((expected != found).any())
-    one, two = expected.astype(np.float64), found.astype(np.float64)
-    finite = np.isfinite(one)
-    if (finite & ~np.isfinite(two)).any():
-        return 1.0
-    scale = np.abs(one, where=finite, out=np.zeros(one.shape)).max(initial=0.0)
-    error = float(np.abs(np.subtract(one, two, where=finite, out=np.zeros(one.shape))).max(initial=0.0))
-    return error / scale if scale else float(error > 0)
+    pairs = zip(expected, found, strict=True)
+    return max((distance.relative(np.asarray(one), np.asarray(two)) for one, two in pairs), default=0.0)
