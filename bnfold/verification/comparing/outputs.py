@@ -110,7 +110,7 @@ def compared(  # noqa: PLR0913 - a value, and what it is compared by
         and item.exceeds()
         and compare_values(expected, actual, draws, dtype, by_channel=True).excess > 1
     )
-    return replace(item, is_drowned=is_drowned)
+    return item._replace(is_drowned=is_drowned)
 
 
 def _response(actual: Any, draws: Sequence[Any]) -> float | None:
