@@ -21,8 +21,6 @@ def run() -> None:
     streams.fill_closed()
     streams.spell_out()
     gc.set_threshold(MOST_UNSEEN)
-    # the threads of BLAS spin when numpy is imported and after each product, which takes more than they give
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from bnfold.cli.commands import main
 
     try:

@@ -37,12 +37,21 @@ def test_everything_is_written_to_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "threads"), [("", "1"), ("2", "2")])
 def test_blas_has_one_thread_unless_somebody_wants_more(given: str, threads: str) -> None:
+    """What numpy sees, and what programs that are started later do."""
     name = "OPENBLAS_NUM_THREADS"
     setting = f"os.environ[{name!r}] = {given!r}" if given else f"os.environ.pop({name!r}, None)"
-    found = done(
-        "--version", before=f"import atexit, os; {setting}; atexit.register(lambda: print(os.environ[{name!r}]))"
-    )
-    assert found.stdout.splitlines()[-1] == threads
+    seen = f"""
+import atexit, os
+{setting}
+class Watch:
+    def find_spec(self, module, *_):
+        if module == "numpy":
+            print("numpy", os.environ.get({name!r}))
+sys.meta_path.insert(0, Watch())
+atexit.register(lambda: print("later", os.environ.get({name!r})))"""
+    lines = done("inspect", MODEL, before=seen).stdout.splitlines()
+    assert f"numpy {threads}" in lines
+    assert lines[-1] == f"later {given or None}"
 
 
 @pytest.mark.parametrize(

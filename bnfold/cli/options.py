@@ -215,6 +215,7 @@ def takes(
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**arguments: Any) -> None:
+            _import_numpy()
             with user_errors([arguments[name] for name in reads], exit_code):
                 command(_read(arguments | settled))
 
@@ -224,6 +225,20 @@ def takes(
         return made
 
     return decorate
+
+
+def _import_numpy() -> None:
+    """Import numpy, with one thread for its BLAS unless the user wants more.
+
+    They spin at the import and after each product, which takes more than it gives. What is started later is not told.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        return
+    os.environ[name] = "1"
+    import numpy as np  # noqa: F401
+
+    del os.environ[name]
 
 
 def _read(given: dict[str, Any]) -> Asked:

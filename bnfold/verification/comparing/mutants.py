@@ -176,10 +176,15 @@ class _Side:
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-        """What ``other`` has not. Of the original only what may bound or switch: the rewritten model has the rest."""
+        """What ``other`` has not.
+
+        Of the original only what may bound or switch, for the rewritten model has the rest; and what a jump may hide
+        where that has nothing of it.
+        """
+        has_the_rest = self.number == 0 and other.lone_constants
         for value, tensor in self.lone_constants:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
-            if value.name in self.rough or ends or (self.number and value.name not in self.plain):
+            if value.name in self.rough or ends or not (has_the_rest or value.name in self.plain):
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)

@@ -30,6 +30,8 @@ def is_smooth(node: ir.Node) -> bool:
     """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
     if node.is_op("Cast"):
         return is_float(settings(node).get("to"))
+    if node.is_op("LayerNormalization", "InstanceNormalization", "GroupNormalization"):
+        return bool(settings(node).get("epsilon"))  # without one, what is made of two numbers is their order
     if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
         return False  # it rounds
     return node.is_op(*_SMOOTH)

@@ -124,10 +124,10 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
         twin = twins.get(graph.path)
         if not inputs or twin is None:
             continue
-        hidden: set[str] = set()
+        hidden: dict[str, None] = {}
         for name, read in inputs.items():  # in the order of the nodes: behind a hidden one comes one that is compared
-            if not (read & hidden or graph.values[name].is_output or twin.values[name].is_output):
-                hidden.add(name)
+            if not (read & hidden.keys() or graph.values[name].is_output or twin.values[name].is_output):
+                hidden[name] = None
         common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
         stops = _stops(graph, twin, common)
         shown = dict.fromkeys(name for name in inputs if name not in hidden)

@@ -32,6 +32,26 @@ LOST = [
 ]
 
 
+JUMPS = {
+    "an order": ("float[N,2] x", "int64[N,P] y", "ArgMax <axis = 1> ({})"),
+    "a comparison": ("float[N,2] x, float[N,2] z", "bool[N,2] y", "Greater ({}, z)"),
+    "a norm of two": ("float[N,2] x", "float[N,2] y", "LayerNormalization <epsilon = 0.0> ({}, s, b)"),
+}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_factor_that_went_in_front_of_a_jump_has_to_show(jump: str, depth: Depth) -> None:
+    """Nearly every pair of numbers is in the same order with it and without."""
+    given, made, node = JUMPS[jump]
+    weights = {"q": np.array([1.0, 1.0002]), "s": np.array([1.5, -0.7]), "b": np.array([0.1, 0.2])}
+    old, new = (
+        model(f"({given}) => ({made}) {{ {text} }}", weights)
+        for text in (f"h = Mul (x, q)  y = {node.format('h')}", f"y = {node.format('x')}")
+    )
+    assert status(old, new, depth) != "verified"
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(("old", "new"), LOST)
 def test_what_usual_numbers_do_not_show_is_not_verified(old: str, new: str, depth: Depth) -> None:
