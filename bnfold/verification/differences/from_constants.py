@@ -36,10 +36,10 @@ def fixed(value: ir.Value | None) -> ir.Tensor | None:
 def _filled(maker: ir.Node) -> ir.Tensor | None:
     """A fill of known size. It may have more elements than anybody would have computed as a constant."""
     shape = maker.input(0) if maker.is_op("ConstantOfShape") else None
-    if shape is None or len(maker.outputs) != 1 or maker.has_references or maker.is_call:
+    if shape is None or len(maker.outputs) != 1 or maker.is_call:
         return None
     dims = ir.constant(shape) or _integers(shape)
-    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # it is damaged, or larger than anything can be
+    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, told by a caller, or too large
         return filled(maker, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
 
