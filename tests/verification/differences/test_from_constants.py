@@ -58,7 +58,7 @@ def test_a_fill_without_a_value_is_zero() -> None:
     ("value", "array"),
     [
         pytest.param("float[1] {0.5}", np.where(np.arange(15) == 14, 0.25, 0.5).reshape(3, 5), id="one element"),
-        pytest.param("double[1] {0.5}", np.full((3, 5), 0.5), id="type"),
+        pytest.param("int32[1] {0}", np.zeros((3, 5)), id="type of the same bits"),
         pytest.param("float[1] {0.5}", np.full((5, 3), 0.5), id="shape"),
         pytest.param("float[1] {0.0}", np.full((3, 5), -0.0), id="sign of zero"),
         pytest.param("float[1] {nan}", np.full((3, 5), 0.5), id="NaN"),
