@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz import condition, distance, draw, far, faults, fills, near_misses, showing
+from _fuzz import condition, distance, draw, far, faults, fills, near_misses, sabotage, showing
 from _fuzz.builder import Builder, Drawn
 from _fuzz.operators import Draw
 from onnx import TensorProto, numpy_helper
@@ -118,6 +118,16 @@ def test_a_bound_that_crosses_another_one_far_away_is_seen(fed: str, tmp_path: P
     feeds = {"x": np.ones((2, 3), np.float32), fed: np.array(0.5, np.float32)}
     assert showing.truth(tmp_path / "before", tmp_path / "right", feeds) == "same"
     assert showing.truth(tmp_path / "before", tmp_path / "wrong", feeds) == "shows"
+
+
+def test_what_parts_are_known_to_miss_is_not_put_in_front_of_a_root() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x) => (float[2,3] y) { y = Sqrt (x) }'
+    put = set()
+    for seed in range(20):
+        model = onnx.parser.parse_model(text)
+        sabotage.insert(model, np.random.default_rng(seed))
+        put.add(model.graph.node[0].op_type)
+    assert put == {"Neg", "Tanh"}
 
 
 def test_where_numbers_end_is_part_of_a_result() -> None:
