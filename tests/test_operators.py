@@ -31,6 +31,7 @@ TABLES = (
     "verification/feeding/roles.py",  # what verification thinks of values is its own
     "verification/numbers/jumps.py",
     "verification/feeding/choices.py",
+    "verification/comparing/moves.py",
     "verification/comparing/mutants.py",
     "verification/comparing/smooth.py",
     "interop/openvino/",  # names of another standard

@@ -7,7 +7,7 @@ places are the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,13 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.verification.comparing.evidence import STEP, Mutant
+from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
 from bnfold.verification.comparing.smooth import is_smooth, settings
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.differences.integers import settled
 from bnfold.verification.differences.unchanged import identity
 from bnfold.verification.numbers.bits import same
-from bnfold.verification.numbers.compare import magnitude
 from bnfold.verification.numbers.floats import float_type, is_float
-
-FEW = 16
-"""Numbers of one constant that are changed one by one; more of them in shares."""
-
-SHARES = 8
 
 _SMALL = 64
 """Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
@@ -79,7 +74,7 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
     """A value that is computed, moved a little."""
-    return Mutant(side, f"value {value.name!r}", value, _nudge)
+    return Mutant(side, f"value {value.name!r}", value, nudge)
 
 
 def taken_over(value: ir.Value) -> Mutant:
@@ -194,7 +189,7 @@ class _Side:
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
-            change = _WITHOUT.get(node.op_type) if not node.domain else None
+            change = WITHOUT.get(node.op_type) if not node.domain else None
             if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
                 what = f"what {node.op_type} {node.label!r} is for"
                 yield from (Mutant(self.number, what, value, change) for value in node.outputs if value)
@@ -203,12 +198,12 @@ class _Side:
         self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
     ) -> Iterator[Mutant]:
         """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
-        array = _flat(tensor.numpy(), tensor.dtype)
-        goal = _nudge(array)
+        array = flat(tensor.numpy(), tensor.dtype)
+        goal = nudge(array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
             if was is not None:
-                old = _flat(was, tensor.dtype)
+                old = flat(was, tensor.dtype)
                 different = (array != old) & ~(np.isnan(array) & np.isnan(old))
                 goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
         else:
@@ -216,13 +211,13 @@ class _Side:
             different = array != goal
             if array.dtype.kind in "iu":
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
-        for places in _shares(np.flatnonzero(different)):
+        for places in shares(np.flatnonzero(different)):
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
-            change = _replacing(places, goal[places])
+            change = replacing(places, goal[places])
             if not is_float(tensor.dtype):
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
             else:
-                poison = _replacing(places, np.full(places.size, np.nan)) if self.carries else None
+                poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
 
 
@@ -252,44 +247,6 @@ def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: b
     value = next(value for value in node.outputs if value is not None)
     what = f"attribute {name!r} of {node.op_type} {node.label!r}"
     return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)
-
-
-def _flat(array: Array, dtype: int) -> Array:
-    return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
-
-
-def _shares(places: Array) -> list[Array]:
-    if places.size <= FEW:
-        return np.split(places, places.size) if places.size else []
-    return np.array_split(places, SHARES)
-
-
-def _replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
-    def change(array: Array) -> Array:
-        copy = np.array(array)
-        copy.reshape(-1)[places] = numbers
-        return copy
-
-    return change
-
-
-def _nudge(datum: Any) -> Any:
-    """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
-    kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
-    if kind == "f":
-        return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
-    if kind == "O":
-        return datum + datum
-    return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
-
-
-def _let_through(held_back: Array) -> Array:
-    """Negative where a Relu made zeros."""
-    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
-
-
-_WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}
-"""What is made of a result as if the operator never had to act; where only one model has it, it has to."""
 
 
 def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:

@@ -1,0 +1,60 @@
+"""How numbers are changed, so that a comparison has to react: moved a little, replaced, or let through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bnfold.ir.elements import Array
+from bnfold.verification.comparing.evidence import STEP
+from bnfold.verification.numbers.compare import magnitude
+from bnfold.verification.numbers.floats import is_float
+
+FEW = 16
+"""Numbers of one constant that are changed one by one; more of them in shares."""
+
+SHARES = 8
+
+
+def flat(array: Array, dtype: int) -> Array:
+    """The elements one after the other, floats widened."""
+    return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
+
+
+def shares(places: Array) -> list[Array]:
+    """The places of one constant that are changed together."""
+    if places.size <= FEW:
+        return np.split(places, places.size) if places.size else []
+    return np.array_split(places, SHARES)
+
+
+def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
+    """What puts ``numbers`` at ``places`` of an array."""
+
+    def change(array: Array) -> Array:
+        copy = np.array(array)
+        copy.reshape(-1)[places] = numbers
+        return copy
+
+    return change
+
+
+def nudge(datum: Any) -> Any:
+    """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
+    kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
+    if kind == "f":
+        return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
+    if kind == "O":
+        return datum + datum
+    return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
+
+
+def _let_through(held_back: Array) -> Array:
+    """Negative where a Relu made zeros."""
+    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
+
+
+WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}
+"""What is made of a result as if the operator never had to act; where only one model has it, it has to."""
