@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,19 @@ def test_another_python_is_told_which_one_to_take(name: str) -> None:
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert f"run .venv/bin/python scripts/{name}" in done.stderr
+
+
+@pytest.mark.parametrize("name", PYTHON_SCRIPTS)
+def test_what_a_script_takes_from_the_package_is_there(name: str) -> None:
+    """Some take minutes, and run nowhere else."""
+    tree = ast.parse((ROOT / "scripts" / name).read_text(encoding="utf-8"))
+    imports = [
+        node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold")
+    ]
+    for node in imports:
+        module = import_module(node.module or "")
+        for alias in node.names:
+            assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
 
 
 def test_ci_runs_what_takes_minutes() -> None:

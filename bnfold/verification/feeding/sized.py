@@ -113,9 +113,9 @@ class SharedShapes:
     @contextmanager
     def without_claims(self, path: str) -> Iterator[None]:
         """Within this, these sizes are open again."""
-        types = self.graphs[0][path].types
-        known = {name: types[name] for name in self._claimed[path]}
-        types.update(self._claimed[path])
+        types, claimed = self.graphs[0][path].types, self.claimed(path)
+        known = {name: types[name] for name in claimed}
+        types.update(claimed)
         try:
             yield
         finally:

@@ -87,6 +87,25 @@ def _trials(
             yield Trial(_sizes(inferred, least, step=1), is_guess or is_static)
 
 
+def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
+    """What callers may feed as well: each open size as 1 where inputs may meet, and what has no rank in a row."""
+    inputs = {name: value for name, value in fed.items() if value.is_input}
+    places: dict[object, list[tuple[str, int]]] = {}
+    for name, value in inputs.items():
+        if value.shape is None and len(usual[name]) > 1:
+            yield {**usual, name: (math.prod(usual[name]),)}
+        for axis, dim in enumerate(value.shape or ()):
+            if not isinstance(dim, int):
+                places.setdefault(dim or (name, axis), []).append((name, axis))
+    for same in places.values() if len(inputs) > 1 else ():
+        shapes = {
+            name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
+            for name, shape in usual.items()
+        }
+        if shapes != usual:
+            yield shapes
+
+
 def _elements(shapes: Shapes) -> int:
     return sum(map(math.prod, shapes.values()))
 
@@ -104,6 +123,17 @@ def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
         for name, value in inputs.items()
         for known in [_known(value)]
     )
+
+
+def is_static(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether all sizes are declared."""
+    shapes = [value.shape for value in inputs.values()]
+    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
+
+
+def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
+    """Whether the shape of a value is told where that of the other one under its name is not."""
+    return value.shape is not None or value.name not in others or others[value.name].shape is None
 
 
 def fed_shapes(shapes: Shapes) -> ShapeOf:
