@@ -293,6 +293,9 @@ def test_a_damaged_model_is_refused_or_lifted(data: st.DataObject) -> None:
         back = Lifted(bytes(damaged)).back()
     except MalformedModel:
         return
+    except DecodeError:  # of what describes a payload; `load` refuses that, too
+        assert onnx_reads(bytes(damaged)) is None
+        return
     assert onnx_reads(back) == onnx_reads(bytes(damaged))
 
 
