@@ -236,9 +236,10 @@ def _import_numpy() -> None:
     if name in os.environ:
         return
     os.environ[name] = "1"
-    import numpy as np  # noqa: F401
-
-    del os.environ[name]
+    try:
+        import numpy as np  # noqa: F401
+    finally:
+        del os.environ[name]
 
 
 def _read(given: dict[str, Any]) -> Asked:

@@ -95,8 +95,7 @@ def bound(nodes: Iterable[ir.Node], arguments: Arguments) -> Iterator[None]:
         yield
     finally:
         for node, attributes in held.items():
-            del node.proto.attribute[:]
-            node.proto.attribute.extend(attributes)
+            node.replace_attrs(attributes)
 
 
 def _root(graph: ir.Graph) -> ir.Graph:

@@ -165,6 +165,12 @@ class Node:
         for index in reversed(found):
             del self.proto.attribute[index]
 
+    def replace_attrs(self, attributes: Sequence[onnx.AttributeProto]) -> None:
+        """Have copies of these messages for attributes, and no others."""
+        self._spelled = None
+        del self.proto.attribute[:]
+        self.proto.attribute.extend(attributes)
+
     # -- edges
 
     def set_input(self, index: int, value: Value | None) -> None:

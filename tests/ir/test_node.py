@@ -73,6 +73,8 @@ def test_attributes_as_bytes_follow_what_is_set_and_deleted() -> None:
     assert node.spelled == single(a=2).spelled != first
     node.del_attr("a")
     assert node.spelled == ()
+    node.replace_attrs(single(a=1).proto.attribute)
+    assert node.spelled == first
 
 
 def test_of_several_attributes_of_one_name_the_last_counts() -> None:

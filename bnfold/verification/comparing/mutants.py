@@ -173,8 +173,8 @@ class _Side:
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
         """What ``other`` has not.
 
-        Of the original only what may bound or switch, for the rewritten model has the rest; and what a jump may hide
-        where that has nothing of it.
+        Of the original only what may bound or switch: the rewritten model has the rest. Where that has no constant of
+        its own, also what is read in front of a jump, which may hide it.
         """
         has_the_rest = self.number == 0 and other.lone_constants
         for value, tensor in self.lone_constants:

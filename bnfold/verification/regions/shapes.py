@@ -88,7 +88,7 @@ def _trials(
 
 
 def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
-    """What callers may feed as well: each open size as 1 where inputs may meet, and what has no rank in a row."""
+    """Other shapes that callers may feed: open sizes as 1 beside another input, one axis where the rank is unknown."""
     inputs = {name: value for name, value in fed.items() if value.is_input}
     places: dict[object, list[tuple[str, int]]] = {}
     for name, value in inputs.items():

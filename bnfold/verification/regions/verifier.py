@@ -182,7 +182,7 @@ class RegionVerifier:
         return Skip("it computes the same only at the sizes that the rewritten model claims") if _fails(found) else None
 
     def _at_further_sizes(self, regions: Regions, fed: Mapping[str, ir.Value]) -> Skip | None:
-        """Why equal results do not count where callers choose sizes that make others: 1 beside another input, say."""
+        """Why equal results do not count: at other sizes that callers may feed, they are not."""
         passed = (feeds for feeds, _, found in regions.tried if isinstance(found, Difference))
         usual = next({name: array.shape for name, array in feeds.items()} for feeds in passed)
         with self._shapes.without_claims(regions.cut.graph):
