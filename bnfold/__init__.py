@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
     from bnfold.pipeline.job import Outcome
     from bnfold.report.events import Report
-    from bnfold.settings import Checks, Options, Policy
+    from bnfold.settings import Options, Policy, VerifyOptions
     from bnfold.verification import Verdict
 
 __all__ = [
     "BnfoldError",
-    "Checks",
     "Options",
     "Outcome",
     "Policy",
     "Report",
     "Verdict",
+    "VerifyOptions",
     "decompose",
     "errors",
     "fold",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 _PLACES = {
-    "Checks": "bnfold.settings",
+    "VerifyOptions": "bnfold.settings",
     "Options": "bnfold.settings",
     "Outcome": "bnfold.pipeline.job",
     "Policy": "bnfold.settings",

@@ -16,14 +16,14 @@ from typing import Any
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
 from bnfold.pipeline.job import Outcome, process
-from bnfold.settings import Checks, Delivery, Options, simplified
+from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
 
 Output = str | os.PathLike[str] | None
 
 
-def _delivery(output: Output) -> Delivery | None:
-    return None if output is None else Delivery(Path(output))
+def _delivery(output: Output) -> OutputOptions | None:
+    return None if output is None else OutputOptions(Path(output))
 
 
 def optimize(
@@ -31,7 +31,7 @@ def optimize(
     output: Output = None,
     *,
     options: Options | None = None,
-    checks: Checks | None = None,
+    verify: VerifyOptions | None = None,
     simplify: bool | Sequence[str] = False,
 ) -> Outcome:
     """Upgrade, fold, decompose where asked, verify, and write.
@@ -41,7 +41,7 @@ def optimize(
             shape; float32, float64, float16 and bfloat16 weights are folded in float64 and rounded once.
         output: The file to write, with its external data beside it; None to keep the result in memory.
         options: What to do; None for `Options` as they are by default.
-        checks: How to verify; None for `Checks` as they are by default, ``Checks(depth="none")`` not to.
+        verify: How to verify; None for `VerifyOptions` as they are by default, ``VerifyOptions(depth="none")`` not to.
         simplify: Other optimisers to run as well (`Options.simplify`); True for onnxscript's.
 
     Returns:
@@ -62,16 +62,16 @@ def optimize(
         >>> {event.verdict for event in outcome.report.batchnorms}
         {'folded'}
     """
-    return process(source, _delivery(output), simplified(options or Options(), simplify), checks or Checks())
+    return process(source, _delivery(output), simplified(options or Options(), simplify), verify or VerifyOptions())
 
 
-def fold(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
+def fold(source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Any) -> Outcome:
     """Fold and keep the opset: `optimize` with ``target_opset="keep"``.
 
     Args:
         source: As for `optimize`.
         output: As for `optimize`.
-        checks: As for `optimize`.
+        verify: As for `optimize`.
         **options: The fields of `Options`.
 
     Raises:
@@ -84,7 +84,7 @@ def fold(source: Source, output: Output = None, *, checks: Checks | None = None,
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
         (6, False)
     """
-    return process(source, _delivery(output), Options(**{"target_opset": "keep", **options}), checks or Checks())
+    return process(source, _delivery(output), Options(**{"target_opset": "keep", **options}), verify or VerifyOptions())
 
 
 def upgrade(
@@ -92,7 +92,7 @@ def upgrade(
     output: Output = None,
     *,
     target_opset: int | None = None,
-    checks: Checks | None = None,
+    verify: VerifyOptions | None = None,
     **options: Any,
 ) -> Outcome:
     """Change the opset and nothing else.
@@ -101,7 +101,7 @@ def upgrade(
         source: As for `optimize`.
         output: As for `optimize`.
         target_opset: The opset of the default domain to reach; None for 15, unless the model is newer.
-        checks: As for `optimize`.
+        verify: As for `optimize`.
         **options: The fields of `Options`, of which ``policy`` matters here.
 
     Raises:
@@ -116,16 +116,16 @@ def upgrade(
         (6, 17, 9)
     """
     settings: dict[str, Any] = {"target_opset": target_opset, "fold": False, **options}
-    return process(source, _delivery(output), Options(**settings), checks or Checks())
+    return process(source, _delivery(output), Options(**settings), verify or VerifyOptions())
 
 
-def decompose(source: Source, output: Output = None, *, checks: Checks | None = None, **options: Any) -> Outcome:
+def decompose(source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Any) -> Outcome:
     """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
 
     Args:
         source: As for `optimize`.
         output: As for `optimize`.
-        checks: As for `optimize`.
+        verify: As for `optimize`.
         **options: The fields of `Options`, above all ``decompose_form`` and ``decompose_ops``. Before opset 7
             nothing can be spelled out: operators did not broadcast then, so ask for a newer ``target_opset``.
 
@@ -139,7 +139,7 @@ def decompose(source: Source, output: Output = None, *, checks: Checks | None = 
         9
     """
     settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **options}
-    return process(source, _delivery(output), Options(**settings), checks or Checks())
+    return process(source, _delivery(output), Options(**settings), verify or VerifyOptions())
 
 
 def inspect(source: Source, *, options: Options | None = None) -> Outcome:
@@ -161,16 +161,18 @@ def inspect(source: Source, *, options: Options | None = None) -> Outcome:
         >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
         [(6, 'inference', ('node1',))]
     """
-    return process(source, None, replace(options or Options(), simplify=()), Checks(depth="none"))
+    return process(source, None, replace(options or Options(), simplify=()), VerifyOptions(depth="none"))
 
 
-def verify(before: str | os.PathLike[str], after: str | os.PathLike[str], *, checks: Checks | None = None) -> Verdict:
+def verify(
+    before: str | os.PathLike[str], after: str | os.PathLike[str], *, options: VerifyOptions | None = None
+) -> Verdict:
     """Compare two model files, whoever made them.
 
     Args:
         before: The model that is right by definition.
         after: The model that should compute the same, for the same inputs.
-        checks: What to compare on; ``depth="none"`` is read as ``auto``.
+        options: What to compare on; ``depth="none"`` is read as ``auto``.
 
     Returns:
         A verdict, also where the models differ; errors are relative to each output's largest magnitude, computed in
@@ -181,8 +183,8 @@ def verify(before: str | os.PathLike[str], after: str | os.PathLike[str], *, che
 
     Example:
         >>> import bnfold
-        >>> verdict = bnfold.verify("model.onnx", "out.onnx", checks=bnfold.Checks(samples=2))
+        >>> verdict = bnfold.verify("model.onnx", "out.onnx", options=bnfold.VerifyOptions(samples=2))
         >>> verdict.verified, verdict.outputs[0].relative <= verdict.outputs[0].allowed
         (True, True)
     """
-    return formats.verify_files(Path(before), Path(after), checks or Checks())
+    return formats.verify_files(Path(before), Path(after), options or VerifyOptions())

@@ -236,7 +236,7 @@ def simplified(options: Options, tools: bool | Sequence[str]) -> Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Checks(Checked):
+class VerifyOptions(Checked):
     """How the result is verified before it is written.
 
     Attributes:
@@ -249,7 +249,7 @@ class Checks(Checked):
             file have the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
         samples: How many random inputs to compare on.
         seed: Seed of the random inputs.
-        witness: Runtime that also runs both models, to check them in their own precision. Any variant of
+        runtime: Runtime that also runs both models, to check them in their own precision. Any variant of
             onnxruntime will do; if none is installed, bnfold's own kernels take its place.
         verify_seconds: Time limit for comparing whole models, in seconds. What would take longer is left out.
     """
@@ -259,17 +259,17 @@ class Checks(Checked):
     data: Path | None = None
     samples: int = field(default=1, metadata={"low": 1})
     seed: int = field(default=0, metadata={"low": 0})
-    witness: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
+    runtime: Literal["onnxruntime", "openvino", "none"] = "onnxruntime"
     verify_seconds: int = field(default=60, metadata={"low": 1})
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if self.witness == "openvino" and find_spec("openvino") is None:
-            raise BadSetting("witness", "openvino is not installed: pip install 'bnfold[openvino]'")
+        if self.runtime == "openvino" and find_spec("openvino") is None:
+            raise BadSetting("runtime", "openvino is not installed: pip install 'bnfold[openvino]'")
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery(Checked):
+class OutputOptions(Checked):
     """Where the result goes.
 
     Attributes:

@@ -151,7 +151,7 @@ def test_what_cannot_be_done(folder: Path, tmp_path: Path) -> None:
         ("optimize", model, tmp_path / "out.onnx", f"--{NASTY}"),
         ("optimize", model, tmp_path / "out.onnx", "--only", NASTY),
         ("optimize", model, tmp_path / "out.onnx", "--data", NASTY.replace("\x00", "")),
-        ("optimize", model, tmp_path / "out.onnx", "--witness", NASTY),
+        ("optimize", model, tmp_path / "out.onnx", "--runtime", NASTY),
         ("optimize", model, model),
         ("optimize", model, tmp_path / "out.onnx", "--input", f"{NASTY}=1,2"),
         ("fold", model, tmp_path / f"nowhere{FILE}" / "out.onnx"),

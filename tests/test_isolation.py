@@ -78,11 +78,11 @@ def hostile(path: Path) -> Path:
 
 COMMANDS = [
     ("optimize", "in.onnx", "out.onnx", "--no-verify", "--report", "report.json"),
-    ("optimize", "in.onnx", "out.onnx", "--witness", "none"),
+    ("optimize", "in.onnx", "out.onnx", "--runtime", "none"),
     ("fold", "in.onnx", "out.onnx", "--no-verify", "--decompose", "all"),
     ("upgrade", "in.onnx", "out.onnx", "--no-verify", "--target-opset", "18"),
     ("inspect", "in.onnx", "--json"),
-    ("verify", "in.onnx", "in.onnx", "--witness", "none"),
+    ("verify", "in.onnx", "in.onnx", "--runtime", "none"),
 ]
 
 

@@ -50,7 +50,7 @@ def test_an_unverified_result_is_a_warning(caplog: pytest.LogCaptureFixture) -> 
     proto.opset_import.add(domain="nowhere", version=1)
     proto.graph.output[0].name = "z"
     with caplog.at_level("INFO", "bnfold"):
-        bnfold.optimize(proto, checks=bnfold.Checks(depth="full"))
+        bnfold.optimize(proto, verify=bnfold.VerifyOptions(depth="full"))
     found = [record for record in caplog.records if record.name == "bnfold.pipeline.job"]
     assert [record.levelname for record in found] == ["WARNING"]
     assert found[0].getMessage().startswith("unverified: ")

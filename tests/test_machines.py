@@ -17,7 +17,7 @@ import pytest
 import bnfold as package
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.pipeline import job
-from bnfold.settings import Checks, Delivery
+from bnfold.settings import OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.ir.build import read
 from tests.machine import bnfold, content, file_system, here, refused, unmeasured
@@ -26,7 +26,7 @@ resource = pytest.importorskip("resource", reason="no limits on this system")
 pytestmark = pytest.mark.measures_children
 
 MODEL = MODELS / "resnet_opset6.onnx"
-QUICK = Checks(depth="none")
+QUICK = VerifyOptions(depth="none")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Path:
     """A folder with an old output that has a data file."""
     folder = tmp_path / "place"
     folder.mkdir()
-    job.process(MODELS / "dense.onnx", Delivery(folder / "out.onnx", "out.onnx.data"), package.Options(), QUICK)
+    job.process(MODELS / "dense.onnx", OutputOptions(folder / "out.onnx", "out.onnx.data"), package.Options(), QUICK)
     assert set(content(folder)) == {"out.onnx", "out.onnx.data"}
     return folder
 
@@ -139,7 +139,7 @@ def test_standard_streams_that_are_closed(tmp_path: Path) -> None:
 
     command = [sys.executable, "-m", "bnfold", "optimize", str(MODEL), str(tmp_path / "out.onnx")]
     assert subprocess.run(command, preexec_fn=close, check=False).returncode == 0
-    expected = package.optimize(MODEL, checks=QUICK).to_proto()
+    expected = package.optimize(MODEL, verify=QUICK).to_proto()
     assert onnx.load(tmp_path / "out.onnx") == expected
     for source, output in ((MODEL, "-"), ("-", tmp_path / "other.onnx")):
         command = [sys.executable, "-m", "bnfold", "optimize", str(source), str(output)]
@@ -169,9 +169,9 @@ def test_an_input_that_changes_while_it_is_read(place: Path, when: str, change: 
                 data[::4] = bytes(byte ^ external for byte in data[::4])  # weights differ in their last bit
                 file.write_bytes(data)
 
-    delivery = Delivery(place / "out.onnx", "none")
+    delivery = OutputOptions(place / "out.onnx", "none")
     try:
-        outcome = job.process(source, delivery, package.Options(), Checks(witness="none"), meddle)
+        outcome = job.process(source, delivery, package.Options(), VerifyOptions(runtime="none"), meddle)
     except BadInput as error:
         assert str(file) in str(error) or str(source) in str(error)  # noqa: PT017 - it need not be raised
         assert {name: data for name, data in content(place).items() if name != file.name} == {
@@ -188,7 +188,7 @@ def test_an_input_that_never_stays_the_same(tmp_path: Path) -> None:
     source, output = tmp_path / "in.onnx", tmp_path / "out.onnx"
     whole = MODEL.read_bytes()
     source.write_bytes(whole)
-    expected = package.optimize(MODEL, checks=QUICK).to_proto()
+    expected = package.optimize(MODEL, verify=QUICK).to_proto()
     stop = threading.Event()
 
     def meddle() -> None:
@@ -204,7 +204,7 @@ def test_an_input_that_never_stays_the_same(tmp_path: Path) -> None:
     try:
         for _ in range(60):
             try:
-                package.optimize(source, output, checks=QUICK)
+                package.optimize(source, output, verify=QUICK)
                 done += 1
             except BnfoldError as error:
                 assert "\n" not in str(error)  # noqa: PT017 - it need not be raised
@@ -223,12 +223,12 @@ def hook(event, arguments):
         raise SystemExit("something was mapped into memory")
 sys.addaudithook(hook)
 from bnfold import optimize
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import VerifyOptions, OutputOptions, Options
 def watch(phase, *_):
     assert sys.argv[1] not in open("/proc/self/maps").read()
 from bnfold.pipeline import job
 from pathlib import Path
-job.process(Path(sys.argv[1]), Delivery(Path(sys.argv[2])), Options(), Checks(witness="none"), watch)
+job.process(Path(sys.argv[1]), OutputOptions(Path(sys.argv[2])), Options(), VerifyOptions(runtime="none"), watch)
 """
 
 
@@ -264,7 +264,7 @@ def test_one_file_descriptor_too_few(tmp_path: Path) -> None:
         process = bnfold("optimize", source, output, "-q", "--no-verify", limit=limit)
         codes.append(process.returncode)
         if process.returncode == 0:
-            assert read(output) == package.optimize(source, checks=QUICK).to_proto()
+            assert read(output) == package.optimize(source, verify=QUICK).to_proto()
             break
         refused(process, "Too many open files")
         assert content(output.parent) == {}
@@ -291,7 +291,7 @@ def test_the_output_is_the_input_by_another_name(tmp_path: Path, how: str) -> No
     refused(here("optimize", source, output), "would overwrite the input", "--in-place")
     assert source.read_bytes() == MODEL.read_bytes()
     assert here("optimize", source, output, "--in-place", "-q", "--no-verify").returncode == 0
-    assert onnx.load(output) == package.optimize(MODEL, checks=QUICK).to_proto()
+    assert onnx.load(output) == package.optimize(MODEL, verify=QUICK).to_proto()
     if how == "hard link":
         assert source.read_bytes() == MODEL.read_bytes()
 
@@ -312,13 +312,13 @@ def test_the_data_of_the_input_has_the_name_that_the_output_would_give(tmp_path:
     for name in ("auto", "out.onnx.data", "in.onnx"):
         assert here("optimize", source, output, "-q", "--no-verify", "--external-data", name).returncode == 0
         assert before.items() <= content(tmp_path).items()
-        assert read(output) == package.optimize(MODEL, checks=QUICK).to_proto()
+        assert read(output) == package.optimize(MODEL, verify=QUICK).to_proto()
 
 
 def test_several_runs_on_one_output(tmp_path: Path) -> None:
     sources = {}
     for name in ("resnet_opset6", "dense"):
-        sources[name] = package.optimize(MODELS / f"{name}.onnx", checks=QUICK).to_proto()
+        sources[name] = package.optimize(MODELS / f"{name}.onnx", verify=QUICK).to_proto()
     output = tmp_path / "out.onnx"
     for _ in range(2):
         processes = [

@@ -174,7 +174,7 @@ def test_html_without_jinja2_is_told_before_any_work(folder: Path, monkeypatch: 
 def test_openvino_that_is_not_installed_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr("bnfold.settings.find_spec", lambda _: None)
     before = files(folder)
-    result = run("model.onnx out.onnx --witness openvino")
+    result = run("model.onnx out.onnx --runtime openvino")
     assert result.exit_code == 1
     assert "pip install 'bnfold[openvino]'" in result.stderr
     assert files(folder) == before

@@ -28,7 +28,7 @@ def document(thing: object) -> str:
 
 def test_the_lists_hold_what_they_are_thought_to() -> None:
     assert {"optimize", "fold", "upgrade", "decompose", "inspect", "verify"} <= set(FUNCTIONS)
-    assert {"BnfoldError", "Checks", "Options", "Outcome", "Policy", "Report", "Verdict"} <= set(CLASSES)
+    assert {"BnfoldError", "VerifyOptions", "Options", "Outcome", "Policy", "Report", "Verdict"} <= set(CLASSES)
     assert bnfold.__version__ == version("bnfold")
 
 
@@ -68,7 +68,7 @@ def test_a_pass_is_documented(name: str) -> None:
 def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODELS / "resnet_opset6.onnx", "model.onnx")
-    bnfold.optimize("model.onnx", "out.onnx", checks=bnfold.Checks(depth="none"))
+    bnfold.optimize("model.onnx", "out.onnx", verify=bnfold.VerifyOptions(depth="none"))
     tests = [test for test in doctest.DocTestFinder().find(api) if test.examples]
     assert len(tests) >= len(FUNCTIONS)
     assert doctest.testmod(api).failed == 0

@@ -20,7 +20,7 @@ from bnfold.cli.commands import main
 from bnfold.cli.options import FLAGS, STATED, Run
 from bnfold.errors import BadSetting
 from bnfold.interop.openvino.operators import _TABLE, ONNX_NAMES
-from bnfold.settings import OPENVINO_OPERATORS, Checks, Delivery, Options, Policy, to_json, type_hints
+from bnfold.settings import OPENVINO_OPERATORS, Options, OutputOptions, Policy, VerifyOptions, to_json, type_hints
 from tests.conftest import MODELS
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -51,17 +51,23 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: made.Policy(saved_var="std"), "saved_var: 'std' is not one of 'variance', 'inv-std'"),
     (lambda: made.Policy(force_inference=None), "force_inference: None is not of the type bool"),
-    (lambda: made.Checks(depth="nope"), "depth: 'nope' is not one of 'auto', 'full', 'local', 'none'"),
-    (lambda: made.Checks(witness="tensorrt"), "witness: 'tensorrt' is not one of 'onnxruntime', 'openvino', 'none'"),
-    (lambda: made.Checks(samples=0), "samples: 0 is not in the range x>=1"),
-    (lambda: made.Checks(samples="3"), "samples: '3' is not of the type int"),
-    (lambda: made.Checks(seed=-1), "seed: -1 is not in the range x>=0"),
-    (lambda: made.Checks(data=3), "data: 3 is not of the type Path | None"),
-    (lambda: made.Checks(inputs={"x": (1, -2)}), "inputs: -2 is not in the range x>=0"),
-    (lambda: made.Checks(inputs={"x": "12"}), "inputs: {'x': '12'} is not of the type Mapping[str, Sequence[int]]"),
-    (lambda: made.Checks(inputs=("x", (1, 2))), "inputs: ('x', (1, 2)) is not of the type"),
-    (lambda: made.Delivery(Path("out.onnx"), size_threshold=-1), "size_threshold: -1 is not in the range x>=0"),
-    (lambda: made.Delivery(None), "path: None is not of the type Path"),
+    (lambda: made.VerifyOptions(depth="nope"), "depth: 'nope' is not one of 'auto', 'full', 'local', 'none'"),
+    (
+        lambda: made.VerifyOptions(runtime="tensorrt"),
+        "runtime: 'tensorrt' is not one of 'onnxruntime', 'openvino', 'none'",
+    ),
+    (lambda: made.VerifyOptions(samples=0), "samples: 0 is not in the range x>=1"),
+    (lambda: made.VerifyOptions(samples="3"), "samples: '3' is not of the type int"),
+    (lambda: made.VerifyOptions(seed=-1), "seed: -1 is not in the range x>=0"),
+    (lambda: made.VerifyOptions(data=3), "data: 3 is not of the type Path | None"),
+    (lambda: made.VerifyOptions(inputs={"x": (1, -2)}), "inputs: -2 is not in the range x>=0"),
+    (
+        lambda: made.VerifyOptions(inputs={"x": "12"}),
+        "inputs: {'x': '12'} is not of the type Mapping[str, Sequence[int]]",
+    ),
+    (lambda: made.VerifyOptions(inputs=("x", (1, 2))), "inputs: ('x', (1, 2)) is not of the type"),
+    (lambda: made.OutputOptions(Path("out.onnx"), size_threshold=-1), "size_threshold: -1 is not in the range x>=0"),
+    (lambda: made.OutputOptions(None), "path: None is not of the type Path"),
     (lambda: bnfold.fold(MODELS / "bn9.onnx", decompose="residue"), "decompose: 'residue' is not one of"),
     (lambda: bnfold.upgrade(MODELS / "bn9.onnx", target_opset=NEWEST + 1), "target_opset: opset"),
     (lambda: passes.UpgradeBatchNormPass(NEWEST + 1), "target_opset: opset"),
@@ -79,15 +85,15 @@ def test_what_cannot_be_is_refused_when_it_is_made(make: Callable[[], object], t
 
 def test_what_is_not_installed_is_told_when_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnfold.settings.find_spec", lambda _: None)
-    with pytest.raises(BadSetting, match=r"witness: openvino is not installed: pip install 'bnfold\[openvino\]'"):
-        Checks(witness="openvino")
+    with pytest.raises(BadSetting, match=r"runtime: openvino is not installed: pip install 'bnfold\[openvino\]'"):
+        VerifyOptions(runtime="openvino")
 
 
 def test_values_are_held_as_their_fields_say() -> None:
     options = made.Options(only={"Conv", "Gemm"}, max_growth=np.int64(7), target_opset=np.int32(15))
     assert (options.only, type(options.only)) == ({"Conv", "Gemm"}, frozenset)
     assert (type(options.max_growth), type(options.target_opset)) == (int, int)
-    checks = made.Checks(data="inputs.npz", inputs={"x": [1, np.int64(3)]}, samples=np.uint8(2))
+    checks = made.VerifyOptions(data="inputs.npz", inputs={"x": [1, np.int64(3)]}, samples=np.uint8(2))
     assert (checks.data, checks.inputs) == (Path("inputs.npz"), {"x": (1, 3)})
     assert pickle.loads(pickle.dumps(checks)) == checks
     assert pickle.loads(pickle.dumps(options)) == options
@@ -102,14 +108,14 @@ def test_equal_settings_have_equal_text() -> None:
     names = ("Conv", "Gemm", "MatMul", "Add", "Mul")
     assert to_json(Options(only=frozenset(names))) == to_json(Options(only=frozenset(reversed(names))))
     assert to_json(Options(only=frozenset(names)))["only"] == sorted(names)
-    assert to_json(Checks(data=Path("a.npz"), inputs={"x": (1, 2)})) == {
+    assert to_json(VerifyOptions(data=Path("a.npz"), inputs={"x": (1, 2)})) == {
         "depth": "auto",
         "data": "a.npz",
         "inputs": {"x": [1, 2]},
         "samples": 1,
         "seed": 0,
         "verify_seconds": 60,
-        "witness": "onnxruntime",
+        "runtime": "onnxruntime",
     }
 
 
@@ -135,7 +141,7 @@ def test_every_field_s_choices_and_bounds_are_those_of_its_option(name: str) -> 
     kind, member = STATED[name]
     hint, low = type_hints(kind)[name], member.metadata.get("low")
     flag = FLAGS.get(name, (f"--{name.replace('_', '-')}",))[-1]
-    given: dict[str, Any] = {"path": "out.onnx"} if kind is Delivery else {}
+    given: dict[str, Any] = {"path": "out.onnx"} if kind is OutputOptions else {}
     if get_origin(hint) is Literal:
         with pytest.raises(BadSetting) as caught:
             kind(**given, **{name: "nope"})
@@ -174,7 +180,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "--target-opset 17 --decompose all --decompose-form sub_mul_add --decompose-ops InstanceNormalization "
         "--assert-none Conv,Relu --overridable freeze --max-growth 5 --only Conv --only Gemm --except Add "
         "--all-affines --legacy-mode training --force-inference --saved-var inv-std --input a=1,2 --input b=3 "
-        f"--samples 4 --seed 5 --witness none --verify-seconds 8 --data {tmp_path / 'data.npz'} --verify local "
+        f"--samples 4 --seed 5 --runtime none --verify-seconds 8 --data {tmp_path / 'data.npz'} --verify local "
         "--report r.json --json "
         "--external-data none --size-threshold 9 --in-place --require-verified --keep-failed bad.onnx --jobs 2 "
         "--scheduler tcp://x --force -q -v"
@@ -188,8 +194,8 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         decompose_ops=frozenset({"InstanceNormalization"}), max_growth=5, only=frozenset({"Conv", "Gemm"}),
         excluded=frozenset({"Add"}), all_affines=True,
     )  # fmt: skip
-    assert asked.checks == Checks("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none", 8)
-    assert asked.delivery == Delivery(
+    assert asked.checks == VerifyOptions("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none", 8)
+    assert asked.delivery == OutputOptions(
         Path("out.onnx"), "none", 9, in_place=True, keep_failed=Path("bad.onnx"), explained=True
     )
     assert asked.run == Run(
@@ -197,7 +203,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         scheduler="tcp://x", force=True, quiet=True, verbose=True,
     )  # fmt: skip
     CliRunner().invoke(main, ["optimize", "in.onnx", "out.onnx", "--verify", "full", "--no-verify"])
-    assert seen[1].checks == Checks(depth="none")
+    assert seen[1].checks == VerifyOptions(depth="none")
 
 
 def test_what_a_command_decides_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +212,7 @@ def test_what_a_command_decides_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("fold", "upgrade", "optimize"):
         assert CliRunner().invoke(main, [command, "in.onnx", "out.onnx"]).exit_code == 0
     assert [asked.options for asked in seen] == [Options(target_opset="keep"), Options(fold=False), Options()]
-    assert all(asked.checks == Checks() for asked in seen)
+    assert all(asked.checks == VerifyOptions() for asked in seen)
 
 
 def test_inspect_counts_what_is_left_as_well(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import bnfold
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.ir import load
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from tests.machine import here
 from tests.strange import STRANGE
 
-QUICK = Checks(depth="none")
+QUICK = VerifyOptions(depth="none")
 MODES: dict[str, bnfold.Options] = {
     "optimize": bnfold.Options(),
     "fold": bnfold.Options(target_opset="keep"),
@@ -61,7 +61,7 @@ def test_what_comes_out_computes_the_same_and_keeps_the_rest(name: str, mode: st
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        outcome = bnfold.optimize(source, output, options=MODES[mode], checks=Checks(witness="none"))
+        outcome = bnfold.optimize(source, output, options=MODES[mode], verify=VerifyOptions(runtime="none"))
     assert outcome.verdict is not None
     assert outcome.verdict.status != "failed"
     after = onnx.load(output)
@@ -76,7 +76,7 @@ def test_what_comes_out_computes_the_same_and_keeps_the_rest(name: str, mode: st
                 np.testing.assert_allclose(found[value], array, rtol=1e-5, atol=1e-5)
             else:
                 np.testing.assert_array_equal(found[value], array)
-    again = bnfold.optimize(output, options=MODES[mode], checks=QUICK).to_proto()
+    again = bnfold.optimize(output, options=MODES[mode], verify=QUICK).to_proto()
     assert again == after
 
 
@@ -118,7 +118,7 @@ def test_inspect_and_verify_take_it(name: str, tmp_path: Path) -> None:
     for command in (
         ("inspect", source),
         ("inspect", "--json", source),
-        ("verify", "--witness", "none", source, source),
+        ("verify", "--runtime", "none", source, source),
     ):
         process = here(*command)
         assert process.returncode == 0, process.stderr
@@ -139,7 +139,7 @@ def test_what_can_be_folded_is() -> None:
     """Strangeness elsewhere is no reason to leave a Conv → BatchNormalization alone."""
     left: dict[str, set[str]] = {}
     for name, build in STRANGE.items():
-        for event in bnfold.optimize(build(), checks=QUICK).report.batchnorms:
+        for event in bnfold.optimize(build(), verify=QUICK).report.batchnorms:
             if event.verdict not in ("folded", "removed"):
                 assert event.reason is not None
                 left.setdefault(name, set()).add(event.reason.code)
@@ -149,4 +149,4 @@ def test_what_can_be_folded_is() -> None:
 def test_a_weight_that_training_changes_is_left_alone() -> None:
     """Its training graph would go on to change the folded one by the step of the old one."""
     before = STRANGE["training_info"]()
-    assert bnfold.fold(before, checks=QUICK).to_proto() == before
+    assert bnfold.fold(before, verify=QUICK).to_proto() == before

@@ -19,7 +19,7 @@ from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import Outcome, process
 from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
-from bnfold.settings import Checks, Delivery, Options, to_json
+from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
@@ -35,8 +35,8 @@ class Settings:
     """
 
     options: Options
-    checks: Checks
-    delivery: Delivery
+    checks: VerifyOptions
+    delivery: OutputOptions
     unwanted: frozenset[str] = frozenset()
     force: bool = False
 

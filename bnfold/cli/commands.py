@@ -15,12 +15,12 @@ from bnfold.cli.options import Asked, option, takes
 
 if TYPE_CHECKING:
     from bnfold.pipeline.job import Outcome
-    from bnfold.settings import Delivery
+    from bnfold.settings import OutputOptions
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize")
 READING = ("legacy_mode", "force_inference", "saved_var")
-CHECKING = ("inputs", "data", "samples", "seed", "witness", "verify_seconds")
+CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
@@ -229,7 +229,7 @@ def _check(asked: Asked) -> None:
     formats.of(asked.source).check(asked.options, None, asked.run.assert_none)
 
 
-def _delivery(asked: Asked) -> Delivery | None:
+def _delivery(asked: Asked) -> OutputOptions | None:
     """Where the result goes; None for standard output."""
     if asked.output != STREAM:
         return asked.delivery
@@ -244,7 +244,7 @@ def _delivery(asked: Asked) -> Delivery | None:
     return None
 
 
-def _process(asked: Asked, delivery: Delivery | None) -> Outcome:
+def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline.job import count_products, process
 

@@ -18,7 +18,7 @@ import click
 from bnfold.batch.addresses import MAGIC, STREAM, is_url, without_password
 from bnfold.cli import terminal
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
-from bnfold.settings import Checked, Checks, Delivery, Options, Policy, type_hints
+from bnfold.settings import Checked, Options, OutputOptions, Policy, VerifyOptions, type_hints
 
 if TYPE_CHECKING:
     from bnfold.pipeline.formats import Source
@@ -71,8 +71,8 @@ class Asked(NamedTuple):
     source: str
     output: str
     options: Options
-    checks: Checks
-    delivery: Delivery
+    checks: VerifyOptions
+    delivery: OutputOptions
     run: Run
 
     @property
@@ -127,7 +127,11 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
-STATED = {member.name: (kind, member) for kind in (Options, Policy, Checks, Delivery, Run) for member in fields(kind)}
+STATED = {
+    member.name: (kind, member)
+    for kind in (Options, Policy, VerifyOptions, OutputOptions, Run)
+    for member in fields(kind)
+}
 FLAGS = {
     "excluded": ("--except",),
     "inputs": ("--input",),
@@ -246,13 +250,13 @@ def _read(given: dict[str, Any]) -> Asked:
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
-    run, checks, output = made(Run), made(Checks), given.get("output", "")
+    run, checks, output = made(Run), made(VerifyOptions), given.get("output", "")
     if run.no_verify:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
         options = replace(options, fold=False, target_opset="keep")
-    delivery = made(Delivery, path=Path(output), explained=bool(run.report) or run.as_json)
+    delivery = made(OutputOptions, path=Path(output), explained=bool(run.report) or run.as_json)
     return Asked(given["source"], output, options, checks, delivery, run)
 
 

@@ -17,7 +17,7 @@ from bnfold.ir.elements import type_name
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline.explain.surroundings import Region, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 
 MAX_DRAWN = 1500
 """Differences with a drawing; more no page shows."""
@@ -52,7 +52,12 @@ def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
 
 
 def diff(
-    before: ir.Model, after: ir.Model, *, drawn: bool = False, values: bool | None = None, checks: Checks | None = None
+    before: ir.Model,
+    after: ir.Model,
+    *,
+    drawn: bool = False,
+    values: bool | None = None,
+    checks: VerifyOptions | None = None,
 ) -> dict[str, Any]:
     """Compare two models node by node.
 
@@ -83,7 +88,7 @@ def diff(
         document = _compared(before, after, Comparison(known, match), match, drawn=drawn)
     few = max(document["before"]["nodes"], document["after"]["nodes"]) <= QUICK_NODES
     if values or (values is None and few):
-        checks = checks or Checks()
+        checks = checks or VerifyOptions()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
         document["values"] = settings.to_json(compare_values(before, after, match, checks, seconds=seconds))
     return document

@@ -12,7 +12,7 @@ from bnfold import ir, reference
 from bnfold.diffing.matching import Matching
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from bnfold.verification.feeding.data import load_data
 from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_feeds, required
 from bnfold.verification.feeding.shapes import sizings
@@ -32,7 +32,7 @@ Kept = dict[str, tuple[tuple[int, ...], Array]]
 
 
 def compare_values(
-    before: ir.Model, after: ir.Model, match: Matching, checks: Checks, *, seconds: float
+    before: ir.Model, after: ir.Model, match: Matching, checks: VerifyOptions, *, seconds: float
 ) -> dict[str, Any]:
     """The errors of matched values in the order of the first model, and where differences begin; or a ``reason``."""
     twins: dict[str, str] = {}
@@ -84,7 +84,7 @@ def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple
                 yield one, other  # type: ignore[misc] # neither is None
 
 
-def _first(model: ir.Model, checks: Checks, names: set[str], most: int, seconds: float) -> tuple[Feeds, Kept]:
+def _first(model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float) -> tuple[Feeds, Kept]:
     """The first inputs that the model takes, and what it makes of them."""
     trouble: BnfoldError | None = None
     for feeds in _candidates(model, checks):
@@ -98,7 +98,7 @@ def _first(model: ir.Model, checks: Checks, names: set[str], most: int, seconds:
     raise trouble or BnfoldError("there are no inputs to run the first model on")
 
 
-def _candidates(model: ir.Model, checks: Checks) -> Iterator[Feeds]:
+def _candidates(model: ir.Model, checks: VerifyOptions) -> Iterator[Feeds]:
     if checks.data is not None:
         yield load_data(checks.data, model)[0].feeds
         return

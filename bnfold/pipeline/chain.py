@@ -19,7 +19,7 @@ from bnfold.pipeline.run import key_of
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.report.totals import Totals
-from bnfold.settings import Checks, Options
+from bnfold.settings import Options, VerifyOptions
 
 if TYPE_CHECKING:
     from bnfold.verification import Verdict
@@ -79,7 +79,7 @@ class Chain:
     model: ir.Model
     folder: Path
     options: Options
-    checks: Checks
+    checks: VerifyOptions
     progress: Progress
     accepts: Callable[[Verdict, ir.Model], bool] = field(default=lambda *_: False)
     rows: list[StepRow] = field(default_factory=list)

@@ -12,7 +12,7 @@ from bnfold.errors import BadInput, StepRefused
 from bnfold.pipeline import chain, foreign, formats, path_conflicts
 from bnfold.pipeline.formats import Progress
 from bnfold.report.totals import Totals
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict
 
 _ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -23,10 +23,10 @@ _ROUNDINGS = 8
 
 def run(
     source: Path,
-    delivery: Delivery,
+    delivery: OutputOptions,
     words: Sequence[str],
     options: Options,
-    checks: Checks,
+    checks: VerifyOptions,
     tolerance: str = "",
     progress: Progress | None = None,
 ) -> tuple[Totals, chain.StepRow]:

@@ -12,7 +12,7 @@ import onnx
 
 from bnfold import ir, settings
 from bnfold.errors import BadInput
-from bnfold.settings import Checks, Delivery, Options, Policy
+from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
 
 if TYPE_CHECKING:
     from bnfold.report.events import Report
@@ -48,7 +48,7 @@ class Format(Protocol[M]):
 
     is_two_files: bool
 
-    def check(self, options: Options, delivery: Delivery | None, unwanted: frozenset[str]) -> None:
+    def check(self, options: Options, delivery: OutputOptions | None, unwanted: frozenset[str]) -> None:
         """Raise BadInput for what cannot be asked of these models; ``unwanted`` are operators not to be left."""
 
     def load(self, source: Any) -> M:
@@ -58,7 +58,7 @@ class Format(Protocol[M]):
         """Rewrite ``model``, in place, by ``passes``. Raises as they do."""
 
     def stage(
-        self, model: M, delivery: Delivery, progress: Callable[[int], None] | None = None
+        self, model: M, delivery: OutputOptions, progress: Callable[[int], None] | None = None
     ) -> AbstractContextManager[Staged]:
         """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
 
@@ -69,7 +69,7 @@ class Format(Protocol[M]):
         self,
         before: Any,
         after: Path | M,
-        checks: Checks,
+        checks: VerifyOptions,
         progress: Progress | None = None,
         options: Options | None = None,
         report: Report | None = None,
@@ -93,7 +93,7 @@ class Onnx:
     encode = staticmethod(ir.encode)
     data_files = staticmethod(ir.Model.external_files)
 
-    def check(self, options: Options, _delivery: Delivery | None, unwanted: frozenset[str]) -> None:
+    def check(self, options: Options, _delivery: OutputOptions | None, unwanted: frozenset[str]) -> None:
         """Raise BadSetting for an operator that only OpenVINO has."""
         names = ("only", "excluded", "decompose_ops")
         for name, given in (*((name, getattr(options, name)) for name in names), ("assert_none", unwanted)):
@@ -105,7 +105,9 @@ class Onnx:
     def rewrite(self, model: ir.Model, options: Options, passes: Passes) -> Report:
         return passes(model, options)
 
-    def stage(self, model: ir.Model, delivery: Delivery, progress: Callable[[int], None] | None = None) -> ir.Staged:
+    def stage(
+        self, model: ir.Model, delivery: OutputOptions, progress: Callable[[int], None] | None = None
+    ) -> ir.Staged:
         return ir.stage(
             model,
             delivery.path,
@@ -118,7 +120,7 @@ class Onnx:
         self,
         before: Source,
         after: Path | ir.Model,
-        checks: Checks,
+        checks: VerifyOptions,
         progress: Progress | None = None,
         options: Options | None = None,
         report: Report | None = None,
@@ -163,7 +165,7 @@ def of(source: object) -> Format[Any]:
     return openvino
 
 
-def start_runtime(kind: Format[Any], checks: Checks, model: Any) -> None:
+def start_runtime(kind: Format[Any], checks: VerifyOptions, model: Any) -> None:
     """Start what is going to be asked about ONNX models, while these are rewritten."""
     if kind is ONNX and checks.depth != "none":
         from bnfold import verification
@@ -171,7 +173,7 @@ def start_runtime(kind: Format[Any], checks: Checks, model: Any) -> None:
         verification.start(checks, model)
 
 
-def verify_files(before: Path, after: Path, checks: Checks, progress: Progress | None = None) -> Verdict:
+def verify_files(before: Path, after: Path, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
     """Compare two model files of one kind. Raises BadInput."""
     if of(before) is not of(after):
         raise BadInput(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")

@@ -22,7 +22,7 @@ from bnfold.pipeline.formats import Progress, Source, Staged
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
-from bnfold.settings import Checks, Delivery, Options, to_json
+from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
@@ -51,7 +51,7 @@ class Outcome:
     model: ir.Model
     report: Report
     options: Options
-    checks: Checks
+    checks: VerifyOptions
     source: Source
     output: Path | None = None
     verdict: Verdict | None = None
@@ -122,9 +122,9 @@ class Outcome:
 
 def process(
     source: Source,
-    delivery: Delivery | None,
+    delivery: OutputOptions | None,
     options: Options,
-    checks: Checks,
+    checks: VerifyOptions,
     progress: Progress | None = None,
     *,
     report: Path | None = None,
@@ -213,7 +213,7 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 def _deliver(
-    outcome: Outcome, delivery: Delivery | None, progress: Progress, second_opinion: Callable[[Outcome], None]
+    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, second_opinion: Callable[[Outcome], None]
 ) -> None:
     """Write and verify, or only verify what stays in memory."""
     written = 0
@@ -249,7 +249,7 @@ def _deliver(
 
 
 @contextmanager
-def _simplified(outcome: Outcome, delivery: Delivery | None, progress: Progress) -> Iterator[None]:
+def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[None]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
     from bnfold.pipeline import chain, foreign
 
@@ -269,7 +269,7 @@ def _simplified(outcome: Outcome, delivery: Delivery | None, progress: Progress)
         outcome.model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
 
 
-def _verify(outcome: Outcome, result: ir.Model | Path, delivery: Delivery | None, progress: Progress) -> None:
+def _verify(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> None:
     """Compare the result, staged or in memory, with the model as it came. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
         return

@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.errors import OutputError, SameFile
 from bnfold.ir.storage.external import resolved
 from bnfold.pipeline import formats
-from bnfold.settings import Delivery
+from bnfold.settings import OutputOptions
 
 Named = tuple[str, Path]
 """What a file is to the run, and where it is."""
@@ -32,7 +32,7 @@ def refuse(written: Iterable[Named], kept: Iterable[Named]) -> None:
 
 
 def refuse_for_one(
-    source: object, model: ir.Model, delivery: Delivery | None, data: Path | None, report: Path | None
+    source: object, model: ir.Model, delivery: OutputOptions | None, data: Path | None, report: Path | None
 ) -> None:
     """`refuse` for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
 
@@ -55,7 +55,7 @@ def refuse_for_one(
     refuse(written, kept)
 
 
-def _results(delivery: Delivery, kept: list[Named]) -> list[Named]:
+def _results(delivery: OutputOptions, kept: list[Named]) -> list[Named]:
     """What is written for ``delivery``. An ONNX model's data file takes a free name, so it is only to be ``kept``."""
     places = [("the output", delivery.path)]
     if delivery.keep_failed is not None:
@@ -84,12 +84,12 @@ def _identities(path: Path) -> set[object]:
     return found
 
 
-def overwrites(source: object, delivery: Delivery) -> bool:
+def overwrites(source: object, delivery: OutputOptions) -> bool:
     """Whether the result takes the place of the model that it was made from."""
     return isinstance(source, Path) and same(source, delivery.path)
 
 
-def check_target(source: object, delivery: Delivery) -> None:
+def check_target(source: object, delivery: OutputOptions) -> None:
     """Make sure that the result of a rewrite can go where it is to go.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bnfold import ir, reference
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.judge import judge
@@ -29,17 +29,17 @@ __all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start"
 Source = ir.Model | str | PathLike[str]
 
 
-def start(checks: Checks, model: ir.Model) -> None:
+def start(checks: VerifyOptions, model: ir.Model) -> None:
     """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
-    if checks.witness != "none" and session_seconds(model) < checks.verify_seconds * RUNTIME_SHARE:
-        helpers.start(sys.executable, checks.witness)
+    if checks.runtime != "none" and session_seconds(model) < checks.verify_seconds * RUNTIME_SHARE:
+        helpers.start(sys.executable, checks.runtime)
 
 
 def verify(  # noqa: PLR0913 - one optional keyword an option
     before: Source,
     after: Source,
     *,
-    checks: Checks | None = None,
+    checks: VerifyOptions | None = None,
     cuts: Sequence[ir.Cut] = (),
     scaled: Scaled | None = None,
     frozen: bool = False,
@@ -61,7 +61,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         policy: What the original's nodes mean where their text leaves a choice.
         progress: Called with a phase, how much of it is done, and out of how much; with ``estimate``, the seconds that
             comparing whole models will take, and 0, where they are more than five.
-        **settings: Fields of `Checks`, in place of those in ``checks``.
+        **settings: Fields of `VerifyOptions`, in place of those in ``checks``.
 
     Returns:
         The verdict. A model that cannot be run is no error: the verdict is then ``unverified`` and says why.
@@ -69,7 +69,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     Raises:
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
-    checks = replace(checks or Checks(), **settings)
+    checks = replace(checks or VerifyOptions(), **settings)
     with no_garbage_collection():
         old, new = (_opened(source, frozen=frozen) for source in (before, after))
     request = Request(

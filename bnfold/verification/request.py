@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bnfold import ir, reference
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from bnfold.verification.unscaled import Scaled
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Request:
 
     before: ir.Model
     after: ir.Model
-    checks: Checks
+    checks: VerifyOptions
     before_file: Path | None
     after_file: Path | None
     cuts: tuple[ir.Cut, ...]

@@ -20,7 +20,7 @@ from _fuzz.scramble import mutate
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.pipeline.job import process
-from bnfold.settings import Checks, Options
+from bnfold.settings import Options, VerifyOptions
 
 SETTINGS: tuple[Options, ...] = (
     Options(),
@@ -50,7 +50,7 @@ def examine(data: bytes) -> Outcome:
     with mock.patch("bnfold.ir.storage.load.THRESHOLD", 16 if key & 1 else 1024):
         try:
             error = _round_trip(data)
-            outcome = process(data, None, SETTINGS[(key >> 1) % len(SETTINGS)], Checks(depth="none"))
+            outcome = process(data, None, SETTINGS[(key >> 1) % len(SETTINGS)], VerifyOptions(depth="none"))
             outcome.to_json()
             written = ir.encode(outcome.model)
             ir.load(written)

@@ -121,7 +121,7 @@ def judge(case: Case, folder: Path) -> Outcome:
 
 
 def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
-    return verification.verify(before, after, depth=depth, seed=seed, witness=witness)
+    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness)
 
 
 def _finding(

@@ -23,7 +23,7 @@ from bnfold import ir, verification
 from bnfold.errors import BnfoldError
 from bnfold.ir.tensor import FLOATS
 from bnfold.pipeline.job import process
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification.numbers.floats import float_type
 
 RESULT = "result.onnx"
@@ -99,8 +99,8 @@ def _optimize(source: Path, target: Path, settings: Any) -> Any:
         all_affines=settings.get("all_affines", False),
         merge_branches=settings.get("merge_branches", False),
     )
-    delivery = Delivery(target, external_data=settings.get("external_data", "auto"), explained=True)
-    outcome = process(source, delivery, options, Checks(depth="none"))
+    delivery = OutputOptions(target, external_data=settings.get("external_data", "auto"), explained=True)
+    outcome = process(source, delivery, options, VerifyOptions(depth="none"))
     outcome.to_json()
     return outcome
 
@@ -151,7 +151,7 @@ def _compare(before: Path, after: Path, *, frozen: bool) -> tuple[str, bool]:
         return "", False
     with phases.theirs("verify"):
         try:
-            verdict = verification.verify(before, after, frozen=frozen, witness="none", budget_seconds=BUDGET_SECONDS)
+            verdict = verification.verify(before, after, frozen=frozen, runtime="none", budget_seconds=BUDGET_SECONDS)
         except (BnfoldError, MemoryError):
             return "", False
         except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding

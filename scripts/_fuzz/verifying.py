@@ -101,7 +101,7 @@ def _verify(models: tuple[Path, Path], report: Report, settings: dict[str, Any])
         cuts=report.cuts if settings["cuts"] else (),
         frozen=bool(report.frozen),
         depth=settings["depth"],
-        witness=settings["witness"],
+        runtime=settings["witness"],
         seed=settings["seed"],
     )
 

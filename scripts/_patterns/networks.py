@@ -74,7 +74,7 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
     try:
         if {value.name for value in required(ir.load(out))} - {value.name for value in required(ir.load(source))}:
             return " **new inputs**"
-        verdict = verify(source, out, depth="auto", witness="none", budget_seconds=budget)
+        verdict = verify(source, out, depth="auto", runtime="none", budget_seconds=budget)
     except BnfoldError:
         return " **invalid**"
     if verdict.status == "failed" and verdict.decided_by == "interface":

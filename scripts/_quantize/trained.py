@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 import bnfold
-from bnfold import Checks, Options
+from bnfold import Options, VerifyOptions
 
 Array = npt.NDArray[Any]
 UNKNOWN = 64
@@ -26,7 +26,7 @@ def row(path: Path, draws: int) -> list[str]:
     """Per tensor and per channel: decibels folded → folded and evened out, at the worst output."""
     feeds = _feeds(onnx.load(path))
     forms = [
-        bnfold.optimize(path, options=Options(equalize=equalize), checks=Checks(depth="none")).to_proto()
+        bnfold.optimize(path, options=Options(equalize=equalize), verify=VerifyOptions(depth="none")).to_proto()
         for equalize in (False, True)
     ]
     reference = _run(forms[0], feeds)

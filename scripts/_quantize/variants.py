@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 import bnfold
 from _quantize.network import run
-from bnfold import Checks
+from bnfold import VerifyOptions
 
 Array = npt.NDArray[Any]
 
@@ -44,12 +44,12 @@ def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more:
 
 def folded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model as bnfold folds it."""
-    return bnfold.fold(model, checks=Checks(depth="none")).to_proto()
+    return bnfold.fold(model, verify=VerifyOptions(depth="none")).to_proto()
 
 
 def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model as bnfold folds it, channels evened out across layers."""
-    return bnfold.fold(model, checks=Checks(depth="none"), equalize=True).to_proto()
+    return bnfold.fold(model, verify=VerifyOptions(depth="none"), equalize=True).to_proto()
 
 
 def spread(model: onnx.ModelProto) -> float:

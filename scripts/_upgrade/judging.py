@@ -81,7 +81,7 @@ def outcome(converter: Converter, source: Path, out: Path, target: int, budget: 
     if complaint:
         return Outcome("invalid", short(complaint))
     try:
-        verdict = verify(source, out, witness="none", budget_seconds=budget)
+        verdict = verify(source, out, runtime="none", budget_seconds=budget)
     except BnfoldError as error:
         return Outcome("invalid", short(str(error)))
     named = {"verified": "equal", "failed": "differs", "unverified": "unverified"}[verdict.status]
@@ -93,7 +93,7 @@ def runs(source: Path, outcomes: Iterable[Outcome], budget: float) -> bool:
     if any(result.verdict in ("equal", "differs") for result in outcomes):
         return True
     try:
-        return verify(source, source, depth="full", witness="none", budget_seconds=budget).status == "verified"
+        return verify(source, source, depth="full", runtime="none", budget_seconds=budget).status == "verified"
     except BnfoldError:
         return False
 

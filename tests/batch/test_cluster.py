@@ -25,7 +25,7 @@ from bnfold.batch import cluster, scheduler
 from bnfold.batch.worker import Settings
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.servers import ftp
 
@@ -203,7 +203,7 @@ def test_a_scheduler_that_is_lost_ends_every_model_with_a_line(error: BaseExcept
             return answer
 
     tasks = scheduler.find(str(shelf / "in"), str(shelf / "out"))
-    settings = Settings(Options(), Checks(depth="none"), Delivery(Path()))
+    settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path()))
     results = scheduler.run(tasks, settings, Lost(), lambda *_: None)
     assert len(results) == len(tasks)
     assert all(result.status == "failed" and message in result.message for result in results)

@@ -17,7 +17,7 @@ from bnfold.batch.scheduler import run as run_batch
 from bnfold.batch.worker import Settings
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 
 
@@ -83,7 +83,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
             return future
 
     tasks = find(str(MODELS), str(tmp_path))
-    settings = Settings(Options(), Checks(depth="none"), Delivery(tmp_path))
+    settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(tmp_path))
     results = run_batch(tasks, settings, Interrupted(), lambda *_: None)
     assert len(results) == len(tasks)
     assert {result.message for result in results} == {"interrupted: run the same command again to resume"}
@@ -126,7 +126,7 @@ def test_threads_of_one_process_do_not_disturb_each_other(tmp_path: Path) -> Non
     for count in (1, 4):
         tasks = find(f"{tmp_path}/*.onnx", str(tmp_path / str(count)))
         with ThreadPoolExecutor(count) as pool:
-            settings = Settings(Options(), Checks(depth="full"), Delivery(Path()))
+            settings = Settings(Options(), VerifyOptions(depth="full"), OutputOptions(Path()))
             results = run_batch(tasks, settings, pool, lambda *_: None)
         assert {result.status for result in results} == {"verified"}
         made[count] = {Path(str(task.output)).name: Path(str(task.output)).read_bytes() for task in tasks}

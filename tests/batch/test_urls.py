@@ -21,7 +21,7 @@ from bnfold.batch.places import Remote
 from bnfold.batch.worker import Settings, work
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, OutputError
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.servers import ftp
 
@@ -68,7 +68,7 @@ def operators(path: Path) -> set[str]:
 
 
 def settings(*, explained: bool = False, force: bool = False) -> Settings:
-    return Settings(Options(), Checks(depth="none"), Delivery(Path(), explained=explained), force=force)
+    return Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path(), explained=explained), force=force)
 
 
 def test_a_pattern_is_processed_with_external_data_and_a_broken_model_does_not_stop_the_rest(
@@ -175,7 +175,7 @@ def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes
     assert work(task, settings()).status == "unchecked"
     assert memory.cat_file("/out/external.onnx.data") == b"of somebody else"
     (first,) = set(memory.glob("/out/external.onnx.*.data"))
-    only_conv = Settings(Options(excluded=frozenset({"Conv"})), Checks(depth="none"), Delivery(Path()))
+    only_conv = Settings(Options(excluded=frozenset({"Conv"})), VerifyOptions(depth="none"), OutputOptions(Path()))
     assert work(task, only_conv).status == "unchecked"
     (second,) = set(memory.glob("/out/external.onnx.*.data"))
     assert first != second

@@ -65,7 +65,7 @@ def test_every_changed_part_is_verified(corpus: Path) -> None:
         if not report.cuts:
             continue
         try:
-            verdict = verify(before, after, cuts=report.cuts, depth="local", witness="none")
+            verdict = verify(before, after, cuts=report.cuts, depth="local", runtime="none")
         except MalformedModel:
             continue  # the file's own weights are not there
         verified += verdict.status == "verified"

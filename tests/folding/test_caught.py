@@ -196,4 +196,4 @@ def test_a_fault_is_caught_whole_and_locally(fault: str, monkeypatch: pytest.Mon
     break_it(monkeypatch)
     for depth in ("full", "local"):
         with pytest.raises(bnfold.errors.VerificationFailed):
-            bnfold.fold(proto, merge_branches=True, checks=bnfold.Checks(depth=depth))
+            bnfold.fold(proto, merge_branches=True, verify=bnfold.VerifyOptions(depth=depth))

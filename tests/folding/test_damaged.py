@@ -38,7 +38,7 @@ def made(nodes: str, **weights: list[int]) -> onnx.ModelProto:
     ],
 )
 def test_weights_that_do_not_fit(proto: onnx.ModelProto) -> None:
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"), all_affines=True)
     last = outcome.report.batchnorms[-1]
     assert last.verdict == "kept"
     assert last.reason is not None
@@ -51,7 +51,7 @@ def test_an_input_of_one_axis_is_one_channel() -> None:
     for name, number in (("one", 1), ("zero", 0)):
         proto.graph.initializer.append(numpy_helper.from_array(np.full(6, number, np.float32), name))
     proto.graph.node[0].attribute.append(onnx.helper.make_attribute("epsilon", 0.0))
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"), all_affines=True)
     (event,) = outcome.report.batchnorms
     assert (event.verdict, event.reason) == ("kept", Reason.UNREADABLE)
 
@@ -71,7 +71,7 @@ def test_a_reshape_that_cannot_be_declines_by_itself(nodes: str, monkeypatch: py
     proto = made(nodes, w=[6, 6, 1, 1])
     for name, target in {"n": [2, 6, 7, 5], "m": [2, 6, -3, 5], "i": [1]}.items():
         proto.graph.initializer.append(numpy_helper.from_array(np.array(target), name))
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     (event,) = outcome.report.batchnorms
     assert event.reason is not None
     assert (event.verdict, event.reason.code) == ("kept", "unreadable")
@@ -79,14 +79,14 @@ def test_a_reshape_that_cannot_be_declines_by_itself(nodes: str, monkeypatch: py
 
 
 def test_a_weight_of_another_size_than_its_channels_is_unreadable() -> None:
-    outcome = bnfold.fold(made(f"y = {BN} (k, p, p, p, p)", k=[2, 8, 4, 5]), checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(made(f"y = {BN} (k, p, p, p, p)", k=[2, 8, 4, 5]), verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
 
 
 def test_a_scalar_has_no_channels() -> None:
     proto = made(f"y = {BN} (x, p, p, p, p)")
     del proto.graph.input[0].type.tensor_type.shape.dim[:]
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].reason == Reason.UNREADABLE
 
 
@@ -94,7 +94,7 @@ def test_a_value_that_depends_on_itself_ends_the_search() -> None:
     proto = made(f"a = Relu (c)  b = Relu (a)  c = Relu (b)  y = {BN} (c, p, p, p, p)")
     del proto.graph.output[0].type.tensor_type.shape.dim[:]
     proto.graph.output[0].type.tensor_type.ClearField("shape")
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].verdict == "kept"
 
 
@@ -106,7 +106,7 @@ def test_initializers_that_a_rewrite_adds_are_allowed_by_the_ir_version() -> Non
     proto = onnx.parser.parse_model(f"{HEAD} {{ {parameters} {kernel} a = Conv (x, w) {norm} }}")
     proto.ir_version = 1
     del proto.opset_import[:]
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     result = outcome.to_proto()
     assert outcome.report.batchnorms[0].verdict == "folded"
     assert result.graph.initializer
@@ -133,7 +133,7 @@ def test_same_padding_of_another_rank_than_the_kernel_is_unreadable() -> None:
 def test_a_constant_that_is_no_float_is_left() -> None:
     proto = made(f"y = {BN} (k, p, p, p, p)")
     proto.graph.initializer.append(numpy_helper.from_array(np.ones((2, 6, 4, 5), np.int32), "k"))
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].reason == Reason.TYPE
 
 
@@ -141,13 +141,13 @@ def test_what_is_computed_from_integers_is_left() -> None:
     """No runtime multiplies integers by floats; folded, the product would be of integers altogether."""
     proto = made(f"a = MatMul (x, w)  y = {BN} (a, p, p, p, p)", w=[5, 7])
     proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT16
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].reason == Reason.TYPE
 
 
 def test_a_kernel_without_dims_is_left() -> None:
     proto = made(f"a = Conv (x, w)  y = {BN} (a, p, p, p, p)", w=[])
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms[0].verdict == "kept"
 
 
@@ -166,5 +166,5 @@ def test_a_damaged_node_that_is_asked_beside_the_search(nodes: str) -> None:
     proto = made(nodes, w=[6, 6, 1, 1], q=[1, 4, 1, 1])
     for name, numbers in {"two": [0, 0], "one": [1]}.items():
         proto.graph.initializer.append(numpy_helper.from_array(np.array(numbers), name))
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"), all_affines=True)
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"), all_affines=True)
     assert outcome.to_proto().graph.node == proto.graph.node

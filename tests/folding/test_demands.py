@@ -101,7 +101,7 @@ def test_verification_follows(name: str, depth: Literal["local", "full"]) -> Non
     """Also where a fold lies in the region of another, whose values have other readers since."""
     network, left = NETWORKS[name]
     net = Net(dtype=np.float32)
-    outcome = bnfold.optimize(net.model(network(net)), checks=bnfold.Checks(depth=depth))
+    outcome = bnfold.optimize(net.model(network(net)), verify=bnfold.VerifyOptions(depth=depth))
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified"
     assert outcome.report.left == left

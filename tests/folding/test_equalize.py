@@ -274,7 +274,7 @@ def test_layers_are_compared_one_by_one() -> None:
         kernel[:3], kernel[:, :3] = 0, 1e-38
         x = net.node("Relu", net.node("Conv", x, net.const(value=kernel), net.const(8)))
     outcome = bnfold.fold(
-        net.model(net.node("Conv", x, net.const(4, 8, 1, 1))), equalize=True, checks=bnfold.Checks(depth="local")
+        net.model(net.node("Conv", x, net.const(4, 8, 1, 1))), equalize=True, verify=bnfold.VerifyOptions(depth="local")
     )
     assert outcome.verdict is not None
     assert outcome.verdict.verified
@@ -347,4 +347,4 @@ def test_a_fault_is_caught_whole_and_locally(fault: str, monkeypatch: pytest.Mon
     break_it(monkeypatch)
     for depth in ("full", "local"):
         with pytest.raises(bnfold.errors.VerificationFailed):
-            bnfold.fold(proto, equalize=True, checks=bnfold.Checks(depth=depth))
+            bnfold.fold(proto, equalize=True, verify=bnfold.VerifyOptions(depth=depth))

@@ -164,7 +164,7 @@ def test_a_parameter_that_callers_could_override_stops_being_an_input() -> None:
     model = net.model(y)
     listed = model.graph.node[-1].input[2]
     model.graph.input.append(onnx.helper.make_tensor_value_info(listed, onnx.TensorProto.FLOAT, [6]))
-    outcome = bnfold.fold(model, checks=bnfold.Checks(depth="none"), overridable="freeze")
+    outcome = bnfold.fold(model, verify=bnfold.VerifyOptions(depth="none"), overridable="freeze")
     result = outcome.to_proto()
     assert listed not in [entry.name for entry in result.graph.input]
     assert outcome.report.frozen == [listed]

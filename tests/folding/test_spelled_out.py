@@ -13,7 +13,7 @@ from onnx import helper
 import bnfold
 from tests.folding.nets import Net
 
-QUICK = bnfold.Checks(depth="full", witness="none")
+QUICK = bnfold.VerifyOptions(depth="full", runtime="none")
 
 
 def _frozen(net: Net, x: str, *, reciprocal: bool = False) -> str:
@@ -51,7 +51,7 @@ def _conv(net: Net) -> str:
 
 
 def _rows(model: onnx.ModelProto, **options: Any) -> tuple[list[tuple[str, str]], list[str]]:
-    outcome = bnfold.fold(model, checks=QUICK, **options)
+    outcome = bnfold.fold(model, verify=QUICK, **options)
     assert outcome.verdict is not None
     assert outcome.verdict.status != "failed"
     return [(event.mode, event.verdict) for event in outcome.report.batchnorms], [
@@ -86,7 +86,7 @@ def _left(net: Net, x: str) -> str:
 def test_what_does_not_fold_stays_as_it_was() -> None:
     net = Net()
     model = net.model(_left(net, net.input(2, 4, 6, 5)))
-    outcome = bnfold.fold(model, checks=QUICK)
+    outcome = bnfold.fold(model, verify=QUICK)
     assert [event.reason and event.reason.code for event in outcome.report.batchnorms] == ["no-handler"]
     assert outcome.to_proto().SerializeToString() == model.SerializeToString()
 
@@ -174,7 +174,7 @@ def test_a_constant_that_is_an_output_stays_one() -> None:
     model = net.model(FORMS["scale and shift"](net, _conv(net)))
     tensor = model.graph.initializer[1]
     model.graph.output.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    outcome = bnfold.fold(model, checks=QUICK)
+    outcome = bnfold.fold(model, verify=QUICK)
     assert [event.verdict for event in outcome.report.batchnorms] == ["folded"]
     assert tensor.name in {held.name for held in outcome.to_proto().graph.initializer}
 
@@ -209,7 +209,7 @@ def test_in_a_branch() -> None:
     no = helper.make_graph(net.nodes, "no", [], [helper.make_tensor_value_info(other, onnx.TensorProto.DOUBLE, None)])
     net.nodes = nodes
     y = net.node("If", condition, then_branch=yes, else_branch=no)
-    outcome = bnfold.fold(net.model(y), checks=QUICK)
+    outcome = bnfold.fold(net.model(y), verify=QUICK)
     assert [(event.graph != "", event.verdict) for event in outcome.report.batchnorms] == [(True, "folded")]
 
 
@@ -237,7 +237,7 @@ def test_what_inspect_says_of_other_arithmetic() -> None:
 
 def test_the_report_draws_it_and_knows_its_ranges() -> None:
     net = Net()
-    (row,) = bnfold.fold(net.model(FORMS["frozen"](net, _conv(net))), checks=QUICK).to_json()["batchnorms"]
+    (row,) = bnfold.fold(net.model(FORMS["frozen"](net, _conv(net))), verify=QUICK).to_json()["batchnorms"]
     assert row["parameters"] is None
     assert row["affine"]["channels"] == 4
     assert "batchnorm" in {node["role"] for node in row["drawing"]["before"]["nodes"]}
@@ -250,5 +250,5 @@ def test_the_report_draws_it_and_knows_its_ranges() -> None:
 def test_in_a_damaged_model_that_goes_in_circles_the_search_ends(circle: str) -> None:
     text = f"g (float[1,3,4,4] x) => (float[1,3,4,4] y) <float[3,1,1] k = {{1, 2, 3}}> {{ {circle} }}"
     proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 15]> {text}')
-    outcome = bnfold.fold(proto, checks=bnfold.Checks(depth="none"))
+    outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms == []

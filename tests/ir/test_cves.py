@@ -24,12 +24,12 @@ from bnfold import ir
 from bnfold.errors import BnfoldError, ExternalDataError, MalformedModel
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.source import FileSource
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from tests.conftest import ROOT
 from tests.ir.build import info, model
 
 SECRET = np.arange(24, dtype=np.float32)
-QUICK = Checks(depth="none")
+QUICK = VerifyOptions(depth="none")
 
 
 def refers(path: Path, location: str, *entries: tuple[str, str]) -> Path:
@@ -92,7 +92,7 @@ def test_cve_2024_27319_long_texts_in_errors(tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"
         path.write_bytes(model(nodes, inputs=[name]).SerializeToString())
         try:
-            bnfold.optimize(path, tmp_path / "out.onnx", checks=QUICK)
+            bnfold.optimize(path, tmp_path / "out.onnx", verify=QUICK)
         except BnfoldError as error:
             assert "\n" not in str(error)  # noqa: PT017 - a model with a value that nothing makes may be refused
 
@@ -300,9 +300,9 @@ def test_cve_2026_44512_adapters_that_trust_the_number_of_inputs(
     assert record
     monkeypatch.setitem(sys.modules, "onnx.version_converter", None)
     path_like = model([node], opset=opset, ir_version=4)
-    for checks in (QUICK, Checks(witness="none")):
+    for checks in (QUICK, VerifyOptions(runtime="none")):
         try:
-            bnfold.optimize(path_like, options=bnfold.Options(target_opset=target), checks=checks)
+            bnfold.optimize(path_like, options=bnfold.Options(target_opset=target), verify=checks)
         except BnfoldError as error:
             assert "\n" not in str(error)  # noqa: PT017 - it need not be refused
 
@@ -359,12 +359,12 @@ def test_functions_that_call_without_end(names: list[str], times: int, tmp_path:
     source.functions.extend(functions.values())
     if len(set(names)) < len(names):
         with pytest.raises(MalformedModel, match="calls itself"):
-            bnfold.optimize(source, tmp_path / "out.onnx", checks=QUICK)
+            bnfold.optimize(source, tmp_path / "out.onnx", verify=QUICK)
         return
-    outcome = bnfold.optimize(source, tmp_path / "out.onnx", checks=QUICK)
+    outcome = bnfold.optimize(source, tmp_path / "out.onnx", verify=QUICK)
     assert [event.verdict for event in outcome.report.batchnorms] == ["kept"]
     if times == 1 and len(names) > 100:
-        verified = bnfold.optimize(source, checks=Checks(witness="none"))
+        verified = bnfold.optimize(source, verify=VerifyOptions(runtime="none"))
         assert verified.verdict is not None
         assert verified.verdict.status != "failed"
 
@@ -374,5 +374,5 @@ def test_nothing_of_the_package_is_left_in_the_current_folder(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     tensor = numpy_helper.from_array(np.ones(4096, np.float32), ".env")
     source = model([helper.make_node("Add", ["x", ".env"], ["y"])], [tensor])
-    bnfold.optimize(source, checks=Checks(witness="none")).to_proto()
+    bnfold.optimize(source, verify=VerifyOptions(runtime="none")).to_proto()
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - names alone

@@ -22,13 +22,13 @@ from bnfold.errors import BadInput, BadSetting, Unsupported
 from bnfold.interop.pytorch.run import optimize as optimize_export
 from bnfold.passes import FoldBatchNormPass
 from bnfold.pipeline import foreign
-from bnfold.settings import Checks, Options
+from bnfold.settings import Options, VerifyOptions
 from tests.pipeline import programs
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.measures_children
 AS_IS = Options(fold=False, target_opset="keep")
-QUICK = Checks(depth="none")
+QUICK = VerifyOptions(depth="none")
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_folding_leaves_is_simplified_and_each_step_verified(source: Path, 
 
 
 def test_it_works_in_memory_and_without_verification() -> None:
-    outcome = bnfold.optimize(programs.model(), simplify=["onnxscript"], checks=QUICK)
+    outcome = bnfold.optimize(programs.model(), simplify=["onnxscript"], verify=QUICK)
     assert operators(outcome.to_proto()) == ["Conv", "Relu", "Reshape", "Neg"]
     assert [row.status for row in outcome.steps] == ["not verified", "not verified"]
 

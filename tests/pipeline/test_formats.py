@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.errors import BadInput, BadSetting, Unsupported
 from bnfold.interop import openvino
 from bnfold.pipeline import formats
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.interop.openvino.text import convolution_and_norm
 
@@ -23,15 +23,15 @@ def test_the_suffix_tells() -> None:
 
 def test_models_of_two_kinds_are_not_compared() -> None:
     with pytest.raises(BadInput, match="cannot be compared"):
-        formats.verify_files(Path("a.onnx"), Path("b.xml"), Checks())
+        formats.verify_files(Path("a.onnx"), Path("b.xml"), VerifyOptions())
 
 
 def test_what_a_kind_lacks_cannot_be_asked_of_it(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="MVN"):
         formats.ONNX.check(Options(), None, frozenset({"MVN"}))
-    openvino.check(Options(), Delivery(tmp_path / "a.xml"), frozenset({"MVN"}))
+    openvino.check(Options(), OutputOptions(tmp_path / "a.xml"), frozenset({"MVN"}))
     with pytest.raises(BadInput, match=r"\.bin"):
-        openvino.check(Options(), Delivery(tmp_path / "a.xml", external_data="none"), frozenset())
+        openvino.check(Options(), OutputOptions(tmp_path / "a.xml", external_data="none"), frozenset())
     with pytest.raises(BadInput, match="--target-opset"):
         openvino.check(Options(target_opset=15), None, frozenset())
 

@@ -14,11 +14,11 @@ import bnfold
 from bnfold import inspect, ir, optimize
 from bnfold.errors import OutputError, VerificationFailed
 from bnfold.pipeline import job, order
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.verification import graphs
 
-QUICK = Checks(depth="none")
+QUICK = VerifyOptions(depth="none")
 
 
 def test_a_model_may_come_from_a_path_bytes_or_a_proto() -> None:
@@ -52,14 +52,14 @@ def test_every_small_model_is_verified(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_doing_it_twice_changes_nothing(path: Path, tmp_path: Path) -> None:
     once, twice = tmp_path / "once.onnx", tmp_path / "twice.onnx"
-    optimize(path, once, checks=QUICK)
-    optimize(once, twice, checks=QUICK)
+    optimize(path, once, verify=QUICK)
+    optimize(once, twice, verify=QUICK)
     assert onnx.load(once) == onnx.load(twice)
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_the_interface_stays(path: Path) -> None:
-    before, after = onnx.load(path), optimize(path, checks=QUICK).to_proto()
+    before, after = onnx.load(path), optimize(path, verify=QUICK).to_proto()
     stored = {tensor.name for tensor in before.graph.initializer} if before.ir_version < 4 else set()
     wanted = [info for info in before.graph.input if info.name not in stored]
     assert [info.name for info in after.graph.input] == [info.name for info in wanted]
@@ -74,13 +74,13 @@ def test_the_report_says_which_names_are_gone_and_which_are_new() -> None:
     graph.initializer.append(numpy_helper.from_array(np.ones((6, 3, 1, 1), np.float32), "w"))
     graph.initializer.append(numpy_helper.from_array(np.repeat(np.arange(1, 7), 20).astype(np.float32), "k"))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
-    names = bnfold.fold(model, checks=QUICK, all_affines=True).report.to_json()["names"]
+    names = bnfold.fold(model, verify=QUICK, all_affines=True).report.to_json()["names"]
     assert names == {"removed": ["f", "k"], "renamed": {"c": "c_folded"}}
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
-        optimize(MODELS / "dense.onnx", tmp_path / name, checks=QUICK)
+        optimize(MODELS / "dense.onnx", tmp_path / name, verify=QUICK)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
 
 
@@ -108,7 +108,7 @@ def overflowing(channels: int) -> onnx.ModelProto:
 )  # a kernel of 36 bytes is rounded in memory, one of 6 kB while it is written
 def test_a_fold_that_overflows_is_undone(tmp_path: Path, channels: int) -> None:
     onnx.save(overflowing(channels), tmp_path / "in.onnx")
-    outcome = optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", checks=QUICK)
+    outcome = optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", verify=QUICK)
     (event,) = outcome.report.batchnorms
     assert event.verdict == "kept"
     assert event.reason is not None
@@ -134,7 +134,7 @@ def test_arithmetic_that_overflows_is_left(
     weights = {name: np.full(channels, number) for name, number in vectors.items() if f" {name}" in nodes}
     shaped = {"w": np.full((channels, channels, 1, 1), 1e30), "f": np.full((1, channels, 1, 1), factor)}
     onnx.save(graphs.model(text, {**weights, **shaped}), tmp_path / "in.onnx")
-    optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", options=Options(all_affines=True), checks=QUICK)
+    optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", options=Options(all_affines=True), verify=QUICK)
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == left
 
 
@@ -164,9 +164,9 @@ def test_a_failed_result_is_kept_where_asked(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(VerificationFailed):
         job.process(
             MODELS / "depthwise.onnx",
-            Delivery(tmp_path / "out.onnx", keep_failed=tmp_path / "bad.onnx"),
+            OutputOptions(tmp_path / "out.onnx", keep_failed=tmp_path / "bad.onnx"),
             bnfold.Options(),
-            Checks(),
+            VerifyOptions(),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["bad.onnx"]
 
@@ -186,9 +186,9 @@ def test_a_hard_link_to_the_input_counts_as_the_input(tmp_path: Path) -> None:
 
 def test_the_package_offers_functions_of_these_names() -> None:
     path = MODELS / "bn9.onnx"
-    assert bnfold.fold(path, checks=QUICK).model.opset() == 9
-    assert bnfold.upgrade(path, checks=QUICK).model.opset() == 15
-    assert [node.op_type for node in bnfold.decompose(path, checks=QUICK).to_proto().graph.node].count("Mul") == 1
+    assert bnfold.fold(path, verify=QUICK).model.opset() == 9
+    assert bnfold.upgrade(path, verify=QUICK).model.opset() == 15
+    assert [node.op_type for node in bnfold.decompose(path, verify=QUICK).to_proto().graph.node].count("Mul") == 1
     assert bnfold.verify(path, path).status == "verified"
     assert all(hasattr(bnfold, name) for name in bnfold.__all__)
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import bnfold
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 
 rng = np.random.default_rng(7)
 WEIGHTS = {
@@ -84,7 +84,7 @@ def test_a_sparse_initializer_that_is_not_listed_is_a_choice() -> None:
     values = numpy_helper.from_array(np.ones(1, np.float32), "k")
     indices = numpy_helper.from_array(np.zeros(1, np.int64), "places")
     model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [2]))
-    assert bnfold.optimize(model, checks=Checks(depth="none")).report.frozen == []
+    assert bnfold.optimize(model, verify=VerifyOptions(depth="none")).report.frozen == []
 
 
 def test_nothing_is_frozen_where_nothing_folds_by_it() -> None:

@@ -30,33 +30,33 @@ def test_the_list_of_them_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("rewrite", RIGHT)
 def test_a_right_rewrite_passes_unannounced(rewrite: Rewrite) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), depth="local", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), depth="local", runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
 
 
 @pytest.mark.parametrize("rewrite", RIGHT)
 def test_a_right_rewrite_passes_whole(rewrite: Rewrite) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), depth="full", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), depth="full", runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "float64"), verdict.reason
 
 
 @pytest.mark.parametrize("rewrite", RIGHT)
 def test_a_right_rewrite_passes_on_its_own(rewrite: Rewrite) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), cuts=rewrite.cuts, depth="local", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(rewrite.after), cuts=rewrite.cuts, depth="local", runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
 
 
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
 @pytest.mark.parametrize(("rewrite", "wrong"), FAULTS)
 def test_a_fault_is_caught_whole(rewrite: Rewrite, wrong: onnx.ModelProto) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(wrong), depth="full", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(wrong), depth="full", runtime="none")
     assert verdict.status in (("failed",) if rewrite.shows_whole else ("failed", "unverified")), verdict.reason
 
 
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
 @pytest.mark.parametrize(("rewrite", "wrong"), FAULTS)
 def test_a_fault_is_caught_on_its_own(rewrite: Rewrite, wrong: onnx.ModelProto) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(wrong), cuts=rewrite.cuts, depth="local", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(wrong), cuts=rewrite.cuts, depth="local", runtime="none")
     assert verdict.status == "failed", verdict.reason
     assert verdict.localised is not None
     assert verdict.localised.rewrite == rewrite.name
@@ -65,5 +65,5 @@ def test_a_fault_is_caught_on_its_own(rewrite: Rewrite, wrong: onnx.ModelProto) 
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
 @pytest.mark.parametrize(("rewrite", "wrong"), FAULTS)
 def test_a_fault_is_caught_where_no_rewrite_admits_to_it(rewrite: Rewrite, wrong: onnx.ModelProto) -> None:
-    verdict = verify(ir.load(rewrite.before), ir.load(wrong), depth="local", witness="none")
+    verdict = verify(ir.load(rewrite.before), ir.load(wrong), depth="local", runtime="none")
     assert verdict.status == "failed", verdict.reason

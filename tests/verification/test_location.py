@@ -33,7 +33,7 @@ def tower(wrong: int | None) -> tuple[onnx.ModelProto, onnx.ModelProto, list[ir.
 @pytest.mark.parametrize("wrong", range(BLOCKS))
 def test_the_first_wrong_value_and_its_rewrite_are_named(wrong: int) -> None:
     before, after, cuts = tower(wrong)
-    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="full", runtime="none")
     assert verdict.status == "failed"
     assert verdict.localised is not None
     assert (verdict.localised.tensor, verdict.localised.rewrite) == (f"n{wrong}", f"fold {wrong}")
@@ -41,7 +41,7 @@ def test_the_first_wrong_value_and_its_rewrite_are_named(wrong: int) -> None:
 
 def test_without_cuts_the_node_is_named() -> None:
     before, after, _ = tower(2)
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert verdict.localised is not None
     assert verdict.localised.rewrite.startswith("Conv")
 
@@ -50,14 +50,14 @@ def test_a_difference_inside_a_cut_is_the_cuts() -> None:
     before = model("(float[N] x) => (float[N] y) { a = Neg (x)  b = Abs (a)  y = Exp (b) }", {})
     after = model("(float[N] x) => (float[N] y) { a = Neg (x)  b = Relu (a)  y = Exp (b) }", {})
     cut = ir.Cut("", ("x",), ("y",), "all of it")
-    verdict = verify(ir.load(before), ir.load(after), cuts=[cut], depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=[cut], depth="full", runtime="none")
     assert verdict.localised is not None
     assert (verdict.localised.tensor, verdict.localised.rewrite) == ("y", "all of it")
 
 
 def test_right_towers_have_no_such_value() -> None:
     before, after, cuts = tower(None)
-    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, runtime="none")
     assert verdict.status == "verified"
     assert verdict.localised is None
     assert [row.status for row in verdict.local] == ["verified"] * BLOCKS
@@ -67,7 +67,7 @@ def test_large_values_are_looked_at_in_part() -> None:
     shift = {"k": np.array(0.3)}
     before = model("(float[2,3,64,64] x) => (float[2,3,64,64] y) { a = Add (x, k)  y = Relu (a) }", shift)
     after = model("(float[2,3,64,64] x) => (float[2,3,64,64] y) { a = Sub (x, k)  y = Relu (a) }", shift)
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert verdict.localised is not None
     assert verdict.localised.tensor == "a"
 
@@ -78,7 +78,7 @@ def test_a_large_value_of_short_integers_is_named() -> None:
     before, after = (
         model(f"{head} {{ a = {op} (x)  b = Cast <to = 3> (a)  y = Cast <to = 1> (b) }}", {}) for op in ("Neg", "Abs")
     )
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert verdict.status == "failed"
     assert verdict.localised is not None
     assert verdict.localised.tensor == "a"

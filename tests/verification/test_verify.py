@@ -49,7 +49,7 @@ def test_a_verdict_has_everything() -> None:
 
 def test_json_is_plain() -> None:
     before, after, cuts = pair(np.nan)
-    document = verify(before, after, cuts=cuts, witness="none").to_json()
+    document = verify(before, after, cuts=cuts, runtime="none").to_json()
     text = json.dumps(document, allow_nan=False)
     assert json.loads(text)["status"] == "failed"
 
@@ -66,7 +66,7 @@ def test_paths_and_models_are_alike(tmp_path: Path) -> None:
 def test_the_same_question_has_the_same_answer() -> None:
     def answer(seed: int) -> Any:
         before, after, cuts = pair()
-        document = verify(before, after, cuts=cuts, witness="none", seed=seed).to_json()
+        document = verify(before, after, cuts=cuts, runtime="none", seed=seed).to_json()
         return {key: value for key, value in document.items() if key != "seconds"}
 
     assert answer(3) == answer(3)
@@ -88,7 +88,7 @@ def test_what_will_take_long_is_told_before_it_begins(
     monkeypatch.setattr(samples, "_LONG", long)
     told: list[str] = []
     before, after, _ = pair()
-    verify(before, after, witness="none", progress=lambda phase, _done, _total: told.append(phase))
+    verify(before, after, runtime="none", progress=lambda phase, _done, _total: told.append(phase))
     assert told.count(ESTIMATE) == wanted
     assert ESTIMATE not in told[wanted:]
 
@@ -97,13 +97,13 @@ def test_an_output_that_does_not_react_proves_nothing() -> None:
     """Saturated far beyond what any weight could change."""
     tail = "k = Constant <value_float = 1e6> ()  h = Abs (z)  a = Add (h, k)  y = Tanh (a)"
     before, wrong, cuts = pair(0.5, tail)
-    blind = verify(before, wrong, depth="full", witness="none")
+    blind = verify(before, wrong, depth="full", runtime="none")
     assert (blind.status, blind.decided_by) == ("unverified", "nothing")
     assert "reacts" in blind.reason
-    assert verify(before, wrong, cuts=cuts, witness="none").status == "failed"
-    assert verify(before, wrong, witness="none").status == "failed"
+    assert verify(before, wrong, cuts=cuts, runtime="none").status == "failed"
+    assert verify(before, wrong, runtime="none").status == "failed"
     _, right, _ = pair(0.0, tail)
-    assert verify(before, right, cuts=cuts, witness="none").decided_by == "local"
+    assert verify(before, right, cuts=cuts, runtime="none").decided_by == "local"
 
 
 def test_a_model_that_cannot_be_fed_is_unverified_unless_nothing_changed() -> None:
@@ -113,15 +113,15 @@ def test_a_model_that_cannot_be_fed_is_unverified_unless_nothing_changed() -> No
     )
     before = ir.load(model(body, {}))
     changed = ir.load(model(body.replace("0.3", "0.4"), {}))
-    assert verify(before, before, witness="none").status == "verified"
-    assert "--data" in verify(before, before, depth="full", witness="none").reason
-    assert verify(before, changed, witness="none").status == "failed"
+    assert verify(before, before, runtime="none").status == "verified"
+    assert "--data" in verify(before, before, depth="full", runtime="none").reason
+    assert verify(before, changed, runtime="none").status == "failed"
 
 
 def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
     body = "(float[2,3] x) => (float[2,4] y) { y = MatMul (x, W) }"
     broken = ir.load(model(body, {"W": np.ones((5, 4))}))
-    verdict = verify(broken, broken, depth="full", witness="none")
+    verdict = verify(broken, broken, depth="full", runtime="none")
     assert verdict.status == "unverified"
     assert "does not run on inputs of the shapes it declares" in verdict.reason
 
@@ -129,29 +129,29 @@ def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
 def test_shapes_that_nothing_fits_ask_for_help() -> None:
     body = "(float[N,K] x) => (float[N,4] y) { r = Reshape (x, s)  y = MatMul (r, W) }"
     awkward = ir.load(model(body, {"s": np.array([-1, 4099], np.int64), "W": np.ones((4099, 4))}))
-    assert "--input x=N,…" in verify(awkward, awkward, depth="full", witness="none").reason
-    given = verify(awkward, awkward, depth="full", witness="none", inputs={"x": (5, 4099)})
+    assert "--input x=N,…" in verify(awkward, awkward, depth="full", runtime="none").reason
+    given = verify(awkward, awkward, depth="full", runtime="none", inputs={"x": (5, 4099)})
     assert given.status == "verified"
 
 
 def test_a_rewritten_model_that_does_not_run_has_failed() -> None:
     body = "(float[N,3] x) => (float[N,4] y) { y = MatMul (x, W) }"
     before, after = ir.load(model(body, {"W": np.ones((3, 4))})), ir.load(model(body, {"W": np.ones((5, 4))}))
-    verdict = verify(before, after, inputs={"x": (2, 3)}, witness="none")
+    verdict = verify(before, after, inputs={"x": (2, 3)}, runtime="none")
     assert verdict.status == "failed"
     assert "does not run" in verdict.reason
 
 
 def test_time_that_runs_out_leaves_the_parts() -> None:
     before, after, cuts = pair()
-    verdict = verify(before, after, cuts=cuts, witness="none", budget_seconds=-1.0, inputs={"x": (64, 3, 512, 512)})
+    verdict = verify(before, after, cuts=cuts, runtime="none", budget_seconds=-1.0, inputs={"x": (64, 3, 512, 512)})
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
 
 
 def test_unknown_inputs_and_absent_files_are_the_callers_mistake(tmp_path: Path) -> None:
     before, after, _ = pair()
     with pytest.raises(BadInput, match="no input "):
-        verify(before, after, inputs={"q": (1,)}, witness="none")
+        verify(before, after, inputs={"q": (1,)}, runtime="none")
     with pytest.raises(BadInput):
         verify(tmp_path / "absent.onnx", after)
 
@@ -182,7 +182,7 @@ def test_a_weight_tells_the_size_behind_an_operator_that_nobody_knows() -> None:
         proto.graph.node[0].domain = "com.microsoft"
         proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
         proto.graph.output[0].type.tensor_type.ClearField("shape")
-    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    verdict = verify(ir.load(before), ir.load(after), runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
 
 
@@ -191,7 +191,7 @@ def test_frames_of_sound_that_only_fit_at_512_samples_are_found() -> None:
     weights = {"W": numbers(8).normal(size=(4, 1, 256)), "G": numbers(9).normal(size=(16, 3)), "one": np.array([1])}
     nodes = "u = Unsqueeze (x, one)  c = Conv <strides = [80]> (u, W)  f = Flatten (c)  y = Gemm (f, G)"
     loaded = ir.load(model(f"(float[batch,samples] x) => (float[batch,3] y) {{ {nodes} }}", weights))
-    verdict = verify(loaded, loaded, witness="none", depth="full")
+    verdict = verify(loaded, loaded, runtime="none", depth="full")
     assert (verdict.status, verdict.outputs[0].shape) == ("verified", (1, 3)), verdict.reason
 
 
@@ -215,7 +215,7 @@ def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_pr
     after = model(f"{head} {{ h = Add (x, x)  z = Mul (h, b)  w = Mul (z, b)  y = Mul (w, a) }}", half)
     witnesses: tuple[Literal["onnxruntime", "none"], ...] = ("onnxruntime", "none")
     for witness in witnesses:
-        verdict = verify(ir.load(before), ir.load(after), witness=witness)
+        verdict = verify(ir.load(before), ir.load(after), runtime=witness)
         assert (verdict.status, verdict.decided_by) == ("failed", "storage precision")
         assert "overflow" in verdict.reason
 
@@ -223,10 +223,10 @@ def test_activations_that_overflow_in_half_precision_fail_the_test_in_storage_pr
 def test_nan_patterns_are_part_of_it() -> None:
     head = "(float[N,3] x) => (float[N,3] y)"
     before, after = (model(f"{head} {{ a = {op} (x)  y = Sqrt (a) }}", {}) for op in ("Neg", "Abs"))
-    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    verdict = verify(ir.load(before), ir.load(after), runtime="none")
     assert verdict.status == "failed"
     assert not verdict.outputs[0].same_pattern
-    assert verify(ir.load(before), ir.load(before), witness="none").status == "verified"
+    assert verify(ir.load(before), ir.load(before), runtime="none").status == "verified"
 
 
 def test_old_exports_whose_weights_are_all_inputs(corpus: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_real_model_with_one_weight_changed_fails(corpus: Path, tmp_path: Path
     array.flat[0] *= 1.001
     weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
     onnx.save(proto, tmp_path / "changed.onnx")
-    assert verify(path, tmp_path / "changed.onnx", witness="none").status == "failed"
+    assert verify(path, tmp_path / "changed.onnx", runtime="none").status == "failed"
 
 
 def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest
         return plain(value, shape, seed, sample, **more)
 
     monkeypatch.setattr(inputs, "random_value", watched)
-    verify(ir.load(proto), ir.load(proto), depth="full", witness="none")
+    verify(ir.load(proto), ir.load(proto), depth="full", runtime="none")
     assert drawn
     assert max(drawn) <= 1 << 25
 
@@ -275,7 +275,7 @@ def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest
 @pytest.mark.parametrize("depth", ["full", "auto"])
 def test_inputs_that_no_machine_can_hold_are_unverified(depth: Any) -> None:
     proto = model("(float[4611686018427387904, 3] x) => (float[N,3] y) { y = Relu (x) }", {})
-    verdict = verify(ir.load(proto), ir.load(proto), depth=depth, witness="none")
+    verdict = verify(ir.load(proto), ir.load(proto), depth=depth, runtime="none")
     assert depth != "full" or verdict.status == "unverified"
     assert depth != "full" or "GiB of memory" in verdict.reason
 
@@ -287,7 +287,7 @@ def test_a_branch_whose_condition_is_no_single_truth_does_not_run() -> None:
     proto = model(text, {})
     with pytest.raises(reference.Misfit, match="do not fit"):
         reference.evaluate(ir.load(proto), {"c": np.array([True, False]), "x": np.ones(3)})
-    assert verify(ir.load(proto), ir.load(proto), depth="full", witness="none").status == "unverified"
+    assert verify(ir.load(proto), ir.load(proto), depth="full", runtime="none").status == "unverified"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -295,7 +295,7 @@ def test_a_model_that_takes_very_few_numbers_is_compared_on_more_than_one_sample
     """Two numbers are both negative in every fourth draw, and a Relu then hides what came before it."""
     before = model("(float[2] x) => (float[2] y) { y = Relu (x) }", {})
     after = model("(float[2] x) => (float[2] y) { t = Tanh (x)  y = Relu (t) }", {})
-    verdict = verify(ir.load(before), ir.load(after), witness="none", seed=seed)
+    verdict = verify(ir.load(before), ir.load(after), runtime="none", seed=seed)
     assert (verdict.status, verdict.samples) == ("failed", 10)
 
 
@@ -306,8 +306,8 @@ def test_what_is_computed_counts_not_the_type_that_an_output_declares(declared: 
     for side in (before, after, wrong):
         side.proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DataType.Value(declared.upper())
     before, after, wrong = (ir.load(ir.encode(side)) for side in (before, after, wrong))
-    assert verify(before, after, cuts=cuts, witness="none").status == "verified"
-    assert verify(before, wrong, cuts=cuts, witness="none").status == "failed"
+    assert verify(before, after, cuts=cuts, runtime="none").status == "verified"
+    assert verify(before, wrong, cuts=cuts, runtime="none").status == "failed"
 
 
 def test_sizes_that_leave_nothing_of_the_input_acquit_nobody() -> None:
@@ -319,10 +319,10 @@ def test_sizes_that_leave_nothing_of_the_input_acquit_nobody() -> None:
         ir.load(model(plain.replace("TAIL", tail), constants))
         for tail in ("p = Pad (c, amounts)", "r = Relu (c)  p = Pad (r, amounts)")
     )
-    verdict = verify(before, after, depth="full", witness="none")
+    verdict = verify(before, after, depth="full", runtime="none")
     assert (verdict.status, verdict.reason.split(" at ")[0]) == ("unverified", "no output depends on the inputs")
-    assert verify(before, after, witness="none").status == "failed"
-    assert verify(before, before, witness="none").status == "verified"
+    assert verify(before, after, runtime="none").status == "failed"
+    assert verify(before, before, runtime="none").status == "verified"
 
 
 @pytest.mark.parametrize(("depth", "decided_by"), [("auto", "local"), ("full", "float64")])
@@ -335,7 +335,7 @@ def test_by_default_nobody_waits_for_what_was_estimated_to_be_quick(
     head = "(float[N,3] x) => (float[N,3] y)"
     before = ir.load(model(f"{head} {{ a = Neg (x)  y = Sub (x, a) }}", {}))
     after = ir.load(model(f"{head} {{ y = Add (x, x) }}", {}))
-    verdict = verify(before, after, depth=depth, witness="none")
+    verdict = verify(before, after, depth=depth, runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", decided_by), verdict.reason
 
 
@@ -344,8 +344,8 @@ def test_by_default_nobody_waits_for_what_was_estimated_to_be_quick(
 def test_a_sequence_may_hold_arrays_of_several_shapes(depth: Any, sizes: str) -> None:
     body = f"(float[{sizes}] z) => (seq(float) y) {{ a = Neg (x)  y = SequenceConstruct (a, z) }}"
     before, wrong = ir.load(model(body, {}, opset=17)), ir.load(model(body.replace("Neg", "Abs"), {}, opset=17))
-    assert verify(before, ir.load(model(body, {}, opset=17)), depth=depth, witness="none").verified
-    assert verify(before, wrong, depth=depth, witness="none").status == "failed"
+    assert verify(before, ir.load(model(body, {}, opset=17)), depth=depth, runtime="none").verified
+    assert verify(before, wrong, depth=depth, runtime="none").status == "failed"
 
 
 def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"
     before = ir.load(model(f"{head} {{ y = Loop <body = step {step}> (trips, on, x) }}", {}))
     after = ir.load(model(f"{head} {{ m = Neg (x)  n = Neg (m)  y = Loop <body = step {step}> (trips, on, n) }}", {}))
-    verdict = verify(before, after, cuts=[ir.Cut("", ("x",), ("y",), "rewrite")], witness="none", budget_seconds=0.3)
+    verdict = verify(before, after, cuts=[ir.Cut("", ("x",), ("y",), "rewrite")], runtime="none", budget_seconds=0.3)
     assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
     assert "did not end within" in verdict.reason
 
@@ -368,9 +368,9 @@ def test_a_weight_of_which_no_output_shows_the_changed_element_proves_nothing() 
         model(body, {"W": weight, "b": bias}),
         model(body, {"W": weight, "b": bias - bias * (bias < -1) / 3}),
     )
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert (verdict.status, verdict.reason.split(" on ")[0]) == ("unverified", "no output reacts to the new weights")
-    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), runtime="none").status == "failed"
 
 
 def test_other_batches_are_tried_before_a_batch_of_one_hides_what_broadcasts() -> None:
@@ -379,8 +379,8 @@ def test_other_batches_are_tried_before_a_batch_of_one_hides_what_broadcasts() -
     nodes = "m = ReduceMax <axes = [1], keepdims = KEEP> (x)  s = Add (b, m)  t = Mul (s, W)  y = Relu (t)"
     body = f"(float[N,2] x) => (float[A,5] y) {{ {nodes} }}"
     before, after = (ir.load(model(body.replace("KEEP", keep), weights)) for keep in ("1", "0"))
-    assert verify(before, before, depth="full", witness="none").outputs[0].shape == (3, 5)
-    assert verify(before, after, depth="full", witness="none").status == "failed"
+    assert verify(before, before, depth="full", runtime="none").outputs[0].shape == (3, 5)
+    assert verify(before, after, depth="full", runtime="none").status == "failed"
 
 
 @pytest.mark.parametrize("depth", ["full", "local"])
@@ -397,7 +397,7 @@ def test_what_float64_itself_errs_by_accuses_nobody(depth: Literal["full", "loca
     )
     cut = ir.Cut("", ("x",), ("y",), "fold")
     for side, failed in ((after, False), (wrong, True)):
-        verdict = verify(ir.load(before), ir.load(side), cuts=[cut], depth=depth, witness="none")
+        verdict = verify(ir.load(before), ir.load(side), cuts=[cut], depth=depth, runtime="none")
         assert (verdict.status == "failed") == failed, verdict.reason
 
 
@@ -406,9 +406,9 @@ def test_an_output_that_never_moves_acquits_nobody() -> None:
     head = "(float[300] x) => (float[1] y) <int64[1] place = {7}>"
     before = model(f"{head} {{ h = Hardmax <axis = 0> (x)  y = Gather (h, place) }}", {}, opset=15)
     after = model(f"{head} {{ h = Hardmax <axis = 0> (x)  n = Neg (h)  y = Gather (n, place) }}", {}, opset=15)
-    assert verify(ir.load(before), ir.load(after), depth="full", witness="none").status == "unverified"
-    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
-    assert verify(ir.load(before), ir.load(before), witness="none").status == "verified"
+    assert verify(ir.load(before), ir.load(after), depth="full", runtime="none").status == "unverified"
+    assert verify(ir.load(before), ir.load(after), runtime="none").status == "failed"
+    assert verify(ir.load(before), ir.load(before), runtime="none").status == "verified"
 
 
 def test_a_constant_of_a_narrower_type_than_the_network_is_rounded_to_it() -> None:
@@ -421,13 +421,13 @@ def test_a_constant_of_a_narrower_type_than_the_network_is_rounded_to_it() -> No
     for off, failed in ((0.0, False), (1e-6, True)):
         folded = (stored * scale).astype(np.float32).astype(np.float64) + off
         after = model(f"{head} {{ y = Mul (x, w) }}", {"w": folded}, dtype=np.float64)
-        verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+        verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
         assert (verdict.status == "failed") == failed, verdict.reason
 
 
 def test_the_line_is_about_a_typical_input_and_the_stress_behind_it() -> None:
     before, after, _ = pair()
-    found = verify(before, after, depth="full", witness="none", samples=4)
+    found = verify(before, after, depth="full", runtime="none", samples=4)
     (row,) = found.outputs
     assert 0 < row.typical <= row.relative
     assert f"at most {row.typical:.1e} of their largest value (float64, typical one of {found.samples}" in found.summary
@@ -441,4 +441,4 @@ def test_a_weight_that_was_nan_is_not_verified_as_an_infinity(depth: Any) -> Non
     stored[0, 0] = np.nan
     body = "(float[N,3,4] x) => (float[N,3,4] y) { y = Mul (x, w) }"
     before, after = (ir.load(model(body, {"w": np.nan_to_num(stored, nan=value)})) for value in (np.nan, np.inf))
-    assert verify(before, after, depth=depth, witness="none").status == "failed"
+    assert verify(before, after, depth=depth, runtime="none").status == "failed"

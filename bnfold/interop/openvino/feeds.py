@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bnfold.interop.openvino.load import IrModel
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from bnfold.verification.feeding.data import load_data
 from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_feeds
 from bnfold.verification.feeding.shapes import sizings
 
 
-def candidates(model: IrModel, checks: Checks) -> Iterator[list[Feeds]]:
+def candidates(model: IrModel, checks: VerifyOptions) -> Iterator[list[Feeds]]:
     """Inputs to try until the model runs on them. Raises CannotFeed."""
     if checks.data is not None:
         yield [run.feeds for run in load_data(checks.data, model)]

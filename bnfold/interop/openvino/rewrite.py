@@ -11,7 +11,7 @@ from bnfold.interop.openvino.load import IrModel
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
 from bnfold.interop.openvino.stage import written_back
 from bnfold.report.events import Report
-from bnfold.settings import Delivery, Options, Policy
+from bnfold.settings import Options, OutputOptions, Policy
 
 
 def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Options], Report]) -> Report:
@@ -46,9 +46,9 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     return report
 
 
-def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]) -> None:
+def check(options: Options, delivery: OutputOptions | None, _unwanted: frozenset[str]) -> None:
     """Raise BadInput for an option that an IR knows nothing of."""
-    if delivery is not None and _split(delivery) != _split(Delivery(delivery.path)):
+    if delivery is not None and _split(delivery) != _split(OutputOptions(delivery.path)):
         raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
     if options.simplify:
         raise BadInput("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
@@ -61,7 +61,7 @@ def check(options: Options, delivery: Delivery | None, _unwanted: frozenset[str]
         )
 
 
-def _split(delivery: Delivery) -> tuple[str, int]:
+def _split(delivery: OutputOptions) -> tuple[str, int]:
     return delivery.external_data, delivery.size_threshold
 
 

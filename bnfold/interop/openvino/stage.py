@@ -16,7 +16,7 @@ from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
 from bnfold.interop.openvino.write_back import write_back
 from bnfold.ir.storage.stream import BUFFER, Progress, copy_range, write_payload
-from bnfold.settings import Delivery
+from bnfold.settings import OutputOptions
 
 ALIGNMENT = 64
 """Bytes. Where a constant may start, for runtimes that map the file; one that started less aligned stays so."""
@@ -59,7 +59,7 @@ class Staged:
         self.discard()
 
 
-def stage(model: IrModel, delivery: Delivery, progress: Progress | None = None) -> Staged:
+def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = None) -> Staged:
     """Write the model beside its place, for `Staged.commit` to put it there. The model's document is edited by it.
 
     Raises:

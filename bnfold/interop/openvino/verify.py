@@ -35,7 +35,7 @@ from bnfold.interop.openvino.naming import named_results, output_names
 from bnfold.interop.openvino.stage import stage
 from bnfold.ir.elements import Array
 from bnfold.report.events import Report
-from bnfold.settings import Checks, Delivery, Options
+from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.comparing.outputs import (
     Compared,
@@ -96,7 +96,7 @@ class _Bench:
 def verify(
     before: Path,
     after: Path | IrModel,
-    checks: Checks,
+    checks: VerifyOptions,
     progress: Progress | None = None,
     _options: Options | None = None,
     _report: Report | None = None,
@@ -113,7 +113,7 @@ def verify(
     if isinstance(after, IrModel):
         with (
             tempfile.TemporaryDirectory(prefix="bnfold-") as folder,
-            stage(after, Delivery(Path(folder) / "model.xml")) as staged,
+            stage(after, OutputOptions(Path(folder) / "model.xml")) as staged,
         ):
             return verify(before, staged.path, checks, progress)
     clock = Clock(checks.verify_seconds)
@@ -127,11 +127,11 @@ def verify(
     return Verdict(status, text, test, seed=checks.seed, seconds=clock.seconds)
 
 
-def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progress) -> Verdict:
+def _verify(before: Path, after: Path, checks: VerifyOptions, clock: Clock, tell: Progress) -> Verdict:
     model = load(before)
     load(after)
-    if checks.witness == "none":
-        raise _Undecided("only OpenVINO can run these models, and --witness none leaves it out")
+    if checks.runtime == "none":
+        raise _Undecided("only OpenVINO can run these models, and --runtime none leaves it out")
     if find_spec(RUNTIME) is None:
         raise _Undecided(HINT)
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder, clock.phase("runtime"):
@@ -141,7 +141,7 @@ def _verify(before: Path, after: Path, checks: Checks, clock: Clock, tell: Progr
         return _compared(bench, model, tell)
 
 
-def _run_original(bench: _Bench, model: IrModel, checks: Checks) -> None:
+def _run_original(bench: _Bench, model: IrModel, checks: VerifyOptions) -> None:
     """Settle on the first inputs that the original takes."""
     error = ""
     for feeds in candidates(model, checks):

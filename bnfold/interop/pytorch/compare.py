@@ -22,7 +22,7 @@ from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.ir.elements import Array
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.numbers.compare import compare_values
@@ -52,7 +52,12 @@ class _Skip(Exception):
 
 
 def compare(
-    before: ir.Model, after: ir.Model, module: Any, example: Any, checks: Checks, policy: reference.Policy | None = None
+    before: ir.Model,
+    after: ir.Model,
+    module: Any,
+    example: Any,
+    checks: VerifyOptions,
+    policy: reference.Policy | None = None,
 ) -> ModuleVerdict:
     """Compare on the example inputs and on more drawn after their pattern.
 
@@ -90,7 +95,7 @@ def _nothing() -> ir.Model:
     return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
 
 
-def _first(run: Comparison, before: ir.Model, example: Any, checks: Checks) -> Inputs:
+def _first(run: Comparison, before: ir.Model, example: Any, checks: VerifyOptions) -> Inputs:
     """Compare on the example, or on the first made-up inputs that module and model take; the inputs that were taken."""
     obstacle: Exception | None = None
     for inputs in _candidates(before, example, checks):
@@ -103,7 +108,7 @@ def _first(run: Comparison, before: ir.Model, example: Any, checks: Checks) -> I
     raise _Skip(str(obstacle)) from obstacle
 
 
-def _candidates(before: ir.Model, example: Any, checks: Checks) -> Iterator[Inputs]:
+def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterator[Inputs]:
     if example is None:
         return examples.made_up(before, checks.inputs, checks.seed)
     return iter([example if isinstance(example, Inputs) else examples.examples(before, example)])

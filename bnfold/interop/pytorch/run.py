@@ -19,12 +19,12 @@ from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
 from bnfold.pipeline import job
 from bnfold.pipeline.job import Outcome
 from bnfold.report.events import Report
-from bnfold.settings import Checks, Delivery, Options, simplified
+from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
 from bnfold.verification.runtimes.threads import one_thread
 
 SAMPLES = 3
-"""Inputs to compare with the module on, unless `Checks` say otherwise: the example, and two that are unlike it."""
+"""Inputs to compare with the module on, unless `VerifyOptions` say otherwise: the example, and two unlike it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ def optimize(
     module: Any = None,
     example_inputs: Any = None,
     options: Options | None = None,
-    checks: Checks | None = None,
+    verify: VerifyOptions | None = None,
     simplify: bool | Sequence[str] = False,
 ) -> TorchOutcome:
     """Upgrade and fold what `torch.onnx.export` made, and compare it with the module.
@@ -102,7 +102,7 @@ def optimize(
             arguments. None: those that the program was exported with; for files, made up from the graph's inputs.
             Further samples are drawn after their pattern, of other sizes along dynamic axes.
         options: As for `bnfold.optimize`.
-        checks: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
+        verify: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
             comparison with the module as well, and with ``depth`` "none" there is none.
         simplify: As for `bnfold.optimize`.
 
@@ -120,8 +120,8 @@ def optimize(
     """
     if module is not None:
         raise_unless_module(module)
-    by_module = checks or Checks(samples=SAMPLES)
-    asked, checks = simplified(options or Options(), simplify), checks or Checks()
+    by_module = verify or VerifyOptions(samples=SAMPLES)
+    asked, checks = simplified(options or Options(), simplify), verify or VerifyOptions()
     given = opened(program)
     computes = module if module is not None else given.module
     before = given.source if isinstance(given.source, ir.Model) else ir.load(given.source)
@@ -141,7 +141,7 @@ def optimize(
             found[:] = [compare(before, outcome.model, computes, first, by_module, asked.policy)]
         _act_on(found[0], training, outcome)
 
-    delivery = Delivery(Path(output)) if output is not None else None
+    delivery = OutputOptions(Path(output)) if output is not None else None
     outcome = job.process(given.source, delivery, asked, checks, second_opinion=second_opinion if comparing else None)
     notes = (*given.notes, *_notes(module, training))
     result = TorchOutcome(outcome, found[0] if found else None, notes, program=given.program)

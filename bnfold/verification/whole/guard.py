@@ -92,7 +92,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
 
 
 def _is_asked(request: Request) -> bool:
-    return request.checks.data is None and request.checks.witness == "onnxruntime"
+    return request.checks.data is None and request.checks.runtime == "onnxruntime"
 
 
 def _sizes(request: Request) -> list[Choice]:
@@ -151,7 +151,7 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
 
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
-    runtime = RuntimeProcess(request.checks.witness)
+    runtime = RuntimeProcess(request.checks.runtime)
     sides = request.sources
     if _is_resized(request.before, choice):
         sides = choice.model, sized(request.after, choice.shapes)

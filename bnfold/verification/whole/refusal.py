@@ -28,7 +28,7 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
     only a runtime computes.
     """
     changed = cache(partial(changed_unseen, request.before, request.after))
-    if request.checks.witness == "none" or session_too_long(request, request.clock.budget * RUNTIME_SHARE):
+    if request.checks.runtime == "none" or session_too_long(request, request.clock.budget * RUNTIME_SHARE):
         yield lambda: ""
     elif request.checks.depth == "local" and not changed():
         with ThreadPoolExecutor(1) as pool:
@@ -38,7 +38,7 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
 
 
 def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
-    runtime = RuntimeProcess(request.checks.witness)
+    runtime = RuntimeProcess(request.checks.runtime)
     for samples in tried:
         before, after = request.sources
         found = runtime.run(after, samples, request.clock.left)
@@ -65,5 +65,5 @@ def refusal(before: RuntimeResult, after: RuntimeResult) -> str:
 
 def session_too_long(request: Request, limit: float) -> float:
     """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
-    seconds = session_seconds(request.before, request.after) if request.checks.witness == "onnxruntime" else 0.0
+    seconds = session_seconds(request.before, request.after) if request.checks.runtime == "onnxruntime" else 0.0
     return seconds if seconds > limit else 0.0

@@ -59,7 +59,7 @@ Answers = tuple[RuntimeResult, RuntimeResult]
 @contextmanager
 def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
     """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
-    if request.checks.witness == "none":
+    if request.checks.runtime == "none":
         yield lambda: None
         return
     feeds = [sample.feeds for sample in samples]
@@ -122,8 +122,8 @@ def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
     if seconds := session_too_long(request, request.clock.left):
-        return RuntimeResult(request.checks.witness, error=f"not asked: opening the model takes about {seconds:.0f} s")
-    return RuntimeProcess(request.checks.witness).run(model, feeds, request.clock.left)
+        return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
+    return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:

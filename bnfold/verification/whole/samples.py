@@ -127,12 +127,12 @@ def _looser(request: Request) -> Iterator[ir.Model]:
 
 def _runs_elsewhere(request: Request) -> bool:
     """Whether the runtime takes the original as it is declared: then it is the referee who does not know it."""
-    if request.checks.witness == "none":
+    if request.checks.runtime == "none":
         return False
     feeds = random_feeds(
         request.before, input_shapes(request.before, sizings()[0], request.checks.inputs), request.checks.seed, 0
     )
-    return RuntimeProcess(request.checks.witness).run(request.sources[0], [feeds], request.clock.left).ran
+    return RuntimeProcess(request.checks.runtime).run(request.sources[0], [feeds], request.clock.left).ran
 
 
 def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:

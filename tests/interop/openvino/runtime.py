@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bnfold import Checks, Options, Outcome, optimize, reference
+from bnfold import Options, Outcome, VerifyOptions, optimize, reference
 from bnfold.interop.openvino.load import load
 from tests.interop.openvino.text import statistics
 
@@ -19,7 +19,7 @@ ov = pytest.importorskip("openvino")
 v0, v5 = (pytest.importorskip(f"openvino.opset{number}") for number in (1, 15))
 
 Array = npt.NDArray[Any]
-UNCHECKED = Checks(depth="none")
+UNCHECKED = VerifyOptions(depth="none")
 ROUNDING = 2e-5
 """Of the scale: what float32 makes of sums of a few hundred terms, and of a cancellation or two."""
 HALF = 5e-3
@@ -65,7 +65,7 @@ def types(path: Path) -> list[str]:
 def refold(path: Path, **options: Any) -> tuple[Outcome, Path]:
     """The model with its BatchNormInference folded, beside it, and not verified: the test is what verifies."""
     target = path.with_name("out.xml")
-    return optimize(path, target, options=Options(**options), checks=UNCHECKED), target
+    return optimize(path, target, options=Options(**options), verify=UNCHECKED), target
 
 
 def error(expected: Array, actual: Array) -> float:

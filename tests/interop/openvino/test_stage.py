@@ -10,16 +10,16 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from bnfold import BnfoldError, Checks, Options, Outcome, fold, optimize, upgrade
+from bnfold import BnfoldError, Options, Outcome, VerifyOptions, fold, optimize, upgrade
 from bnfold.errors import OutputError, Unsupported
 from bnfold.interop.openvino.document import Layer, read
 from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.stage import stage
 from bnfold.pipeline.job import process
-from bnfold.settings import Delivery
+from bnfold.settings import OutputOptions
 from tests.interop.openvino.text import Port, Text, convolution_and_norm
 
-UNCHECKED = Checks(depth="none")
+UNCHECKED = VerifyOptions(depth="none")
 WINDOW = {"strides": "1,1", "dilations": "1,1", "pads_begin": "0,0", "pads_end": "0,0", "auto_pad": "explicit"}
 
 
@@ -28,7 +28,7 @@ def layers(path: Path) -> dict[str, Layer]:
 
 
 def test_the_bias_takes_the_name_of_the_value(tmp_path: Path) -> None:
-    outcome = optimize(convolution_and_norm().save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    outcome = optimize(convolution_and_norm().save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     assert outcome.output == tmp_path / "out.xml"
     found = layers(tmp_path / "out.xml")
     assert {name: layer.type for name, layer in found.items() if layer.type != "Result"} == {
@@ -70,7 +70,7 @@ def test_what_is_not_touched_stays_to_the_letter(tmp_path: Path) -> None:
         ),
         encoding="utf-8",
     )
-    optimize(path, tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(path, tmp_path / "out.xml", verify=UNCHECKED)
     before, after = (name.read_text(encoding="utf-8") for name in (path, tmp_path / "out.xml"))
     assert "<!-- by hand -->" in after
     assert '<conversion value="1 &lt; 2" />' in after
@@ -92,7 +92,7 @@ def test_a_file_without_anything_to_do_is_written_as_it_was(tmp_path: Path) -> N
     text = Text()
     text.result(text.layer("ReLU", (text.parameter((2, 3)),), (2, 3)))
     path = text.save(tmp_path / "m.xml")
-    optimize(path, tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(path, tmp_path / "out.xml", verify=UNCHECKED)
     assert _canonical(ET.parse(path).getroot()) == _canonical(ET.parse(tmp_path / "out.xml").getroot())
     assert not (tmp_path / "out.bin").exists()
 
@@ -100,8 +100,8 @@ def test_a_file_without_anything_to_do_is_written_as_it_was(tmp_path: Path) -> N
 def test_twice_is_once_and_gives_the_same_bytes(tmp_path: Path) -> None:
     path = two_convolutions()[0].save(tmp_path / "m.xml")
     for name in ("a", "b"):
-        optimize(path, tmp_path / f"{name}.xml", checks=UNCHECKED)
-    optimize(tmp_path / "a.xml", tmp_path / "c.xml", checks=UNCHECKED)
+        optimize(path, tmp_path / f"{name}.xml", verify=UNCHECKED)
+    optimize(tmp_path / "a.xml", tmp_path / "c.xml", verify=UNCHECKED)
     for suffix in (".xml", ".bin"):
         first, second, third = ((tmp_path / name).with_suffix(suffix).read_bytes() for name in "abc")
         assert first == second
@@ -116,7 +116,7 @@ def test_constants_that_shared_bytes_go_on_doing_so(tmp_path: Path) -> None:
     text.dims[2, 0] = text.dims[held]
     made = text.layer("Add", (text.layer("Multiply", (x, held), (2, 3)), (2, 0)), (2, 3))
     text.result(made)
-    optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     document = read(tmp_path / "out.xml")
     assert len({document.span(layer) for layer in document.constants()}) == 1
     assert (tmp_path / "out.bin").stat().st_size == 12
@@ -134,7 +134,7 @@ def test_constants_that_overlap_are_left_where_they_are(tmp_path: Path) -> None:
         )
         whole = whole.replace("\t</layers>", extra + "\t</layers>", 1)
     path.write_text(whole, encoding="utf-8")
-    optimize(path, tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(path, tmp_path / "out.xml", verify=UNCHECKED)
     kept = (tmp_path / "out.bin").read_bytes()
     assert kept.startswith(path.with_suffix(".bin").read_bytes())
     assert len(kept) < 2 * len(text.data) + 1024
@@ -145,7 +145,7 @@ def test_version_0_becomes_version_5(tmp_path: Path) -> None:
     made = text.layer("Sigmoid", (text.parameter((2, 3, 4)),), (2, 3, 4))
     text.result(text.layer("Sigmoid", (text.norm(made, opset="opset1", epsilon=0.01),), (2, 3, 4)))
     path = text.save(tmp_path / "m.xml")
-    outcome = upgrade(path, tmp_path / "out.xml", checks=UNCHECKED)
+    outcome = upgrade(path, tmp_path / "out.xml", verify=UNCHECKED)
     (event,) = outcome.report.batchnorms
     assert (event.version, event.verdict) == (0, "upgraded")
     assert (outcome.report.opset_before, outcome.report.opset_after) == (1, 5)
@@ -155,7 +155,7 @@ def test_version_0_becomes_version_5(tmp_path: Path) -> None:
     old, new = load(path), load(tmp_path / "out.xml")
     for first, second in zip(_norm(old), _norm(new), strict=True):
         np.testing.assert_array_equal(first, second)
-    kept = fold(path, tmp_path / "kept.xml", checks=UNCHECKED)
+    kept = fold(path, tmp_path / "kept.xml", verify=UNCHECKED)
     assert kept.report.batchnorms[0].verdict == "kept"
     assert layers(tmp_path / "kept.xml")["bn"].opset == 1
 
@@ -174,7 +174,7 @@ def test_an_identity_leaves_both_names_on_one_port(tmp_path: Path) -> None:
     idle = text.layer("BatchNormInference", inputs, (2, 3), name="idle", opset="opset5", names="second", epsilon=0)
     text.result(idle)
     text.result(made)
-    outcome = optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    outcome = optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     assert outcome.report.batchnorms[0].verdict == "removed"
     (port,) = layers(tmp_path / "out.xml")["Sigmoid_1"].ports("output")
     assert port.get("names") == "first,second"
@@ -183,8 +183,8 @@ def test_an_identity_leaves_both_names_on_one_port(tmp_path: Path) -> None:
 def test_in_place_only_when_asked(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     with pytest.raises(OutputError, match="--in-place"):
-        optimize(path, path, checks=UNCHECKED)
-    process(path, Delivery(path, in_place=True), Options(), UNCHECKED)
+        optimize(path, path, verify=UNCHECKED)
+    process(path, OutputOptions(path, in_place=True), Options(), UNCHECKED)
     assert [layer.type for layer in layers(path).values()].count("BatchNormInference") == 0
     assert sorted(os.listdir(tmp_path)) == ["m.bin", "m.xml"]  # noqa: PTH208 - names are what is meant
 
@@ -198,7 +198,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(room, "write_payload", fail)
     with pytest.raises(OutputError, match="no space"):
-        optimize(path, tmp_path / "out.xml", checks=UNCHECKED)
+        optimize(path, tmp_path / "out.xml", verify=UNCHECKED)
     assert sorted(os.listdir(tmp_path)) == ["m.bin", "m.xml"]  # noqa: PTH208 - as above
 
 
@@ -211,7 +211,7 @@ def test_a_weight_that_overflows_declines_its_fold(tmp_path: Path) -> None:
     vectors = [np.full(4, value, np.float32) for value in (8.0, 0.0, 0.0, 1.0)]
     inputs = (made, *map(text.constant, vectors))
     text.result(text.layer("BatchNormInference", inputs, (2, 4, 5, 3), name="bn", opset="opset5", epsilon=0))
-    outcome = optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    outcome = optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     (event,) = outcome.report.batchnorms
     assert event.verdict == "kept"
     assert event.reason is not None
@@ -221,13 +221,13 @@ def test_a_weight_that_overflows_declines_its_fold(tmp_path: Path) -> None:
 def test_formats_are_not_converted(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     with pytest.raises(OutputError, match="does not convert"):
-        optimize(path, tmp_path / "out.onnx", checks=UNCHECKED)
+        optimize(path, tmp_path / "out.onnx", verify=UNCHECKED)
     with pytest.raises(Unsupported, match="no ONNX model"):
         in_memory(path).to_proto()
 
 
 def in_memory(path: Path) -> Outcome:
-    return optimize(path, checks=UNCHECKED)
+    return optimize(path, verify=UNCHECKED)
 
 
 @pytest.mark.parametrize(
@@ -237,13 +237,13 @@ def in_memory(path: Path) -> Outcome:
 def test_options_that_an_ir_knows_nothing_of(tmp_path: Path, options: dict[str, object], message: str) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     with pytest.raises(BnfoldError, match=message):
-        optimize(path, options=Options(**options), checks=UNCHECKED)  # type: ignore[arg-type]
+        optimize(path, options=Options(**options), verify=UNCHECKED)  # type: ignore[arg-type]
 
 
 def test_external_data_is_about_onnx(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     with pytest.raises(BnfoldError, match=r"in its \.bin"):
-        process(path, Delivery(tmp_path / "out.xml", external_data="none"), Options(), UNCHECKED)
+        process(path, OutputOptions(tmp_path / "out.xml", external_data="none"), Options(), UNCHECKED)
 
 
 def test_a_decomposition_over_an_unknown_rank_is_one_line(tmp_path: Path) -> None:
@@ -252,16 +252,16 @@ def test_a_decomposition_over_an_unknown_rank_is_one_line(tmp_path: Path) -> Non
     inputs = (x, *map(text.constant, _statistics(4)))
     text.result(text.layer("BatchNormInference", inputs, (), name="bn", opset="opset5", epsilon=0.1))
     path = text.save(tmp_path / "m.xml")
-    assert fold(path, tmp_path / "out.xml", checks=UNCHECKED).report.batchnorms[0].verdict == "kept"
+    assert fold(path, tmp_path / "out.xml", verify=UNCHECKED).report.batchnorms[0].verdict == "kept"
     with pytest.raises(Unsupported, match="leave out --decompose"):
-        fold(path, tmp_path / "out.xml", checks=UNCHECKED, decompose="residual")
+        fold(path, tmp_path / "out.xml", verify=UNCHECKED, decompose="residual")
 
 
 def test_staging_twice_gives_the_same(tmp_path: Path) -> None:
     model = load(convolution_and_norm().save(tmp_path / "m.xml"))
     contents = []
     for _ in range(2):
-        with stage(model, Delivery(tmp_path / "out.xml")) as staged:
+        with stage(model, OutputOptions(tmp_path / "out.xml")) as staged:
             contents.append((staged.path.read_bytes(), staged.path.with_suffix(".bin").read_bytes()))
     assert contents[0] == contents[1]
     assert not (tmp_path / "out.xml").exists()
@@ -274,7 +274,7 @@ def test_an_empty_constant_has_a_byte_all_the_same(tmp_path: Path) -> None:
         "Const", (), (0,), name="empty", precision="I64", element_type="i64", shape="0", offset=0, size=1
     )
     text.result(text.layer("Reshape", (text.norm(text.parameter((1, 1)), epsilon=1), empty), (), special_zero="false"))
-    optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     layer = layers(tmp_path / "out.xml")["empty"]
     assert layer.data["size"] == "1"
     tensor = read(tmp_path / "out.xml").tensor(layer)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openvino")
 
-from bnfold import Checks, Options, optimize, verify
+from bnfold import Options, VerifyOptions, optimize, verify
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.disturb import longest_sum
 from bnfold.interop.openvino.document import read
@@ -25,7 +25,7 @@ from tests.interop.openvino.text import convolution_and_norm
 def folded(folder: Path, *, compress: bool = False) -> tuple[Path, Path]:
     x = v5.parameter([2, 4, 9, 7], np.float32, name="x")
     path = save(folder / "m.xml", [v5.relu(norm(convolution(x), 6))], [x], compress=compress)
-    optimize(path, folder / "out.xml", checks=UNCHECKED)
+    optimize(path, folder / "out.xml", verify=UNCHECKED)
     return path, folder / "out.xml"
 
 
@@ -75,7 +75,7 @@ def test_a_body_that_no_run_enters_is_not_vouched_for(tmp_path: Path) -> None:
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified", outcome.verdict.reason
     np.savez(tmp_path / "one.npz", x=draw(2, 4, 9, 7), condition=np.array(True))
-    verdict = verify(before, tmp_path / "out.xml", checks=Checks(data=tmp_path / "one.npz"))
+    verdict = verify(before, tmp_path / "out.xml", options=VerifyOptions(data=tmp_path / "one.npz"))
     assert verdict.status == "unverified"
     assert "branch.else_body" in verdict.reason
 
@@ -83,12 +83,12 @@ def test_a_body_that_no_run_enters_is_not_vouched_for(tmp_path: Path) -> None:
 def test_open_sizes_are_chosen_or_given(tmp_path: Path) -> None:
     x = v5.parameter([-1, 4, -1, -1], np.float32, name="x")
     before = save(tmp_path / "m.xml", [v5.relu(norm(convolution(x), 6))], [x])
-    outcome = optimize(before, tmp_path / "out.xml", checks=Checks(inputs={"x": (2, 4, 11, 6)}))
+    outcome = optimize(before, tmp_path / "out.xml", verify=VerifyOptions(inputs={"x": (2, 4, 11, 6)}))
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified", outcome.verdict.reason
     assert outcome.verdict.outputs[0].shape[0] == 2
     with pytest.raises(BadInput, match="no input 'z'"):
-        verify(before, tmp_path / "out.xml", checks=Checks(inputs={"z": (2, 4, 11, 6)}))
+        verify(before, tmp_path / "out.xml", options=VerifyOptions(inputs={"z": (2, 4, 11, 6)}))
 
 
 def test_another_interface_fails(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_outputs_that_pick_are_no_proof_of_a_fault(tmp_path: Path) -> None:
     tilted = v5.multiply(normed, constant((1 + 1e-7 * draw(1, 6, 1, 1)).astype(np.float32)))
     indices = v5.topk(tilted, constant(np.array(1)), 1, "max", "none").output(1)
     before = save(tmp_path / "m.xml", [indices], [x])
-    optimize(before, tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(before, tmp_path / "out.xml", verify=UNCHECKED)
     assert verify(before, tmp_path / "out.xml").status in ("verified", "unverified")
 
 
@@ -159,7 +159,7 @@ def test_a_runtime_that_errs_on_the_original_is_no_judge(
     made = v5.relu(norm(convolution(x), 6))
     made.output(0).set_names({"y"})
     before = save(tmp_path / "m.xml", [made], [x])
-    optimize(before, tmp_path / "out.xml", checks=UNCHECKED)
+    optimize(before, tmp_path / "out.xml", verify=UNCHECKED)
     stand_in(monkeypatch, before, wrong)
     verdict = verify(before, tmp_path / "out.xml")
     assert verdict.status == status

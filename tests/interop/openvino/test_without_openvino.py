@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bnfold import Checks, optimize
+from bnfold import VerifyOptions, optimize
 from bnfold.cli.commands import main
 from tests.conftest import MODELS
 from tests.interop.openvino.text import convolution_and_norm
@@ -37,17 +37,17 @@ def test_a_model_is_folded_and_written_unverified(tmp_path: Path) -> None:
 
 def test_witness_none_leaves_nobody_to_ask(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
-    outcome = optimize(path, tmp_path / "out.xml", checks=Checks(witness="none"))
+    outcome = optimize(path, tmp_path / "out.xml", verify=VerifyOptions(runtime="none"))
     assert outcome.verdict is not None
-    assert "--witness none" in outcome.verdict.reason
+    assert "--runtime none" in outcome.verdict.reason
 
 
 def test_folding_imports_no_openvino(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     code = (
         "import sys; sys.modules['openvino'] = None\n"
-        "from bnfold import Checks, optimize\n"
-        f"o = optimize({str(path)!r}, {str(tmp_path / 'out.xml')!r}, checks=Checks(depth='none'))\n"
+        "from bnfold import VerifyOptions, optimize\n"
+        f"o = optimize({str(path)!r}, {str(tmp_path / 'out.xml')!r}, verify=VerifyOptions(depth='none'))\n"
         "print(o.report.batchnorms[0].verdict)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -56,8 +56,8 @@ def test_folding_imports_no_openvino(tmp_path: Path) -> None:
 
 def test_an_onnx_model_imports_nothing_of_this(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom bnfold import Checks, optimize\n"
-        f"optimize({str(MODELS / 'bn9.onnx')!r}, {str(tmp_path / 'out.onnx')!r}, checks=Checks(depth='none'))\n"
+        "import sys\nfrom bnfold import VerifyOptions, optimize\n"
+        f"optimize({str(MODELS / 'bn9.onnx')!r}, {str(tmp_path / 'out.onnx')!r}, verify=VerifyOptions(depth='none'))\n"
         "print([name for name in sys.modules if 'openvino' in name or name.startswith('xml.etree')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -162,7 +162,9 @@ def test_the_seed_decides_what_is_drawn() -> None:
     module = networks.drawn(Head())
     program = networks.plainly_exported(module, X)
     runs = [
-        pytorch.optimize(program.model, module=module, example_inputs=X, checks=bnfold.Checks(samples=2, seed=seed))
+        pytorch.optimize(
+            program.model, module=module, example_inputs=X, verify=bnfold.VerifyOptions(samples=2, seed=seed)
+        )
         for seed in (5, 5, 6)
     ]
     scales = [[row.scale for row in run.module.rows] for run in runs if run.module is not None]

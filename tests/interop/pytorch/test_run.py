@@ -171,7 +171,7 @@ def test_without_a_module_only_the_two_models_are_compared() -> None:
 
 def test_with_depth_none_nothing_is_compared() -> None:
     program = networks.plainly_exported(small(), networks.example(ResNet))
-    outcome = pytorch.optimize(program, module=small(), checks=bnfold.Checks(depth="none"))
+    outcome = pytorch.optimize(program, module=small(), verify=bnfold.VerifyOptions(depth="none"))
     assert (outcome.status, outcome.verdict, outcome.module) == (None, None, None)
     assert count(program.model) == 0
 
@@ -251,7 +251,7 @@ def test_a_file_without_examples_is_compared_on_made_up_ones() -> None:
     module, x = small(), networks.example(ResNet)
     axes = {"x": {0: "batch", 2: "height", 3: "width"}}
     data = networks.scripted(module, x, opset_version=13, input_names=["x"], dynamic_axes=axes, training=PRESERVE)
-    outcome = pytorch.optimize(data, module=module, checks=bnfold.Checks(samples=2, inputs={"x": (1, 3, 9, 10)}))
+    outcome = pytorch.optimize(data, module=module, verify=bnfold.VerifyOptions(samples=2, inputs={"x": (1, 3, 9, 10)}))
     assert outcome.module is not None
     assert [row.shapes["x"] for row in outcome.module.rows] == [(1, 3, 9, 10), (2, 3, 18, 20)]
     assert outcome.status == "verified"

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.api import inspect, optimize, verify
-from bnfold.settings import Checks
+from bnfold.settings import VerifyOptions
 from tests.conftest import MODELS
 
 
 def report(name: str, *, verified: bool = False) -> dict[str, Any]:
     """The report of a model of models/, through JSON and back, as a file would hold it."""
-    outcome = optimize(MODELS / name, checks=Checks()) if verified else inspect(MODELS / name)
+    outcome = optimize(MODELS / name, verify=VerifyOptions()) if verified else inspect(MODELS / name)
     document: dict[str, Any] = json.loads(json.dumps(outcome.to_json(), allow_nan=False))
     return document
 

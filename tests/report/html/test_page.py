@@ -21,7 +21,7 @@ VOID = {"meta", "link", "input", "br"}
 
 
 class Outline(html.parser.HTMLParser):
-    """Checks that every element is closed, and gathers identifiers and targets."""
+    """VerifyOptions that every element is closed, and gathers identifiers and targets."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

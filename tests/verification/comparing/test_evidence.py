@@ -14,7 +14,7 @@ DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
 
 
 def verdict(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> Verdict:
-    return verify(ir.load(before), ir.load(after), depth=depth, witness="none")
+    return verify(ir.load(before), ir.load(after), depth=depth, runtime="none")
 
 
 def both(body: str, weights: Weights, changed: Weights) -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -155,7 +155,7 @@ def test_sizes_that_the_rewritten_model_alone_tells_are_not_all_there_can_be() -
     scales = {"none": np.zeros(0), "scales": np.array([1, 1, 2, 1.5])}
     weights = {**scales, "r": np.array([-1]), "p": np.array([216, 184])}
     before, after = (ir.load(model(body, {**weights, "i": np.array([i])}, opset=17)) for i in (0, -2))
-    assert not verify(before, after, depth="local", witness="none").verified
+    assert not verify(before, after, depth="local", runtime="none").verified
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

@@ -19,5 +19,5 @@ def noisy_beside(op: str, factor: str) -> ir.Model:
 @pytest.mark.parametrize(("depth", "status"), [("auto", "failed"), ("full", "unverified"), ("local", "failed")])
 def test_the_noise_of_one_channel_explains_no_difference_of_another(depth: Depth, status: str) -> None:
     before = noisy_beside("Abs", "k")
-    assert verify(before, noisy_beside("Neg", "anew"), depth=depth, witness="none").status == status
-    assert verify(before, noisy_beside("Abs", "anew"), depth=depth, witness="none").verified
+    assert verify(before, noisy_beside("Neg", "anew"), depth=depth, runtime="none").status == status
+    assert verify(before, noisy_beside("Abs", "anew"), depth=depth, runtime="none").verified

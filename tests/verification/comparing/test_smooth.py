@@ -16,7 +16,7 @@ TWO = "(float[N,8,H,W] x, float[N,8,H,W] z) => (float[N,8,H,W] y)"
 
 
 def status(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> str:
-    return verify(ir.load(before), ir.load(after), depth=depth, witness="none").status
+    return verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status
 
 
 FAR = {"c": np.array(5.0), "k": np.array(0.001), "t": np.array(40.0), "z": np.array(0.0), "half": np.array(0.5)}

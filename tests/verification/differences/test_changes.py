@@ -365,14 +365,14 @@ def test_integers_that_nodes_make_are_no_boundary() -> None:
     for side in (before, after):
         side.infer_shapes()
     assert [(cut.inputs, cut.outputs) for cut in uncovered(before, after, ())] == [(("c",), ("t",))]
-    assert verify(before, after, depth="local", witness="none").status == "failed"
+    assert verify(before, after, depth="local", runtime="none").status == "failed"
 
 
 def test_nodes_that_only_move_elements_in_circles_end() -> None:
     before, after = (
         model(f"(float[N,4] x) => (float[N,4] y) {{ f = Flatten ({read})  y = Neg (f) }}", {}) for read in "xf"
     )
-    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == "unverified"
     assert "depend on themselves" in verdict.reason
 
@@ -383,5 +383,5 @@ def test_an_axis_that_there_is_not_is_a_change_of_constants_as_well(axis: int) -
     weights = {"q": np.array([7, -9], np.int8), "s": np.array([0.5, 0.25])}
     body = "(float[N,2] x) => (float[N,2] y) {{ w = DequantizeLinear <axis = {}> (q, s)  y = Mul (x, w) }}"
     before, after = (model(body.format(place), weights) for place in (0, axis))
-    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status != "verified", verdict.reason

@@ -41,7 +41,7 @@ def test_differences_are_named(old: str, new: str, words: str) -> None:
 
 def compared(before: str, after: str, weights: dict[str, Any] | None = None, **options: Any) -> Verdict:
     old, new = (ir.load(model(body, weights or {})) for body in (before, after))
-    return verify(old, new, witness="none", **options)
+    return verify(old, new, runtime="none", **options)
 
 
 def test_an_input_that_takes_one_size_only_is_another_interface() -> None:
@@ -94,7 +94,7 @@ def test_a_size_in_a_rank_that_was_not_guessed_is_not_proven(size: str, status: 
     before, after = (model(f"{head.format(shape)} {nodes}", {"k": np.ones(2)}) for shape in ("A,2,C,D,E", dims))
     for proto in (before, after):
         proto.graph.input[0].type.tensor_type.ClearField("shape")
-    assert verify(ir.load(before), ir.load(after), witness="none", depth=depth).status == status
+    assert verify(ir.load(before), ir.load(after), runtime="none", depth=depth).status == status
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -190,7 +190,7 @@ def test_weights_that_stop_being_inputs_are_no_difference_before_ir_version_4() 
     old = model("(float[N,3] x, float[3,2] W) => (float[N,2] y) { y = MatMul (x, W) }", weights, opset=9, ir_version=3)
     new = model("(float[N,3] x) => (float[N,2] y) { y = MatMul (x, W) }", weights, opset=9, ir_version=4)
     assert not interface_fault(ir.load(old), ir.load(new))
-    verdict = verify(ir.load(old), ir.load(new), witness="none")
+    verdict = verify(ir.load(old), ir.load(new), runtime="none")
     assert verdict.verified
     assert "constants that are no longer listed as inputs: W" in verdict.notes
 
@@ -214,9 +214,9 @@ def test_what_no_runtime_can_compute_is_never_verified(body: str, words: str) ->
         ir.load(model(f"{head} {nodes}", {}, opset=7)) for nodes in ("{ y = Relu (x)  z = Neg (x) }", body)
     )
     for depth in DEPTHS:
-        verdict = verify(whole, broken, depth=depth, witness="none")
+        verdict = verify(whole, broken, depth=depth, runtime="none")
         assert (verdict.status, words in verdict.reason) == ("failed", True), verdict.reason
-        verdict = verify(broken, broken, depth=depth, witness="none")
+        verdict = verify(broken, broken, depth=depth, runtime="none")
         assert (verdict.status, words in verdict.reason) == ("unverified", True), verdict.reason
 
 
@@ -224,13 +224,13 @@ def test_what_no_runtime_can_compute_is_never_verified(body: str, words: str) ->
 def test_a_default_that_is_gone_and_something_else_wrong(depth: Depth) -> None:
     before = model(LISTED, {"k": DEFAULT["k"]})
     after = model("(float[N,3] x) => (float[N,3] y) { y = Add (x, q) }", {"q": DEFAULT["q"]})
-    assert verify(ir.load(before), ir.load(after), depth=depth, witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status == "failed"
 
 
 def test_a_rewritten_model_that_a_runtime_refuses_for_its_types_is_not_verified() -> None:
     body = "(float[2,3] x) => (float[2,3] y) { one = Constant <value_int = 1> ()  y = Identity (x) }"
     right, wrong = (ir.load(model(text, {}, opset=17)) for text in (body, body.replace("}", " z = Add (x, one) }")))
-    verdict = verify(right, wrong, depth="local", witness="none")
+    verdict = verify(right, wrong, depth="local", runtime="none")
     assert verdict.status == "unverified"
     assert "input 1 of node 'z' (Add) is of type int64" in verdict.reason
     assert verify(wrong, wrong, depth="local").verified
@@ -241,11 +241,11 @@ def test_what_only_we_read_is_not_verified() -> None:
     stats = statistics(numbers(0), 3)
     body = "(float[N,3,4,4] x) => (float[N,3,4,4] y) { y = BatchNormalization<spatial = %d> (x, scale, B, mean, var) }"
     right, wrong = (ir.load(model(body % spatial, stats, opset=7)) for spatial in (1, 0))
-    verdict = verify(right, wrong, depth="local", witness="none")
+    verdict = verify(right, wrong, depth="local", runtime="none")
     assert verdict.status == "unverified"
     assert "spatial=0" in verdict.reason
-    assert verify(wrong, wrong, depth="local", witness="none").verified
-    assert verify(wrong, right, depth="local", witness="none").verified
+    assert verify(wrong, wrong, depth="local", runtime="none").verified
+    assert verify(wrong, right, depth="local", runtime="none").verified
 
 
 def test_of_an_input_that_is_an_output_both_declarations_count() -> None:
@@ -257,4 +257,4 @@ def test_of_an_input_that_is_an_output_both_declarations_count() -> None:
     before = onnx.helper.make_model(graph, ir_version=3, opset_imports=[onnx.helper.make_opsetid("", 9)])
     after = onnx.ModelProto.FromString(before.SerializeToString())
     del after.graph.input[:]
-    assert verify(ir.load(before), ir.load(after), witness="none").status != "failed"
+    assert verify(ir.load(before), ir.load(after), runtime="none").status != "failed"

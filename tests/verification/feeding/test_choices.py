@@ -20,7 +20,7 @@ IMAGE = "(float[N,3,H,W] x) => (float[a,b,c,d] y)"
 
 def compared(head: str, before: str, after: str, weights: dict[str, Any], **options: Any) -> Verdict:
     old, new = (ir.load(model(f"{head} {{ {nodes} }}", weights, opset=17)) for nodes in (before, after))
-    return verify(old, new, witness="none", **options)
+    return verify(old, new, runtime="none", **options)
 
 
 POOL = "kernel_shape = [2,2], strides = [2,2]"
@@ -99,7 +99,7 @@ def test_samples_are_of_several_sizes() -> None:
 def test_declared_sizes_are_the_only_ones() -> None:
     loaded = ir.load(model("(float[2,3] x) => (float[2,3] y) { y = Relu (x) }", {}))
     assert [choice.shapes for choice in choices(loaded, known_shapes(loaded, {}))] == [{"x": (2, 3)}]
-    assert verify(loaded, loaded, witness="none", samples=1).samples <= 10
+    assert verify(loaded, loaded, runtime="none", samples=1).samples <= 10
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_sizes_that_fit_are_looked_for(head: str, nodes: str, weights: dict[str,
     held = {name: held if isinstance(held, np.ndarray) else np.ones(held) for name, held in weights.items()}
     held["K"] = np.ones((4, 3, 3, 3))
     loaded = ir.load(model(f"{head} => (float[a,b] y) {{ {nodes} }}", held))
-    assert verify(loaded, loaded, witness="none").decided_by == "float64"
+    assert verify(loaded, loaded, runtime="none").decided_by == "float64"
 
 
 def test_only_operators_that_sizes_matter_to_are_told_apart() -> None:
@@ -190,5 +190,5 @@ def test_where_one_is_the_first_size_that_fits_another_is_tried() -> None:
     nodes = "s = Shape (x)  n = Gather (s, last)  t = Slice (T, zero, n)  y = Add (x, t)"
     held = {"T": np.ones(7, np.float32), "last": np.array([3]), "zero": np.array([0])}
     before, after = (f"(float[4,2,7,N] x) => (float[a,b,c,{size}] y) {{ {nodes} }}" for size in ("d", "1"))
-    found = verify(*(ir.load(model(body, held)) for body in (before, after)), witness="none")
+    found = verify(*(ir.load(model(body, held)) for body in (before, after)), runtime="none")
     assert (found.status, found.decided_by) == ("failed", "interface")

@@ -47,7 +47,7 @@ def test_models_beyond_the_budget_are_compared_in_parts() -> None:
     loaded = ir.load(model(CONV, WEIGHT))
     changed = ir.load(model(CONV, {"W": WEIGHT["W"] * 1.5}))
     shape = {"x": (64, 8, 2000, 2000)}
-    same = verify(loaded, loaded, inputs=shape, witness="none", budget_seconds=5.0)
+    same = verify(loaded, loaded, inputs=shape, runtime="none", budget_seconds=5.0)
     assert (same.status, same.decided_by) == ("verified", "local")
     assert "would take" in same.reason
-    assert verify(loaded, changed, inputs=shape, witness="none", budget_seconds=5.0).status == "failed"
+    assert verify(loaded, changed, inputs=shape, runtime="none", budget_seconds=5.0).status == "failed"

@@ -89,11 +89,11 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
 
 
 def test_recorded_outputs_are_a_witness(tmp_path: Path) -> None:
-    agreeing = verify(loaded(), loaded(), data=folder(tmp_path / "good"), witness="none")
+    agreeing = verify(loaded(), loaded(), data=folder(tmp_path / "good"), runtime="none")
     assert agreeing.status == "verified"
     assert [(row.witness, row.agrees) for row in agreeing.witnesses] == [("recorded outputs", True)]
     wrong = np.full((4, 3), 7, np.float32)
-    doubtful = verify(loaded(), loaded(), data=folder(tmp_path / "bad", wrong), witness="none")
+    doubtful = verify(loaded(), loaded(), data=folder(tmp_path / "bad", wrong), runtime="none")
     assert doubtful.status == "verified"
     assert doubtful.witnesses[0].agrees is False
     assert "'y'" in doubtful.witnesses[0].notes[0]

@@ -185,7 +185,7 @@ def test_models_run_whose_channels_follow_from_the_first_weight(body: str, tmp_p
 
     path = str(tmp_path / "model.onnx")
     onnx.save(model(body, {"W": np.ones((4, 37, 3, 3)), "S": np.array([1, 37, 1, 23])}), path)
-    verdict = bnfold.verify(path, path, checks=bnfold.Checks(witness="none"))
+    verdict = bnfold.verify(path, path, options=bnfold.VerifyOptions(runtime="none"))
     assert (verdict.status, verdict.decided_by) == ("verified", "float64")
 
 

@@ -79,7 +79,7 @@ LATE = [
 @pytest.mark.parametrize("seed", range(3))
 def test_a_model_that_runtimes_need_not_know_runs_too(body: str, seed: int) -> None:
     loaded = ir.load(model(body, {}, opset=26))
-    verdict = verify(loaded, loaded, depth="full", seed=seed, samples=3, witness="none")
+    verdict = verify(loaded, loaded, depth="full", seed=seed, samples=3, runtime="none")
     assert verdict.verified, verdict.reason
 
 

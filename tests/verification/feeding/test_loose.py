@@ -15,7 +15,7 @@ from tests.verification.graphs import model
 
 def compared(body: str, opset: int, other: str, other_opset: int) -> Verdict:
     before, after = ir.load(model(body, {}, opset=opset)), ir.load(model(other, {}, opset=other_opset))
-    return verify(before, after, witness="none")
+    return verify(before, after, runtime="none")
 
 
 PLACES = "(float[2,3] x, float[1,1] i) => (float[1,3] y)"

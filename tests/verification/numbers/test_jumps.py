@@ -37,7 +37,7 @@ TAILS = [
 def test_both_sides_jump_alike(tail: str, outputs: str) -> None:
     before, after = fold(tail, outputs)
     for seed in range(3):
-        verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none", seed=seed)
+        verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none", seed=seed)
         assert verdict.status == "verified", verdict.reason
     assert any("result jumps" in note for note in verdict.notes)
 
@@ -47,7 +47,7 @@ def test_both_sides_jump_alike(tail: str, outputs: str) -> None:
 def test_a_fault_before_the_jump_is_found_there(tail: str, outputs: str) -> None:
     """Far too small to change what comes out of the jump."""
     before, after = fold(tail, outputs, shift=1e-4)
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert verdict.status == "failed"
     assert "'z'" in verdict.reason or "'m'" in verdict.reason
     assert verdict.localised is not None
@@ -60,14 +60,14 @@ def test_a_name_inside_that_has_another_meaning_is_no_fault() -> None:
     for node in after.graph.node:
         for names in (node.input, node.output):
             names[:] = ["c" if name == "z" else name for name in names]
-    verdict = verify(ir.load(before), ir.load(after), depth="full", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="full", runtime="none")
     assert verdict.status != "failed", verdict.reason
 
 
 def test_a_fault_behind_the_jump_is_found() -> None:
     before, _ = fold("r = Floor (z)  y = Relu (r)", "float[a,b,c,d] y")
     _, after = fold("r = Floor (z)  y = Abs (r)", "float[a,b,c,d] y")
-    assert verify(ir.load(before), ir.load(after), depth="full", witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), depth="full", runtime="none").status == "failed"
 
 
 def test_a_jump_that_was_changed_itself_is_found() -> None:
@@ -76,7 +76,7 @@ def test_a_jump_that_was_changed_itself_is_found() -> None:
     twice = "y1 = Concat <axis = 1> (z, z)  y = ArgMax <axis = 1{}> (y1)"
     before, _ = fold(twice.format(""), "int64[a,b,c,d] y")
     _, after = fold(twice.format(", select_last_index = 1"), "int64[a,b,c,d] y")
-    assert verify(ir.load(before), ir.load(after), depth="full", witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), depth="full", runtime="none").status == "failed"
 
 
 def test_stand_ins_are_read_by_jumping_operators_only() -> None:
@@ -106,7 +106,7 @@ def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
     loaded = ir.load(model(body, {}))
     assert jumps(loaded, loaded) == (["h"], ["b"])
     for seed in range(4):
-        verdict = verify(loaded, loaded, witness="none", seed=seed)
+        verdict = verify(loaded, loaded, runtime="none", seed=seed)
         assert verdict.status == "verified", verdict.reason
     assert any("could not be replaced" in note for note in verdict.notes)
 
@@ -142,7 +142,7 @@ def test_what_only_a_body_reads_of_a_held_value_is_held() -> None:
         "  y = Mul (b, w) }"
     )
     before, after = (ir.load(model(text, {"w": np.array([0.3, 0.7, 1.1, number])})) for number in (1.7, 1.9))
-    assert verify(before, after, depth="full", witness="none").status == "failed"
+    assert verify(before, after, depth="full", runtime="none").status == "failed"
 
 
 @pytest.mark.parametrize("depth", ["auto", "full", "local"])
@@ -157,8 +157,8 @@ def test_who_quantizes_earlier_may_keep_a_name_for_what_is_quantized(depth: Dept
         ir.load(model(body.replace("{}", nodes), weights))
         for nodes in (f"{pool} (x)", early, early.replace("(b)", "(c)").replace("  p", "  c = Add (b, off)  p"))
     )
-    assert verify(before, after, depth=depth, witness="none").status != "failed"
-    assert verify(before, wrong, depth=depth, witness="none").status == "failed"
+    assert verify(before, after, depth=depth, runtime="none").status != "failed"
+    assert verify(before, wrong, depth=depth, runtime="none").status == "failed"
 
 
 def test_what_follows_from_constants_is_not_held() -> None:

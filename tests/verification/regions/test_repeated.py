@@ -45,7 +45,7 @@ def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatc
 
     monkeypatch.setattr("bnfold.verification.regions.verifier.repeated", counted)
     cuts = [ir.Cut("", (f"x{number}",), (f"x{number + 1}",), f"fold {number}") for number in range(count)]
-    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", runtime="none")
     return list(verdict.local[:count]), sum(found is not None for found in runs)
 
 
@@ -101,7 +101,7 @@ def test_regions_with_other_sizes_and_places_are_not_alike() -> None:
     merged = {"axes": np.array([2]), "s0": np.array([2]), "t0": np.array([9]), "s1": np.array([1]), "t1": np.array([9])}
     cuts = [ir.Cut("", ("x0",), (name,), name) for name in "yz"]
     old, new = model(before, whole), model(after, merged)
-    verdict = verify(ir.load(old), ir.load(new), cuts=cuts, depth="local", witness="none")
+    verdict = verify(ir.load(old), ir.load(new), cuts=cuts, depth="local", runtime="none")
     assert [row.status for row in verdict.local[:2]] == ["verified", "failed"]
 
 
@@ -111,5 +111,5 @@ def test_bounds_are_looked_at_in_every_region() -> None:
     bounds = {"l": np.array(-1.0), "h": np.array(1.0), "m": np.array(-1.0), "i": np.array(1.0)}
     wrong = {**bounds, "i": np.array(1e6)}
     old, new = model(text, bounds), model(text, wrong)
-    verdict = verify(ir.load(old), ir.load(new), depth="local", witness="none")
+    verdict = verify(ir.load(old), ir.load(new), depth="local", runtime="none")
     assert verdict.status == "failed"

@@ -18,7 +18,7 @@ BN = "BatchNormalization"
 
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
-    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", runtime="none")
     return list(verdict.local[: len(cuts)])
 
 
@@ -38,10 +38,10 @@ def test_a_custom_operator_leaves_the_parts_to_be_compared() -> None:
     head = "(float[N,3,H,W] x) => (float[N,4,H,W] y) { {nodes}  y = com.example.Secret (z) }"
     before, after, wrong = (_with_domain(proto) for proto in fold(head))
     cut = ir.Cut("", ("x",), ("z",), "fold")
-    verdict = verify(ir.load(before), ir.load(after), cuts=[cut], witness="none")
+    verdict = verify(ir.load(before), ir.load(after), cuts=[cut], runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
     assert "Secret" in verdict.reason
-    assert verify(ir.load(before), ir.load(wrong), cuts=[cut], witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(wrong), cuts=[cut], runtime="none").status == "failed"
 
 
 def _with_domain(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -52,7 +52,7 @@ def _with_domain(proto: onnx.ModelProto) -> onnx.ModelProto:
 def test_a_changed_custom_operator_cannot_be_verified() -> None:
     body = "(float[N,3] x) => (float[N,3] y) { y = com.example.Secret <a = 1> (x) }"
     before, after = _with_domain(model(body, {})), _with_domain(model(body.replace("1", "2"), {}))
-    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    verdict = verify(ir.load(before), ir.load(after), runtime="none")
     assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
     assert "Secret" in verdict.reason
     assert verdict.local[0].status == "skipped"
@@ -61,9 +61,9 @@ def test_a_changed_custom_operator_cannot_be_verified() -> None:
 def test_around_a_random_operator_the_models_are_compared() -> None:
     head = "(float[N,3,H,W] x) => (float[N,4,H,W] y) { {nodes}  r = RandomNormalLike (z)  y = Add (z, r) }"
     before, after, wrong = fold(head)
-    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    verdict = verify(ir.load(before), ir.load(after), runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "float64")
-    assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(wrong), runtime="none").status == "failed"
 
 
 BODY = (
@@ -80,10 +80,10 @@ def test_folds_in_a_body_whose_weights_are_outside(depth: Any) -> None:
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 3, 1, 1), np.float32), "E"))
     path = next(graph.path for graph in ir.load(before).graphs() if "z" in graph.values)
     cuts = [ir.Cut(path, ("x",), ("z",), "fold in the branch")]
-    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth=depth, witness="none", seed=1)
+    verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth=depth, runtime="none", seed=1)
     assert verdict.status == "verified", verdict.reason
     if depth == "local":
-        assert verify(ir.load(before), ir.load(wrong), cuts=cuts, depth=depth, witness="none").status == "failed"
+        assert verify(ir.load(before), ir.load(wrong), cuts=cuts, depth=depth, runtime="none").status == "failed"
 
 
 def test_folds_in_a_function() -> None:
@@ -108,7 +108,7 @@ def test_folds_in_a_function() -> None:
     # Right at rank 2 only. That every call has it the body does not say, but the whole model does.
     assert check(before, after, cut)[0].status == "skipped"
     assert check(before, wrong, cut)[0].status == "failed"
-    assert verify(ir.load(before), ir.load(after), cuts=[cut], witness="none").status == "verified"
+    assert verify(ir.load(before), ir.load(after), cuts=[cut], runtime="none").status == "verified"
 
 
 def test_small_dims_are_tried_first_and_declared_ones_decide() -> None:
@@ -159,7 +159,7 @@ def test_a_weight_and_a_bias_that_cancel_do_not_hide_their_noise() -> None:
     before = model(f"{head} {{ c = Conv {attrs} (x, W)  y = {BN} (c, scale, B, mean, var) }}", {"W": weight, **stats})
     after = model(f"{head} {{ y = Conv {attrs} (x, W, b) }}", {"W": weight * along(s, 0, 4), "b": t})
     for seed in range(3):
-        verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none", seed=seed)
+        verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none", seed=seed)
         assert verdict.status == "verified", verdict.reason
 
 
@@ -174,9 +174,9 @@ def test_another_tool_may_give_an_inner_name_another_meaning() -> None:
     before = _with_domain(model(plain, {"W": weight, **stats}))
     after = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t}))
     wrong = _with_domain(model(folded, {"W": weight * along(s, 0, 4), "b": t + 1e-3}))
-    verdict = verify(ir.load(before), ir.load(after), witness="none")
+    verdict = verify(ir.load(before), ir.load(after), runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.reason
-    assert verify(ir.load(before), ir.load(wrong), witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(wrong), runtime="none").status == "failed"
 
 
 def test_another_tool_may_give_the_inner_names_of_layer_after_layer_another_meaning() -> None:
@@ -199,7 +199,7 @@ def test_another_tool_may_give_the_inner_names_of_layer_after_layer_another_mean
     before = ir.load(_with_domain(model(f"{head} {{ {plain} {tail} }}", weights)))
     for fault, status in ((0, "verified"), (1e-3, "failed")):
         after = _with_domain(model(f"{head} {{ {folded} {tail} }}", changed | {"b1": changed["b1"] + fault}))
-        verdict = verify(before, ir.load(after), witness="none")
+        verdict = verify(before, ir.load(after), runtime="none")
         assert verdict.status == status, verdict.reason
 
 
@@ -215,7 +215,7 @@ def test_a_value_inside_that_differs_accuses_nobody_where_nothing_made_of_it_doe
     for epsilon, failed in ((1e-5, False), (0.5, True)):
         stored = {**weights, "e": np.array(epsilon), "axes": np.array([1, 2, 3])}
         after = model(f"{head} {{ {factor}  {shift}  c = Conv (x, V, o)  y = Add (c, k) }}", stored)
-        verdict = verify(ir.load(before), ir.load(after), depth=depth, witness="none")
+        verdict = verify(ir.load(before), ir.load(after), depth=depth, runtime="none")
         assert (verdict.status == "failed") == failed, verdict.reason
 
 
@@ -223,7 +223,7 @@ def test_a_name_that_callers_read_keeps_its_meaning() -> None:
     body = "(float[N,3] x) => (float[N,3] y, float[N,3] z) { {made}  z = com.example.Secret (x) }"
     before = _with_domain(model(body.replace("{made}", "y = Exp (x)"), {}))
     after = _with_domain(model(body.replace("{made}", "y = Neg (x)"), {}))
-    assert verify(ir.load(before), ir.load(after), witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), runtime="none").status == "failed"
 
 
 def test_a_rank_that_only_a_reader_suggests_is_a_guess() -> None:
@@ -363,7 +363,7 @@ def test_regions_of_few_elements_are_tried_more_than_once(seed: int) -> None:
         ir.load(model(f"{head} {{ {nodes} }}", {})) for nodes in ("y = Relu (x)", "h = Tanh (x)  y = Relu (h)")
     )
     cut = ir.Cut("", ("x",), ("y",), "rewrite")
-    assert verify(before, after, cuts=[cut], depth="local", witness="none", seed=seed).status == "failed"
+    assert verify(before, after, cuts=[cut], depth="local", runtime="none", seed=seed).status == "failed"
 
 
 def test_a_shape_that_only_the_rewritten_model_tells_is_tried() -> None:
@@ -463,7 +463,7 @@ def test_a_default_that_changes_is_compared_as_it_is(cuts: list[ir.Cut]) -> None
         proto.graph.input.append(onnx.helper.make_tensor_value_info("b", 1, [3]))
         sides.append(proto)
     before, *others = sides
-    found = [verify(ir.load(before), ir.load(side), cuts=cuts, depth="local", witness="none") for side in others]
+    found = [verify(ir.load(before), ir.load(side), cuts=cuts, depth="local", runtime="none") for side in others]
     assert [verdict.status for verdict in found] == ["verified", "failed"]
 
 
@@ -472,7 +472,7 @@ def test_constants_that_a_later_ir_version_lets_callers_override_are_the_same() 
     before, after = (model(body, {"b": np.ones(3, np.float32)}) for _ in range(2))
     before.ir_version = 3
     after.graph.node[0].op_type = "Sum"
-    assert verify(ir.load(before), ir.load(after), depth="local", witness="none").status == "verified"
+    assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status == "verified"
 
 
 def test_places_that_mean_the_same_at_one_size_are_tried_at_another() -> None:
@@ -481,7 +481,7 @@ def test_places_that_mean_the_same_at_one_size_are_tried_at_another() -> None:
         model("(float[N,3,H,W] x) => (float[A,B,C,D] y) { y = Gather <axis = 3> (x, i) }", {"i": np.array([place])})
         for place in (-2, 2)
     )
-    assert verify(ir.load(before), ir.load(after), depth="local", witness="none").status == "failed"
+    assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status == "failed"
 
 
 def test_a_result_that_the_runtime_does_not_open_is_not_verified_by_parts() -> None:
@@ -490,7 +490,7 @@ def test_a_result_that_the_runtime_does_not_open_is_not_verified_by_parts() -> N
     pool = "AveragePool <kernel_shape = [2, 2], strides = [2, 2], pads = {}>"
     body = f"(float[1,2,8,8] x) => (float[1,2,5,5] y) {{{{ y = {pool} (x) }}}}"
     before, after = (ir.load(model(body.format(pads), {})) for pads in ("[1, 1, 1, 1]", "[1, 1, 1, 2]"))
-    assert verify(before, after, depth="local", witness="none").verified
+    assert verify(before, after, depth="local", runtime="none").verified
     verdict = verify(before, after, depth="local")
     assert verdict.status == "unverified"
     assert "runs the original, but not the rewritten model" in verdict.reason
@@ -505,7 +505,7 @@ def test_what_is_dequantized_is_not_fed() -> None:
     )
     weights = {"s": np.array(0.01), "z": np.array(3, np.int8)}
     before, after = (ir.load(model(body[0].replace("{}", nodes), weights, opset=13)) for nodes in body[1:])
-    verdict = verify(before, after, depth="local", witness="none")
+    verdict = verify(before, after, depth="local", runtime="none")
     assert verdict.verified, verdict.reason
 
 
@@ -527,7 +527,7 @@ def test_sizes_that_only_the_rewritten_model_tells_do_not_acquit_it() -> None:
             size.Clear()
         for info in (proto.graph.input[1], *proto.graph.output):
             info.type.tensor_type.ClearField("shape")
-    verdict = verify(ir.load(before), ir.load(after), depth="local", witness="none")
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == "unverified", verdict.reason
 
 
@@ -539,7 +539,7 @@ def test_a_table_that_the_rewritten_model_takes_whole_tells_no_size() -> None:
         head = f"(float[3,2,{size},6] x) => (float[3,2,?,6] y)"
         ways = "Gather (T, r)", "Identity (T)"
         before, after = (ir.load(model(f"{head} {{ {nodes.format(way)} }}", weights)) for way in ways)
-        assert verify(before, after, depth="local", witness="none").status == status
+        assert verify(before, after, depth="local", runtime="none").status == status
 
 
 def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -576,7 +576,7 @@ def test_an_index_that_means_the_same_at_one_size_only_is_found() -> None:
     """Row 2 of four is row -2; that there are fewer rows than three tells nothing."""
     body = "(float[N,5] x) => (float[1,5] y) { y = Gather (x, i) }"
     before, after = (ir.load(model(body, {"i": np.array([index])})) for index in (2, -2))
-    assert verify(before, after, depth="local", witness="none").status == "failed"
+    assert verify(before, after, depth="local", runtime="none").status == "failed"
 
 
 def test_a_weight_that_is_drowned_by_nan_is_not_verified() -> None:

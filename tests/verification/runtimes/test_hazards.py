@@ -48,5 +48,5 @@ def test_training_with_one_initializer_for_two(parameters: str, training: int, f
 
 def test_they_are_notes_of_a_verdict() -> None:
     proto = model(MATMUL.replace("{between}", "d = Transpose (c)"), {**WEIGHT, **STATS})
-    verdict = verify(ir.load(proto), ir.load(proto), witness="none")
+    verdict = verify(ir.load(proto), ir.load(proto), runtime="none")
     assert any("MatMul" in note for note in verdict.notes)

@@ -229,7 +229,7 @@ def folded() -> tuple[onnx.ModelProto, onnx.ModelProto]:
 def test_openvino_testifies() -> None:
     pytest.importorskip("openvino")
     before, after = folded()
-    verdict = verify(ir.load(before), ir.load(after), witness="openvino")
+    verdict = verify(ir.load(before), ir.load(after), runtime="openvino")
     assert verdict.status == "verified"
     assert verdict.witnesses[0].agrees
     assert verdict.witnesses[0].ran_after

@@ -15,7 +15,7 @@ BODIES = ("y = MatMul (x, w)", "z = MatMul (x, w)  y = Neg (z)")
 def compared(other: str, *, cuts: bool = False, head: str = HEAD) -> Verdict:
     before, after = (ir.load(model(f"{head} {{ {body} }}", {})) for body in ("y = Neg (x)", other))
     cut = [ir.Cut("", ("x",), ("y",), "Neg")] if cuts else []
-    return verify(before, after, cuts=cut, witness="none")
+    return verify(before, after, cuts=cut, runtime="none")
 
 
 def test_what_agrees_where_nothing_is_is_left_open() -> None:
@@ -46,4 +46,4 @@ def test_an_input_beside_it_may_have_no_rank() -> None:
     for proto in protos:
         proto.graph.input[1].type.tensor_type.ClearField("shape")
     before, after = map(ir.load, protos)
-    assert verify(before, after, witness="none").status == "unverified"
+    assert verify(before, after, runtime="none").status == "unverified"
