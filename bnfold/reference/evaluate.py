@@ -15,7 +15,7 @@ from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
 from bnfold.reference.dispatch import Bound, apply, bind, refused
-from bnfold.reference.precision import Datum, Precision, admitted, as_declared, jittered
+from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.settings import Policy
@@ -101,8 +101,8 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         prepared=prepared or Prepared(),
     )
     environment: Environment = {}
-    for name, array in feeds.items():
-        value = _named(graph, name)
+    for name, fed in feeds.items():
+        value, array = _named(graph, name), as_array(fed)
         environment[value] = admitted(as_declared(array, value.dtype) if precision == "stored" else array, precision)
     try:
         with np.errstate(all="ignore"):

@@ -12,8 +12,10 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
 from bnfold.ir.evaluators import filled
-from bnfold.ir.tensor import InMemory
+from bnfold.ir.tensor import TP, InMemory
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
 from bnfold.verification.differences.extract import Region
 from bnfold.verification.numbers.floats import is_float
 
@@ -45,25 +47,77 @@ def _filled(maker: ir.Node) -> ir.Tensor | None:
 
 
 def _integers(value: ir.Value) -> ir.Tensor | None:
-    if is_float(value.dtype) or not _follows_from_constants(value):
+    told: dict[ir.Value, Array] = {}
+    if is_float(value.dtype) or not _follows_from_constants(value, told):
         return None
+    if value in told:
+        return InMemory(TP.INT64, told[value])
     with suppress(BnfoldError):
-        region = Region([value], ())
-        made: object = reference.evaluate(region.model, {}, [value.name], precision="stored")[value.name]
+        region = Region([value], list(told))
+        fed = {shape.name: array for shape, array in told.items()}
+        made: object = reference.evaluate(region.model, fed, [value.name], precision="stored")[value.name]
         if isinstance(made, np.ndarray) and made.dtype.kind in "iub":
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None
 
 
-def _follows_from_constants(value: ir.Value) -> bool:
-    """Whether a few nodes make it of nothing else."""
+def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> bool:
+    """Whether a few nodes make it of nothing else, but for the shapes that are ``told`` by operators."""
     stack, seen = [value], {value}
     while stack:
-        maker = stack.pop().producer
+        read = stack.pop()
+        maker = read.producer
         if maker is None or maker.subgraphs or maker.has_references or not maker.inputs or len(seen) > _FEW:
             return False
-        for read in maker.inputs:
-            if read is not None and read not in seen and ir.constant(read) is None:
-                seen.add(read)
-                stack.append(read)
+        if maker is _maker(read) and maker.is_op("Shape") and (dims := _dims(maker.input(0))) is not None:
+            told[read] = np.array(dims[slice(maker.attr("start", 0), maker.attr("end", None))], np.int64)
+            continue
+        for source in maker.inputs:
+            if source is not None and source not in seen and ir.constant(source) is None:
+                seen.add(source)
+                stack.append(source)
     return True
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The dims that a value has in every run, as the operators say that make it, whatever is declared."""
+    maker = _maker(value)
+    for _ in range(_FEW):
+        if maker is None or not maker.has_trait(KEEPS_SHAPE):
+            break
+        maker = _maker(maker.input(0))
+    if maker is None or maker.has_references:
+        return None
+    if maker.is_op("Shape") and not maker.attrs:
+        rank = _rank(maker.input(0))
+        return None if rank is None else (rank,)
+    target = ir.constant(maker.input(1)) if maker.is_op("Reshape") else None
+    dims = [] if target is None else target.numpy().reshape(-1).tolist()
+    return tuple(dims) if dims and all(dim > 0 for dim in dims) else None
+
+
+def _rank(value: ir.Value | None) -> int | None:
+    """The rank that a value has in every run: of what is broadcast, the largest."""
+    stack, seen, rank = [value], {value}, 0
+    while stack:
+        held, maker = ir.constant(read := stack.pop()), _maker(read)
+        target = ir.constant(maker.input(1)) if maker is not None and maker.is_op("Reshape") else None
+        if held is not None:
+            rank = max(rank, len(held.dims))
+        elif target is not None:
+            rank = max(rank, target.size)
+        elif maker is not None and maker.is_op("Range", "Shape"):
+            rank = max(rank, 1)
+        elif maker is not None and maker.has_trait(KEEPS_SHAPE | BROADCASTING) and len(seen) <= _FEW:
+            operands = maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1]
+            stack += [operand for operand in operands if operand not in seen]
+            seen.update(operands)
+        else:
+            return None
+    return rank
+
+
+def _maker(value: ir.Value | None) -> ir.Node | None:
+    """The operator whose first output a value is."""
+    maker = value.producer if value is not None else None
+    return None if maker is None or maker.is_call or value is not maker.output(0) else maker

@@ -112,21 +112,30 @@ def _is_repeatable(node: ir.Node) -> bool:
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:
-    """What nodes that hand on their input have made the value from."""
+    """What nodes that hand on one of their inputs have made the value from."""
     for _ in range(_FAR):
         maker = value.producer if value is not None else None
-        if maker is None or value is not maker.output(0) or not _hands_on(maker):
+        source = _handed_on(maker) if maker is not None and value is maker.output(0) else None
+        if source is None:
             break
-        value = maker.input(0)
+        value = source
     return value
 
 
-def _hands_on(node: ir.Node) -> bool:
-    """Whether the first output is the first input: of Dropout, where no input can say that it trains."""
-    if node.is_call:
-        return False
-    is_idle = node.is_op("Dropout") and meaning(node)[2] >= _TRAINS_BY_INPUT and node.input(2) is None
-    return node.input(0) is not None and (node.is_op("Identity") or is_idle)
+def _handed_on(maker: ir.Node) -> ir.Value | None:
+    """The input that the first output is: of Dropout, where no input can say that it trains."""
+    if maker.is_call:
+        return None
+    if maker.is_op("Concat"):
+        return _only_one(maker)
+    is_idle = maker.is_op("Dropout") and meaning(maker)[2] >= _TRAINS_BY_INPUT and maker.input(2) is None
+    return maker.input(0) if maker.is_op("Identity") or is_idle else None
+
+
+def _only_one(concat: ir.Node) -> ir.Value | None:
+    """The one operand that is not known to be empty."""
+    others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
+    return others[0] if len(others) == 1 else None
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:

@@ -131,24 +131,26 @@ def random_value(
     drawn = sample - len(SAMPLE_KINDS) if mirrored else sample
     rng = np.random.default_rng([seed, drawn, zlib.crc32(value.name.encode())])
     if dtype == _T.STRING:
-        return rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
+        return np.asarray(rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape), object)
     found = legal(value, shape, rng, shape_of)
     if dtype == _T.BOOL:
-        return (_flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found).astype(bool)
+        flags = _flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found
+        return np.asarray(flags, bool)
     try:
         target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
     except KeyError as error:
         raise CannotFeed(f"input {value.name!r} has an unknown element type: {dtype}") from error
     if found is not None and dtype not in (_T.COMPLEX64, _T.COMPLEX128):
-        return found.astype(target)
+        return np.asarray(found, target)
     if is_float(dtype):
         largest = float_type(dtype).largest
-        return np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest).astype(target)
+        return np.asarray(np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest), target)
     if dtype in (_T.COMPLEX64, _T.COMPLEX128):
         pair = rng.standard_normal((2, *shape))
-        return np.asarray(pair[0] + 1j * pair[1]).astype(target)
+        return np.asarray(pair[0] + 1j * pair[1], target)
     is_data = dtype in (_T.UINT8, _T.INT8) and role(value) == "data"
-    return (_all_of(target, shape, rng) if is_data else small_integers(value, shape, rng, signed=signed)).astype(target)
+    integers = _all_of(target, shape, rng) if is_data else small_integers(value, shape, rng, signed=signed)
+    return np.asarray(integers, target)
 
 
 def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array:

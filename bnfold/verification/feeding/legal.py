@@ -72,7 +72,7 @@ def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Gener
     """
     takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
     lowest = -8 if takes_any and value.dtype in _SIGNED else 0
-    found = rng.integers(lowest, 9, size=shape)
+    found = np.asarray(rng.integers(lowest, 9, size=shape))
     if signed and value.dtype == TP.INT64 and any(_narrows(node) for node, _ in value.uses):
         found.reshape(-1)[:1] += 1 << 40
     return found

@@ -13,44 +13,28 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.ir.elements import Array
-from bnfold.reference.precision import widen
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides
-from bnfold.verification.differences.extract import Region, held
+from bnfold.verification.differences.extract import held
 from bnfold.verification.feeding.inputs import Feeds
-from bnfold.verification.numbers.compare import EXACT, FLOOR, ROUNDS, Difference, compare_values, shape_of, size_of
+from bnfold.verification.numbers.compare import (
+    EXACT,
+    FLOOR,
+    ROUNDS,
+    Difference,
+    compare_values,
+    magnitude,
+    shape_of,
+    size_of,
+)
 from bnfold.verification.numbers.floats import float_type
 from bnfold.verification.numbers.rounding import PerturbedWeights
+from bnfold.verification.regions.runnable import Runnable
 from bnfold.verification.regions.trials import Found, Skip
 
 GROUPS = 3
 """Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
-
-LARGEST_HELD = 1 << 22
-"""Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """One of the two regions, or one of the same nodes: what that stores has other ``names``, and is ``held``."""
-
-    region: Region
-    held: Mapping[str, Array] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    prepared: reference.Prepared = field(default_factory=reference.Prepared)
-    alike: dict[int, bool] = field(default_factory=dict)
-
-
-def runnable(region: Region, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
-    """The region with what ``values`` store in the place of what it does: read and widened once."""
-    held: dict[str, Array] = {}
-    names: dict[str, str] = {}
-    for value, other in zip(values, region.stored, strict=True):
-        tensor = value.tensor
-        if tensor is not None and tensor.size <= LARGEST_HELD:
-            held[other.name], names[other.name] = widen(tensor.numpy()), value.name
-    return Runnable(region, held, names) if like is None else Runnable(region, held, names, like.prepared, like.alike)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +55,13 @@ class Regions:
     """Whether other activations make other results whatever the weights are, as regions of the same nodes showed."""
     finite: dict[str, Array] = field(default_factory=dict)
     """Which elements of the results were finite on some activations since it was cleared."""
+    usual: dict[str, float] = field(default_factory=dict)
+    """How large the results were on the first activations, which are ordinary ones, since it was cleared."""
+
+    def start(self) -> None:
+        """Forget what was noted of activations of other shapes."""
+        self.finite.clear()
+        self.usual.clear()
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
@@ -84,6 +75,8 @@ class Regions:
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             return Skip("on guessed input shapes, the rewritten region makes outputs of another shape", only_after=True)
+        for name, array in expected.items():
+            self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not (self.is_known_to_react or self._reacts(feeds, expected)):
@@ -96,7 +89,7 @@ class Regions:
 
     def _note_finite(self, results: Results) -> None:
         for name, array in results.items():
-            if _shape(array) is not None and array.dtype.kind == "f":
+            if _is_floats(array):
                 known = self.finite.get(name)
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
@@ -222,8 +215,24 @@ class Regions:
             )
             for name in self.cut.outputs
         ]
+        found = [
+            difference if difference.excess <= 1 or not self._vanishes(name, expected, actual) else Difference()
+            for name, difference in zip(self.cut.outputs, found, strict=True)
+        ]
         worst = max(found, key=lambda difference: difference.excess)
         return worst._replace(elements=min(size_of(expected[name]) for name in self.cut.outputs))
+
+    def _vanishes(self, name: str, *results: Results) -> bool:
+        """Whether a result is less than what rounding its ordinary numbers takes away.
+
+        Of activations that are all zero an epsilon is left, which is beside any other number as good as nothing.
+        """
+        unit = float_type(self.graphs[0][name].dtype).roundoff
+        made = [result[name] for result in results]
+        return all(
+            _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
+            for array in made
+        )
 
     def _run(
         self,
@@ -274,6 +283,10 @@ def _reaches_everywhere(finite: Array) -> bool:
         return True
     others = (tuple(other for other in range(finite.ndim) if other != axis) for axis in range(finite.ndim))
     return all(bool(finite.any(axis=axes).all()) for axes in others)
+
+
+def _is_floats(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 def _shape(value: object) -> object:

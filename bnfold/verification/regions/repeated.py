@@ -11,7 +11,8 @@ from bnfold.verification.comparing.mutants import Mutants
 from bnfold.verification.differences.extract import Region, held
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.floats import is_float
-from bnfold.verification.regions.regions import LARGEST_HELD, Regions, runnable
+from bnfold.verification.regions.regions import Regions
+from bnfold.verification.regions.runnable import LARGEST_HELD, runnable
 
 MOST = 256
 """Regions that are kept for one model."""

@@ -25,8 +25,9 @@ from bnfold.verification.feeding.inputs import SAMPLE_KINDS, choosing, random_va
 from bnfold.verification.feeding.sized import SharedShapes, sized
 from bnfold.verification.numbers.compare import Difference
 from bnfold.verification.numbers.rounding import PerturbedWeights
-from bnfold.verification.regions.regions import Regions, runnable
+from bnfold.verification.regions.regions import Regions
 from bnfold.verification.regions.repeated import MOST, repeatable, repeated, signature
+from bnfold.verification.regions.runnable import runnable
 from bnfold.verification.regions.shapes import (
     Shapes,
     Trial,
@@ -213,7 +214,7 @@ class RegionVerifier:
         """The largest difference over a few samples; where none could be compared, why the first one could not."""
         found: list[Found] = []
         wanted = 1
-        regions.finite.clear()
+        regions.start()
         while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
             sample = len(found)
             signed = sample % len(SAMPLE_KINDS) == 1
@@ -236,7 +237,7 @@ class RegionVerifier:
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
     def _sides(self, cut: ir.Cut) -> tuple[Region, Region] | Skip:
-        # A value that only one side has, because another rewrite made it or gave it a name, is no boundary for either.
+        # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
         inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
         old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
@@ -254,8 +255,7 @@ class RegionVerifier:
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
-        found = [_visible(graph, name) for name in inputs if name not in self._defaults]
-        stops = [value for value in found if value is not None and ir.constant(value) is None]
+        stops = [value for name in inputs if name not in self._defaults if (value := _visible(graph, name)) is not None]
         return Region([graph.values[name] for name in cut.outputs], stops, self._defaults)
 
 
@@ -276,7 +276,7 @@ def _taken_over(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) 
 
 def _may_be_fed(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
     value = _visible(graphs[cut.graph], name) if cut.graph in graphs else None
-    return value is not None and may_be_fed(value)
+    return value is not None and may_be_fed(value) and ir.constant(value) is None
 
 
 def _fails(found: Found | None) -> bool:

@@ -58,11 +58,17 @@ def test_what_a_caller_may_override_is_known_by_its_name() -> None:
     assert cut.outputs == ("y",)
 
 
+EXTRA = {"r": np.array(0.5), "none": np.zeros((0, 3)), "some": np.zeros((1, 3))}
 COPIES = [
     ("c = Identity (a) d = Identity (c)", 15, True),
     ("t = Constant <value = bool {1}> () c, m = Dropout (a, r) d = Identity (c)", 15, True),
     ("t = Constant <value = bool {1}> () d = Dropout (a, r, t)", 15, False),
     ("m, c = Split (a) d = Identity (c)", 15, False),
+    ("d = Concat <axis = 0> (a, none)", 15, True),
+    ("d = Concat <axis = 0> (a, none, none)", 15, True),
+    ("d = Concat <axis = 0> (none, none)", 15, False),
+    ("d = Concat <axis = 0> (a, some)", 15, False),
+    ("d = Concat <axis = 0> (a, a)", 15, False),
     ("d = Relu (a)", 15, False),
     ("d = Dropout (a)", 6, False),  # which may train
     ("k, c = Dropout (a, r) d = Cast <to = 1> (c)", 15, False),
@@ -73,7 +79,7 @@ COPIES = [
 def test_what_is_handed_on_is_what_it_was(between: str, opset: int, is_copy: bool) -> None:
     """Most of what simplifiers take out."""
     head = "(float[4,3] x) => (float[N,M] y)"
-    before = model(f"{head} {{ a = Sqrt (x) {between} y = Abs (d) }}", {"r": np.array(0.5)}, opset=opset)
+    before = model(f"{head} {{ a = Sqrt (x) {between} y = Abs (d) }}", EXTRA, opset=opset)
     after = model(f"{head} {{ a = Sqrt (x) y = Abs (a) }}", {}, opset=opset)
     assert (changes(before, after) == []) is (changes(after, before) == []) is is_copy
 

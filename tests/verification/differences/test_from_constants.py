@@ -165,3 +165,41 @@ def test_integers_in_bodies_follow_from_constants_too() -> None:
     made = model(body.format(nodes), NUMBERS)
     assert not differ(made, model(body.format("u = Pad (x, q)"), {"q": np.array([0, 1, 0, 1])}))
     assert differ(made, model(body.format("u = Pad (x, q)"), {"q": np.array([0, 1, 0, 2])}))
+
+
+SHAPED = "(float[N] x) => (int64[D] y) {{ {} y = Add (s, s) }}"
+TARGETS: Weights = {"t": np.array([2, 3]), "o": np.array([2, -1]), "k": np.array([0, 3]), "z": np.array([3, 1, 2])}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("r = Reshape (x, t) s = Shape (r)", [2, 3]),
+        ("r = Reshape (x, t) e = Exp (r) n = Neg (e) s = Shape <start = 1> (n)", [3]),
+        ("r = Reshape (x, t) h = Shape (r) c = ConstantOfShape (h) n = Neg (c) s = Shape (n)", [2, 3]),
+        ("r = Reshape (x, t) h = Shape (r) g = Gather (h, d) s = Squeeze (g)", None),  # d is fed
+        ("h = Shape (d) r = Reshape (x, h) s = Shape (r)", None),
+        ("r = Reshape (x, t) v = Reshape (x, z) a = Add (r, v) h = Shape (a) s = Shape (h)", [3]),
+        ("r = Reshape (x, o) v = Exp (r) h = Shape (v) s = Shape (h)", [2]),
+        ("h = Shape (x) s = Shape (h)", None),  # of a rank that is only declared
+        ("r = Reshape (x, o) s = Shape (r)", None),
+        ("r = Reshape (x, k) s = Shape (r)", None),
+        ("r = Expand (x, t) s = Shape (r)", None),
+        ("m, r = Split (x) s = Shape (r)", None),
+    ],
+)
+def test_shapes_that_the_operators_tell_may_be_stored(made: str, expected: list[int] | None) -> None:
+    body = SHAPED.replace("x)", "x, int64[1] d)", 1).format(made)
+    value = ir.load(model(body, TARGETS, opset=15)).graph.values["s"]
+    tensor = from_constants.fixed(value)
+    assert (None if tensor is None else tensor.numpy().tolist()) == expected
+    if expected is not None:
+        before, after = model(body, TARGETS, opset=15), body.replace(made, "")
+        assert not differ(before, model(after, {"s": np.array(expected)}, opset=15))
+        assert differ(before, model(after, {"s": np.array(expected) + 1}, opset=15))
+
+
+def test_a_reshape_before_inputs_said_where_to_tells_no_shape() -> None:
+    body = "(float[N] x) => (int64[D] y) { r = Reshape <shape = [2, 3]> (i) y = Shape (r) }"
+    value = ir.load(model(body, {"i": np.array([2, 3, 1])}, opset=4)).graph.values["y"]
+    assert from_constants.fixed(value) is None

@@ -593,3 +593,46 @@ def test_a_variance_is_positive_whatever_else_it_is() -> None:
     loaded = ir.load(model(body, {name: single(np.asarray(numbers)) for name, numbers in stats.items()}))
     drawn = [random_feeds(loaded, {"x": (2, 2, 4), "v": (2,)}, seed, 0)["v"] for seed in range(8)]
     assert min(array.min() for array in drawn) > 0
+
+
+def test_what_is_a_constant_on_one_side_is_not_fed_on_the_other() -> None:
+    head = "(float[3] a, float[4,3] x) => (float[4,3] y) {{ v = {} y = Add (x, v) }}"
+    before = model(head.format("Mul (h, k)").replace("{ v", "{ n = Sub (a, a) h = Exp (n) v"), {"k": np.arange(3.0)})
+    for factor, status in ((1.0, "verified"), (1.5, "failed")):
+        after = model(head.format("Identity (w)"), {"w": factor * np.arange(3.0)})
+        (row,) = check(before, after, ir.Cut("", ("x", "v"), ("y",), "Add"))
+        assert row.status == status
+
+
+def test_numbers_of_rank_0_are_as_exact_as_others() -> None:
+    head = "(float x, float a, float b) => (float y) {{ {} }}"
+    before = model(head.format("u = Add (a, k) v = Add (u, b) y = Sub (v, x)"), {"k": np.array(0.0)})
+    after = model(head.format("v = Add (a, b) y = Sub (v, x)"), {})
+    verdict = verify(ir.load(before), ir.load(after), runtime="none", samples=10)
+    assert verdict.verified
+    assert max(row.relative for row in verdict.outputs) == max(row.relative for row in verdict.local) == 0
+
+
+SUMS = "(float[1] x, float[3,1,2,2] a) => (float[1] y, float[3,1,2,2] z) {{ s = Neg (x) r = Neg (a) {} }}"
+
+
+def test_an_epsilon_that_rounding_takes_away_accuses_nobody_where_all_is_zero() -> None:
+    before = model(SUMS.format("u = Add (s, k) y = Add (u, x) v = Add (r, k) z = Add (v, a)"), {"k": np.array([1e-16])})
+    after = model(SUMS.format("y = Add (s, x) z = Add (r, a)"), {})
+    cuts = [ir.Cut("", ("s", "x"), ("y",), "scalar"), ir.Cut("", ("r", "a"), ("z",), "one channel")]
+    assert [row.status for row in check(before, after, *cuts)] == ["verified", "verified"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("u = Add (s, k) y = Div (x, u)", "y = Div (x, s)"),  # nothing by nothing
+        ("u = Add (s, k) t = Log (u) y = Add (t, x)", "t = Log (s) y = Add (t, x)"),
+        ("u = Add (s, l) y = Add (u, x)", "y = Add (s, x)"),  # not beside 1
+    ],
+)
+def test_an_epsilon_that_keeps_from_a_pole_or_shows_is_missed(old: str, new: str) -> None:
+    rest = " z = Neg (r)"
+    before = model(SUMS.format(old + rest), {"k": np.array([1e-16]), "l": np.array([1e-5])})
+    (row,) = check(before, model(SUMS.format(new + rest), {}), ir.Cut("", ("s", "x"), ("y",), "epsilon"))
+    assert row.status == "failed"
