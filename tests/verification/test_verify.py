@@ -442,3 +442,20 @@ def test_a_weight_that_was_nan_is_not_verified_as_an_infinity(depth: Any) -> Non
     body = "(float[N,3,4] x) => (float[N,3,4] y) { y = Mul (x, w) }"
     before, after = (ir.load(model(body, {"w": np.nan_to_num(stored, nan=value)})) for value in (np.nan, np.inf))
     assert verify(before, after, depth=depth, runtime="none").status == "failed"
+
+
+@pytest.mark.parametrize("name", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "BFLOAT16"])
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_nan_where_the_original_has_it_is_no_difference(name: str, depth: Any) -> None:
+    """Beyond the largest number a Cast that does not saturate makes NaN, of some types."""
+    to = onnx.TensorProto.DataType.Value(name)
+    setting = f"to = {to}" if name == "BFLOAT16" else f"to = {to}, saturate = 0"
+    nodes = f"l = Log (x) h = Mul (x, many) r = Add (l, h) y = Cast <{setting}> (r)"
+    body = f"(float[2,5] x) => ({name.lower()}[2,5] y) {{ {nodes} }}"
+    weights = {"many": np.array([1.0, 3.0, 9.0, 1e6, 1e6])}
+    before, after = (ir.load(model(body, weights, opset=opset)) for opset in (19, 21))
+    verdict = verify(before, after, depth=depth, runtime="none", samples=3)
+    assert verdict.verified, verdict.reason
+    other = {"many": np.array([1.0, 3.0, 9.0, 1e6, 1.0])}
+    changed = ir.load(model(body, other, opset=21))
+    assert verify(before, changed, depth=depth, runtime="none", samples=3).status == "failed"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from bnfold import ir
+from bnfold.ir.elements import FLOATS
 from bnfold.verification.numbers.floats import is_float
 
 _JUMPS: Mapping[str, tuple[int, ...]] = {
@@ -47,8 +48,8 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
     """The input slots of ``node`` at which a tiny difference can become a large one."""
     if node.domain:
         return ()
-    if node.is_op("Cast"):
-        return () if is_float(_cast_target(node)) else (0,)
+    if node.is_op("Cast", "CastLike"):
+        return () if _cast_target(node) in FLOATS else (0,)
     if node.is_op("MaxPool") and node.output(1) is not None:
         return (0,)
     return _JUMPS.get(node.op_type, ())
@@ -114,6 +115,9 @@ def _new_input(model: ir.Model, hint: str) -> ir.Value:
 
 
 def _cast_target(node: ir.Node) -> int:
-    """The type cast to; a name up to version 5, a number since."""
+    """The type cast to; a name up to version 5, a number since. What nothing tells is no jump."""
+    if node.is_op("CastLike"):
+        like = node.input(1)
+        return (like.dtype if like is not None else None) or onnx.TensorProto.FLOAT
     target = node.attr("to", onnx.TensorProto.FLOAT)
     return int(onnx.TensorProto.DataType.Value(target)) if isinstance(target, str) else int(target)

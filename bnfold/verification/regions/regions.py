@@ -227,7 +227,7 @@ class Regions:
 
         Of activations that are all zero an epsilon is left, which is beside any other number as good as nothing.
         """
-        unit = float_type(self.graphs[0][name].dtype).roundoff
+        unit = min(float_type(self.graphs[0][name].dtype).roundoff, float_type(None).roundoff)
         made = [result[name] for result in results]
         return all(
             _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)

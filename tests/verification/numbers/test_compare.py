@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -170,3 +171,34 @@ def test_complex_numbers_may_be_off_by_a_rounding_and_no_more() -> None:
     for found, is_near in ((numbers * (1 + 2.0**-52), True), (numbers.conj(), False), (numbers.real, False)):
         draws = [[found * (1 + 2.0**-51)]] * 2
         assert (compare_values(numbers, found, draws, None, by_channel=True).excess <= 1) == is_near
+
+
+SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
+
+
+@pytest.mark.parametrize("name", [*SMALL, "bfloat16", "float32"])
+def test_nan_of_any_float_is_nan(name: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, name, np.float32))
+    before = np.array([np.nan, 1.0, 2.0], np.float32).astype(kind)
+    assert compare_values(before, before.copy(), (), None, by_channel=False).excess == 0
+    moved = np.array([1.0, np.nan, 2.0], np.float32).astype(kind)
+    assert compare_values(before, moved, (), None, by_channel=False).excess == np.inf
+    other = np.array([np.nan, 1.0, 1.5], np.float32).astype(kind)
+    found = compare_values(before, other, (), None, by_channel=True)
+    assert (found.max_abs, found.scale) == (0.5, 2.0)
+    assert found.excess > 1
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_floats_of_a_byte_are_compared_exactly(name: str) -> None:
+    before, after = (np.array([1.0, number], np.float32).astype(getattr(ml_dtypes, name)) for number in (1.25, 1.5))
+    found = compare_values(before, after, (), onnx.TensorProto.FLOAT8E5M2, by_channel=False)
+    assert "none may" in found.fault
+
+
+def test_4_bit_floats_are_compared_exactly() -> None:
+    if not hasattr(ml_dtypes, "float4_e2m1fn"):
+        pytest.skip("this ml_dtypes has none")
+    before, after = (np.array([1.0, number], np.float32).astype(ml_dtypes.float4_e2m1fn) for number in (1.0, 1.5))
+    assert compare_values(before, before.copy(), (), None, by_channel=False).excess == 0
+    assert compare_values(before, after, (), None, by_channel=False).excess == np.inf

@@ -17,9 +17,9 @@ def fold(tail: str, outputs: str, **faults: float) -> tuple[onnx.ModelProto, onn
     head = f"(float[N,3,H,W] x) => ({outputs})"
     steps = {"step": np.array(0.05), "zero": np.array(3, np.int8)}
     nodes = "c = Conv (x, W)  z = BatchNormalization (c, scale, B, mean, var)"
-    before = model(f"{head} {{ {nodes}  {tail} }}", {"W": weight, **stats, **steps})
+    before = model(f"{head} {{ {nodes}  {tail} }}", {"W": weight, **stats, **steps}, opset=19)
     folded = {"W": weight * along(s, 0, 4), "b": t + faults.get("shift", 0.0), **steps}
-    return before, model(f"{head} {{ z = Conv (x, W, b)  {tail} }}", folded)
+    return before, model(f"{head} {{ z = Conv (x, W, b)  {tail} }}", folded, opset=19)
 
 
 TAILS = [
@@ -29,6 +29,11 @@ TAILS = [
     pytest.param("y = ArgMax <axis = 1> (z)", "int64[a,b,c,d] y", id="argmax"),
     pytest.param("r = Floor (z)  y = Relu (r)", "float[a,b,c,d] y", id="floor"),
     pytest.param("i = Cast <to = 6> (z)  y = Cast <to = 1> (i)", "float[a,b,c,d] y", id="cast"),
+    *(
+        pytest.param(f"y = Cast <to = {to}> (z)", f"{name}[a,b,c,d] y", id=name)
+        for to, name in enumerate(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"), 17)
+    ),
+    pytest.param("i = CastLike (z, zero)  y = Cast <to = 1> (i)", "float[a,b,c,d] y", id="cast like"),
     pytest.param("m = Neg (z)  g = Greater (z, m)  y = Where (g, z, m)", "float[a,b,c,d] y", id="greater"),
 ]
 
@@ -117,7 +122,7 @@ def test_integers_do_not_jump() -> None:
     assert jumps(loaded, loaded) == ([], [])
 
 
-@pytest.mark.parametrize(("target", "slots"), [("1", ()), ("10", ()), ("6", (0,)), ("9", (0,))])
+@pytest.mark.parametrize(("target", "slots"), [("1", ()), ("10", ()), ("6", (0,)), ("9", (0,)), ("19", (0,))])
 def test_casts_jump_unless_they_stay_floats(target: str, slots: tuple[int, ...]) -> None:
     loaded = ir.load(model(f"(float[N] x) => (float[N] y) {{ y = Cast <to = {target}> (x) }}", {}))
     assert jump_slots(loaded.graph.nodes[0]) == slots
