@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,14 @@ class Prepared:
 
 
 class OutOfTime(BnfoldError):
-    """The evaluation took longer than its time limit."""
+    """The evaluation took longer than its time limit.
+
+    ``needed`` is how many seconds it would have taken, as many nodes had run by then; infinite if nothing tells.
+    """
+
+    def __init__(self, message: str, needed: float = math.inf) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
@@ -154,6 +162,7 @@ class Evaluation:
     altered: Alterations
     prepared: Prepared
     _started: float = field(default_factory=time.monotonic)
+    _share: float = 0.0
     _running: list[ir.Graph] = field(default_factory=list)
 
     def run(
@@ -161,10 +170,12 @@ class Evaluation:
     ) -> list[Datum]:
         """Run what ``wanted`` needs. ``environment`` holds the inputs and outer values, and nothing else for long."""
         plan = self._schedule(graph, wanted, environment)
-        for node, last_reads in zip(plan.nodes, plan.last_reads, strict=True):
-            if self.limit is not None and time.monotonic() - self._started > self.limit:
+        for place, (node, last_reads) in enumerate(zip(plan.nodes, plan.last_reads, strict=True)):
+            if graph is self.main:
+                self._share = place / len(plan.nodes)
+            if self.limit is not None and (seconds := time.monotonic() - self._started) > self.limit:
                 reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
-                raise OutOfTime(reason)
+                raise OutOfTime(reason, seconds / self._share if self._share else math.inf)
             self._run_node(node, environment, bindings)
             for value in last_reads:
                 environment.pop(value, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,12 @@ class Clock:
     def is_over(self) -> bool:
         """Whether the budget is spent."""
         return time.monotonic() - self._start > self.budget
+
+    def enough(self, seconds: float) -> int:
+        """A limit with which there is time for what should take so many seconds more, and may take twice as many."""
+        limit = max(math.ceil(time.monotonic() - self._start + 2 * seconds), 1)
+        step = int(10 ** max(len(str(limit)) - 2, 0))  # to two digits
+        return -(-limit // step) * step
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

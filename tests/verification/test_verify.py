@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,8 @@ from bnfold.errors import BadInput
 from bnfold.settings import ESTIMATE
 from bnfold.verification import verify
 from bnfold.verification.feeding import inputs
+from bnfold.verification.request import Clock
+from bnfold.verification.verdict import Verdict
 from bnfold.verification.whole import samples
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -146,6 +149,45 @@ def test_time_that_runs_out_leaves_the_parts() -> None:
     before, after, cuts = pair()
     verdict = verify(before, after, cuts=cuts, runtime="none", budget_seconds=-1.0, inputs={"x": (64, 3, 512, 512)})
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
+
+
+def test_too_little_time_is_told_with_a_limit_that_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnfold.verification.regions.shapes.LARGEST_FEED", 0)  # no part can be compared
+    monkeypatch.setattr("bnfold.verification.feeding.cost.PRODUCTS_A_SECOND", 1e8)
+    before, after, cuts = pair()
+
+    def within(seconds: float) -> Verdict:
+        shapes = {"x": (8, 3, 192, 192)}
+        return verify(before, after, cuts=cuts, runtime="none", budget_seconds=seconds, inputs=shapes)
+
+    verdict = within(1.0)
+    assert verdict.status == "unverified"
+    told = r"running both models needs about (\d+) s and the limit is 1 s: raise it with --verify-seconds (\d+);"
+    found = re.match(told, verdict.reason)
+    assert found is not None, verdict.reason
+    seconds, enough = map(int, found.groups())
+    assert 2 * seconds <= enough <= 3 * seconds + 5
+    again = within(enough)
+    assert again.verified, again.reason
+
+
+def test_what_is_left_of_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnfold.verification.request.time.monotonic", iter([0.0, *[40.0] * 9]).__next__)
+    told = samples._too_long(Clock(100.0), 70.0)
+    assert told == "running both models needs about 70 s and 60 s are left: raise it with --verify-seconds 180"
+
+
+def test_an_evaluation_that_takes_longer_than_expected_names_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = " ".join(f"v{n + 1} = Sin (v{n})" for n in range(200))
+    before = ir.load(model(f"(float[600,600] x) => (float[600,600] y) {{ v0 = Abs (x) {nodes} y = Neg (v200) }}", {}))
+    after = ir.load(model(f"(float[600,600] x) => (float[600,600] y) {{ v0 = Relu (x) {nodes} y = Neg (v200) }}", {}))
+    verdict = verify(before, after, runtime="none", depth="full", budget_seconds=0.2)
+    assert verdict.status == "unverified"
+    found = re.search(
+        r"did not end within 0 s \(at node 'v\d+'\): raise it with --verify-seconds (\d+)$", verdict.reason
+    )
+    assert found is not None, verdict.reason
+    assert verify(before, after, runtime="none", depth="full", budget_seconds=int(found[1])).status == "failed"
 
 
 def test_unknown_inputs_and_absent_files_are_the_callers_mistake(tmp_path: Path) -> None:

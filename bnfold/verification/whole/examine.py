@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.verdict import Location, OutputRow, WitnessRow
 from bnfold.verification.whole.drawing import Sample
+from bnfold.verification.whole.further import EVALUATIONS
 from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.pair import Pair
 from bnfold.verification.whole.runtime_check import evaluate_runtimes, recorded, start_runtimes
@@ -82,9 +84,17 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     try:
         return _examine(request, draws)
     except reference.OutOfTime as error:
-        raise Impossible(str(error)) from error
+        raise Impossible(f"{error}{_with_more_time(request, error.needed)}") from error
     except MemoryError as error:
         raise Impossible("the models need more memory than there is") from error
+
+
+def _with_more_time(request: Request, seconds: float) -> str:
+    """What gives an evaluation the seconds that it needs; where it chooses, bnfold does not wait for a surprise."""
+    if not math.isfinite(seconds):
+        return ""
+    enough = request.clock.enough(seconds * EVALUATIONS * request.checks.samples)
+    return f": raise it with {'--verify full ' * (request.checks.depth == 'auto')}--verify-seconds {enough}"
 
 
 def _examine(request: Request, draws: PerturbedWeights) -> Whole:

@@ -26,7 +26,7 @@ from bnfold.verification.feeding.inputs import (
 from bnfold.verification.feeding.loose import loosened
 from bnfold.verification.feeding.shapes import sizings
 from bnfold.verification.feeding.sized import sized
-from bnfold.verification.request import Request
+from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.whole.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.whole.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
@@ -167,6 +167,12 @@ def _open_inputs(request: Request) -> list[str]:
     ]
 
 
+def _too_long(clock: Clock, seconds: float) -> str:
+    limit = f"the limit is {clock.budget:.0f} s" if seconds > clock.budget else f"{clock.left:.0f} s are left"
+    enough = clock.enough(seconds)
+    return f"running both models needs about {seconds:.0f} s and {limit}: raise it with --verify-seconds {enough}"
+
+
 def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> None:
     if (size := choice.elements * _FLOAT64) > memory_there_is():
         raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
@@ -175,9 +181,7 @@ def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> N
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.left:
-        raise Impossible(
-            f"running the models would take about {seconds:.0f} s, and {request.clock.left:.0f} s are left"
-        )
+        raise Impossible(_too_long(request.clock, seconds))
     if is_limited and cost.memory > memory_there_is():
         raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
     if seconds > _LONG:
