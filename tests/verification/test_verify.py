@@ -177,7 +177,7 @@ def test_what_is_left_of_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert told == "running both models needs about 70 s and 60 s are left: raise it with --verify-seconds 180"
 
 
-def test_an_evaluation_that_takes_longer_than_expected_names_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_takes_longer_than_expected_names_a_limit() -> None:
     nodes = " ".join(f"v{n + 1} = Sin (v{n})" for n in range(200))
     before = ir.load(model(f"(float[600,600] x) => (float[600,600] y) {{ v0 = Abs (x) {nodes} y = Neg (v200) }}", {}))
     after = ir.load(model(f"(float[600,600] x) => (float[600,600] y) {{ v0 = Relu (x) {nodes} y = Neg (v200) }}", {}))
