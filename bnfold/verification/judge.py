@@ -21,7 +21,7 @@ from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
-from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
+from bnfold.verification.verdict import LocalRow, Location, Status, Verdict, told_difference
 from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.refusal import start_refusal
 
@@ -198,7 +198,8 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
 
 def _verified_reason(whole: Whole) -> str:
     loose = f", on inputs as the operators take them ({whole.pair.misfit})" if whole.pair.misfit else ""
-    return agreement([row.relative for row in whole.rows], "float64", loose)
+    told = [told_difference(whole.rows)[0]] if whole.rows else []
+    return agreement(told, "float64", loose)
 
 
 def _verdict(

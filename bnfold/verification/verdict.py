@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -121,22 +121,19 @@ class Verdict:
     @property
     def summary(self) -> str:
         """The status and why, in one line; of a verified model the largest difference, and what rounding explains."""
-        worst = max(self.outputs, key=lambda row: row.relative, default=None)
         if self.status != "verified" or self.decided_by == "storage precision":
             return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
-        if worst is None:
+        if not self.outputs:
             checked = sum(row.status == "verified" for row in self.local)
             each = f"{checked} rewrite{'s' * (checked > 1)} compared one by one in float64"
             whole = "".join(f"; whole models in {row.witness}: {note}" for row in self.witnesses for note in row.notes)
             return f"verified: {each if self.local else 'nothing that is computed has changed'}{whole}"
         inputs = f"{self.samples} input{'s' * (self.samples > 1)}"
-        if not worst.relative:
+        relative, allowed = told_difference(self.outputs)
+        if not relative:
             return f"verified: no difference in float64, on {inputs}"
-        typical = max(self.outputs, key=lambda row: row.typical)
-        if not typical.typical:
-            return f"verified: {_differ(worst.relative, worst.allowed, inputs)}"
-        which = f"typical one of {inputs}" if self.samples > 1 else inputs
-        return f"verified: {_differ(typical.typical, typical.typical_allowed, which)}"
+        is_typical = self.samples > 1 and any(row.typical for row in self.outputs)
+        return f"verified: {_differ(relative, allowed, f'typical one of {inputs}' if is_typical else inputs)}"
 
     @property
     def stress(self) -> str:
@@ -150,6 +147,18 @@ class Verdict:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
         return plain
+
+
+def told_difference(rows: Sequence[OutputRow]) -> tuple[float, float]:
+    """The difference that people are told, and what rounding explains of it: on the first input, which is typical.
+
+    Where that shows none, on any other.
+    """
+    typical = max(rows, key=lambda row: row.typical)
+    if typical.typical:
+        return typical.typical, typical.typical_allowed
+    worst = max(rows, key=lambda row: row.relative)
+    return worst.relative, worst.allowed
 
 
 def _differ(relative: float, allowed: float, inputs: str) -> str:

@@ -501,3 +501,13 @@ def test_nan_where_the_original_has_it_is_no_difference(name: str, depth: Any) -
     other = {"many": np.array([1.0, 3.0, 9.0, 1e6, 1.0])}
     changed = ir.load(model(body, other, opset=21))
     assert verify(before, changed, depth=depth, runtime="none", samples=3).status == "failed"
+
+
+def test_the_reason_and_the_summary_give_one_figure() -> None:
+    """On an ordinary input, if it shows a difference: very large, tiny and constant ones may differ by more."""
+    before, after, cuts = pair()
+    verdict = verify(before, after, cuts=cuts, runtime="none", samples=8)
+    (row,) = verdict.outputs
+    assert 0 < row.typical < row.relative
+    figures = [re.search(r"differ by at most (\S+)", text) for text in (verdict.reason, verdict.summary)]
+    assert [found[1] for found in figures if found is not None] == [f"{row.typical:.1e}"] * 2

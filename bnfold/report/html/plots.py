@@ -167,7 +167,7 @@ class Errors:
 KINDS = {
     "error_before": "error of the original in its own precision",
     "error_after": "error of the result in its own precision",
-    "relative": "difference between the two in float64",
+    "relative": "largest difference between the two in float64",
     "allowed": "what rounding the new weights can explain",
 }
 

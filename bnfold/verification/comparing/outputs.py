@@ -145,7 +145,7 @@ def agreement(differences: Iterable[float], where: str, loose: str = "") -> str:
     worst = max(differences, default=0.0)
     if worst == 0:
         return f"both models give the same results in {where}{loose}"
-    return f"outputs differ by at most {worst:.2g} of their largest value in {where}{loose}; rounding explains that"
+    return f"outputs differ by at most {worst:.1e} of their largest value in {where}{loose}; rounding explains that"
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
