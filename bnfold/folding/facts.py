@@ -27,12 +27,20 @@ def static_size(node: ir.Node, slot: int, axis: int) -> int:
 
 def weight(node: ir.Node, slot: int) -> ir.Tensor:
     """The constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
-    tensor = ir.constant(node.input(slot))
+    value = node.input(slot)
+    tensor = ir.constant(value)
     if tensor is None:
-        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {where(node)}")
+        made = made_of_constants(value) if value is not None else ""
+        raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {where(node)}{made}")
     if tensor.dtype not in FLOATS:
         raise Declined(Reason.TYPE, f"input {slot} of {where(node)} is not a float tensor")
     return tensor
+
+
+def made_of_constants(value: ir.Value) -> str:
+    """What a refusal adds where nodes that are not evaluated compute a value of constants."""
+    maker = value.producer
+    return f", which {where(maker)} makes of constants" if maker is not None and ir.is_made_of_constants(value) else ""
 
 
 def is_quantized(value: ir.Value | None) -> bool:

@@ -107,7 +107,7 @@ def _parameter(value: ir.Value) -> ir.Tensor:
         return tensor
     if value.is_initializer and value.is_input:
         raise Declined(Reason.OVERRIDABLE_PARAMETER, value.name)
-    raise Declined(Reason.DYNAMIC_PARAMETERS, value.name)
+    raise Declined(Reason.DYNAMIC_PARAMETERS, f"{value.name}{facts.made_of_constants(value)}")
 
 
 def has_constant(node: ir.Node) -> bool:

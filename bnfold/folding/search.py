@@ -24,7 +24,8 @@ from bnfold.folding.relabel import absorb, mapped, pass_down
 from bnfold.folding.step import Bypass, Edit, Residual, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
-_ENDS = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
+_OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
+_ENDS = (*_OUTER, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
 """Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
 _SHOWN = 8
 """Channels that a refusal lists."""
@@ -54,11 +55,19 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     plans = _with_image(plans, refusals, lambda form: _planned(Draft(chain, limits, budget, form), "down"))
     if plans:
         return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
-    furthest = max(refusals, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
+    furthest = _furthest(refusals)
     if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
         furthest = _with_cause(furthest, chain, limits, budget)
     furthest.attempts = tuple(attempts)
     raise furthest
+
+
+def _furthest(refusals: Sequence[Declined]) -> Declined:
+    """The refusal that got furthest; an operator without such factors says more than where the graph ends."""
+    reasons = {refusal.reason for refusal in refusals}
+    silent = _OUTER if Reason.AXIS in reasons else ()
+    told = [refusal for refusal in refusals if refusal.reason not in silent]
+    return max(told, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
 
 
 def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget) -> Declined:

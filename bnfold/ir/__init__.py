@@ -1,6 +1,6 @@
 """The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
 
-from bnfold.ir.constants import constant, evaluated_once
+from bnfold.ir.constants import constant, evaluated_once, is_made_of_constants
 from bnfold.ir.cut import Cut
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import index_subgraphs
@@ -31,6 +31,7 @@ __all__ = [
     "evaluated_once",
     "external_locations",
     "index_subgraphs",
+    "is_made_of_constants",
     "load",
     "save",
     "stage",

@@ -12,6 +12,7 @@ from bnfold.errors import ExternalDataError, MistypedAttribute
 from bnfold.ir import quantizing  # noqa: F401 - it registers its operators
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
+from bnfold.ir.traits import DRAWING
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
@@ -36,6 +37,26 @@ def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
     if value is not None and value.shape is None and (held := constant(value)) is not None:
         return held.dims
     return None if value is None else value.shape
+
+
+_FEW = 16
+"""Nodes that are looked at to tell people what a value is made of."""
+
+
+def is_made_of_constants(value: Value) -> bool:
+    """Whether a few nodes make a value of constants, also where none of them is evaluated."""
+    stack, seen = [value], {value}
+    while stack:
+        read = stack.pop()
+        if constant(read) is not None:
+            continue
+        maker = read.producer
+        if maker is None or maker.subgraphs or maker.has_trait(DRAWING) or not any(maker.inputs) or len(seen) > _FEW:
+            return False
+        fresh = [source for source in maker.inputs if source is not None and source not in seen]
+        seen.update(fresh)
+        stack += fresh
+    return True
 
 
 @contextmanager

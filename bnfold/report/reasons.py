@@ -12,7 +12,7 @@ class Reason(Enum):
 
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
-    DYNAMIC_PARAMETERS = "its parameters are computed at run time or are graph inputs"
+    DYNAMIC_PARAMETERS = "a parameter is a graph input, or computed by nodes that bnfold does not evaluate"
     OVERRIDABLE_PARAMETER = "a parameter is a graph input that callers may feed (if nobody does: --overridable freeze)"
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
     UNREADABLE = "the node is invalid in every version of the operator"
@@ -23,7 +23,7 @@ class Reason(Enum):
     SHARED_VALUE = "other nodes read the same value, and would see it change"
     BARRIER = "the value crosses the boundary of a subgraph or function"
     NO_HANDLER = "the operator can neither take the scale and shift nor pass them on"
-    DYNAMIC_WEIGHT = "the weight is computed at run time or is a graph input"
+    DYNAMIC_WEIGHT = "the weight is a graph input, or computed by nodes that bnfold does not evaluate"
     QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the scale exactly"
     QUANTIZED_ACTIVATION = "the value is rounded to integers there; scaled or shifted, it would round differently"
     SHARED_WEIGHT = "the weight is shared, and a copy would enlarge the model too much (--max-growth allows more)"

@@ -248,3 +248,39 @@ def test_a_value_with_a_reader_that_takes_another_part_of_it() -> None:
     z = net.node("BatchNormalization", y, net.const(value=s), zero, zero, one, epsilon=0.0)
     part = net.node("Slice", y, net.ints(0), net.ints(2), net.ints(1))
     assert folded(net, z, part).ops == ["Conv", "Slice"]
+
+
+def test_factors_that_no_convolution_has_are_the_reason_wherever_the_graph_ends() -> None:
+    """Parameters for each activation: below, the search gets further, to a graph output."""
+    net = Net(opset=7)
+    x = net.node("Conv", net.input(2, 3, 4, 5), net.const(4, 3, 1, 1))
+    weights = [net.const(value=net.rng.uniform(0.5, 2.0, (4, 4, 5))) for _ in range(4)]
+    y = net.node("BatchNormalization", x, *weights, spatial=0)
+    y = net.node("Flatten", net.node("Relu", net.node("Transpose", y, perm=[0, 2, 3, 1])))
+    result = fold_only(net.model(y))
+    assert result.reasons == ["axis"]
+    assert "scales channels only" in result.report.batchnorms[0].detail
+
+
+@pytest.mark.parametrize(
+    ("operator", "source", "words"),
+    [
+        ("Exp", "constant", ", which Exp '{label}' makes of constants"),
+        ("Exp", "input", ""),
+        ("RandomUniformLike", "constant", ""),
+    ],
+)
+@pytest.mark.parametrize("slot", ["parameter", "weight"])
+def test_what_is_made_of_constants_is_not_said_to_be_fed(operator: str, source: str, words: str, slot: str) -> None:
+    net = Net()
+    shape = (4,) if slot == "parameter" else (4, 3, 2, 2)
+    made = net.node(operator, net.const(*shape) if source == "constant" else net.input(*shape, name="s"))
+    x = net.node("Conv", net.input(2, 3, 5, 7), made if slot == "weight" else net.const(4, 3, 2, 2))
+    rest = [net.const(value=np.ones(4)) for _ in range(4 if slot == "weight" else 3)]
+    y = net.node("BatchNormalization", x, *([made, *rest] if slot == "parameter" else rest))
+    result = fold_only(net.model(y))
+    (event,) = result.report.batchnorms
+    assert result.reasons == ["dynamic-parameters" if slot == "parameter" else "dynamic-weight"]
+    maker = next(node for node in result.model.graph.nodes if node.op_type == operator)
+    assert event.detail.endswith(words.format(label=maker.label))
+    assert ("of constants" in event.detail) is bool(words)

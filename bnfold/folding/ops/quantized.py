@@ -84,9 +84,9 @@ def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: 
 
 
 def _scale(node: ir.Node, scale: ir.Tensor, values: Float64) -> SetConstant:
-    """The edit of a scale. Raises Declined where one would round to zero, which no runtime expects."""
+    """The edit of a scale, of the sign that it has. Raises Declined where one would round to zero."""
     fresh = Exact(scale.dtype, values)
-    if not (fresh.numpy() > 0).all():
+    if not np.array_equal(np.sign(fresh.numpy().astype(np.float64)), np.sign(values)):
         raise Declined(Reason.RANGE, f"a scale of {facts.where(node)}")
     return SetConstant(node, 1, fresh)
 

@@ -76,4 +76,7 @@ def _kind(value: ir.Value) -> str:
     if value.producer.is_op("Constant"):
         return "Constant node"
     computed = f"{value.producer.op_type} {value.producer.label!r}"
-    return f"constant, made by {computed}" if ir.constant(value) is not None else f"computed at run time by {computed}"
+    if ir.constant(value) is not None:
+        return f"constant, made by {computed}"
+    when = "from constants" if ir.is_made_of_constants(value) else "at run time"
+    return f"computed {when} by {computed}"

@@ -16,10 +16,10 @@ ITSELF: dict[Reason, Advice] = {
         model(ONE, "c = Conv (x, w)", norm("c", "y", " <training_mode = 1>")),
     ),
     Reason.DYNAMIC_PARAMETERS: Advice(
-        "A scale, bias, mean or variance is computed at run time or is a graph input, so its value is unknown when the "
-        "model is rewritten.",
-        "Export with the parameters as weights. If they are inputs of a function, inline the functions first: each "
-        "call then has its own constants.",
+        "A scale, bias, mean or variance is a graph input, or nodes compute it that bnfold does not evaluate, so its "
+        "value is unknown when the model is rewritten.",
+        "Export with the parameters as weights. If they are computed from constants, store them first: --simplify "
+        "does. If they are inputs of a function, inline the functions first: each call then has its own constants.",
         model(
             "(float[1,2,4,4] x, float[2] s) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",

@@ -51,9 +51,10 @@ NEIGHBOURS: dict[Reason, Advice] = {
         model(ONE, "c = Sigmoid (x)", norm("c", "n"), "y = Sigmoid (n)", constants=PARAMETERS),
     ),
     Reason.DYNAMIC_WEIGHT: Advice(
-        "The layer's weight is a graph input or is computed at run time, so it cannot be multiplied in advance.",
+        "The layer's weight is a graph input, or nodes compute it that bnfold does not evaluate, so it cannot be "
+        "multiplied in advance.",
         "Export with the weights stored in the model. If the weight is a default that nobody overrides, use "
-        "--overridable freeze. If it is computed from constants, run a constant folder first.",
+        "--overridable freeze. If it is computed from constants, store it first: --simplify does.",
         model(
             "(float[1,2,4,4] x, float[2,2,1,1] w) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",

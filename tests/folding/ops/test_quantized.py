@@ -98,6 +98,20 @@ def test_a_scale_stays_positive() -> None:
     assert declined(net, net.batchnorm(y, 4, scale=[1.0, 1.0, 1e-28, 2.0])) == ["range"]
 
 
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("positive", [True, False])
+def test_a_negative_scale_stays_negative(per_channel: bool, positive: bool) -> None:
+    """No number overflows there or loses digits."""
+    net = Net(dtype=np.float32)
+    scale = [0.01, -0.02, 0.03, -0.01] if per_channel else -0.02
+    q = net.const(value=net.rng.integers(-127, 128, (4, 3, 2, 2)).astype(np.int8))
+    w = net.node("DequantizeLinear", q, net.const(value=scale), **({"axis": 0} if per_channel else {}))
+    y = net.node("Conv", net.input(2, 3, 5, 7), w)
+    result = folded(net, net.batchnorm(y, 4, positive=positive), tolerance=1e-6)
+    assert result.ops == ["DequantizeLinear", "Conv"]
+    assert np.array_equal(np.sign(result.weight("DequantizeLinear", 1)), np.sign(np.full(4, 1.0) * scale))
+
+
 @pytest.mark.parametrize("zero", [None, 5])
 def test_a_dead_channel_is_at_its_zero_point(zero: int | None) -> None:
     net = Net(dtype=np.float32)
