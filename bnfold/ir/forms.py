@@ -47,7 +47,7 @@ def fits(node: Node, version: int, ignored: frozenset[str] = frozenset()) -> boo
 
 
 def fitting_versions(node: Node, version: int, newest: int) -> Iterator[int]:
-    """Yield the other versions that a node has the form of: later ones up to ``newest``, then the earlier, newest first.
+    """Yield the other versions whose form a node has: later ones up to ``newest``, then earlier ones, newest first.
 
     A withdrawn version is none.
     """
