@@ -15,7 +15,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
+from bnfold.ir.schemas import schema_of, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
@@ -58,6 +60,8 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
         return None
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
+        while schema.deprecated:  # some exporters wrote it all the same, and meant the last version that it had
+            schema = onnx.defs.get_schema(op, schema.since_version - 1, domain)
     except onnx.defs.SchemaError:
         return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())
     defaults = {
@@ -102,19 +106,22 @@ def apply(
     try:
         return _run(node, bound(None), inputs, noise)
     except Misfit:
-        for other in _later_versions(node, node.graph.opset(node.domain)) if later else ():
+        for other in _other_versions(node) if later else ():
             with suppress(Unsupported):
                 return _run(node, bound(other), inputs, noise)
         raise
 
 
-def _later_versions(node: ir.Node, opset: int) -> Iterator[int]:
-    """Later versions of the operator that know all attributes of the node."""
-    for version in range(opset + 1, onnx.defs.onnx_opset_version() + 1 if node.domain == "" else 0):
-        with suppress(onnx.defs.SchemaError):
-            schema = onnx.defs.get_schema(node.op_type, version)
-            if schema.since_version == version and node.attrs.keys() - MEANINGLESS <= schema.attributes.keys():
-                yield version
+def _other_versions(node: ir.Node) -> Iterator[int]:
+    """Yield other versions that the node may have been written for: first the later ones."""
+    if node.domain:
+        return
+    opset = node.graph.opset("")
+    for version in (version for version in versions_of(node.op_type) if version > opset):
+        schema = schema_of(node.op_type, version)
+        if not schema.deprecated and node.attrs.keys() - MEANINGLESS <= schema.attributes.keys():
+            yield version
+    yield from (version for version in fitting_versions(node, opset, opset) if version <= opset)
 
 
 def bind(
@@ -135,12 +142,12 @@ def bind(
         raise refused(node, known.version or opset, "no proven implementation of this version")
     function, meant = found
     if len(node.inputs) > known.most:
-        raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most")
+        raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most", Misfit)
     required = known.required if known.version != NO_SCHEMA else _without_default(function)
     if known.version != NO_SCHEMA and known.most > len(required):  # none of a list may be missing
         required = (*required[:-1], *[True] * (len(node.inputs) - len(required) + 1))
     if any(need and node.input(index) is None for index, need in enumerate(required)):
-        raise refused(node, known.version, "a required input is missing")
+        raise refused(node, known.version, "a required input is missing", Misfit)
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
@@ -175,10 +182,18 @@ def _without_default(function: Kernel) -> tuple[bool, ...]:
 
 
 def meaning(node: ir.Node) -> tuple[str, str, int]:
-    """The operator that a node has, with one number for all versions that compute the same of the same attributes."""
+    """Return a node's operator, with one number for all versions that compute the same of the same attributes.
+
+    A node that has not the form of its own version has a number of its own: of another version it may be one.
+    """
     opset = node.graph.opset(node.domain)
     known = definition(node.domain, node.op_type, opset)
-    version = known.version or opset if known is not None else opset
+    if known is None or known.version == NO_SCHEMA:
+        version = opset
+    elif not node.domain and not fits(node, known.version, MEANINGLESS):
+        return node.domain, node.op_type, -known.version
+    else:
+        version = known.version
     return node.domain, node.op_type, (find(node.domain, node.op_type, version) or (None, version))[1]
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.upgrading.compatible import default_of
+from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.table import VALUES_SINCE, steps
 from bnfold.upgrading.types import Types
 
@@ -45,7 +51,26 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
         return f"has more inputs or outputs than version {older} knows"
     if len(node.inputs) < schema.min_input or len(node.outputs) < schema.min_output:
         return f"has fewer inputs or outputs than version {older} demands"
+    if (slot := next(missing_inputs(node, older), None)) is not None:
+        return f"has no input {schema.inputs[slot].name}, which version {older} demands"
     return type_objection(node, older, types)
+
+
+def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:
+    """Yield the slots at which ``version`` demands an input and the node has none."""
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    for slot, parameter in enumerate(schema_of(node.op_type, version).inputs):
+        if parameter.option == single and node.input(slot) is None:
+            yield slot
+
+
+def give_empty_inputs(node: ir.Node, target: int, shared: Shared) -> None:
+    """Give a Resize the empty roi and scales that versions 11 and 12 demand where nothing reads them."""
+    older = version_at(node.op_type, target)
+    if older != 11 or not node.is_op("Resize"):
+        return
+    for slot in missing_inputs(node, older):
+        node.set_input(slot, shared.constant(node.graph, np.zeros(0, np.float32), f"{node.label}_none"))
 
 
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
@@ -89,7 +114,7 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
         shape = types.shape(value) if value is not None else None
         if shape is None:
             return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
-        rank = len(shape) + len(axes) * node.is_op("Unsqueeze")
+        rank = len(shape) + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
         counted = [axis + rank if axis < 0 else axis for axis in axes]
         node.set_attr(name, counted if isinstance(given, list) else counted[0])
     return None

@@ -10,6 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.forms import form_of
 from bnfold.ir.graph import makers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
@@ -114,8 +115,13 @@ class Walk:
         """The version that the node has the form of; another one than its opset says is reported."""
         meant = exporter_quirks.version_meant(node, version, self.shared.target)
         if meant != version:
-            is_older = meant < version
-            kind, why = ("misplaced-attribute", "have its attributes") if is_older else ("later-form", "allow its form")
+            known = {attribute.name for attribute in node.proto.attribute} <= form_of(
+                node.op_type, version
+            ).attributes.keys()
+            form = "later-form" if meant > version else "earlier-form"
+            kind, why = (
+                (form, "allow its form") if known or meant > version else ("misplaced-attribute", "have its attributes")
+            )
             text = f"{node.op_type}-{version} does not {why}: read as {node.op_type}-{meant}, which does"
             self.shared.repairs.append(Repair(kind, node.label, text))
         return meant
@@ -157,6 +163,7 @@ class Walk:
 
     def _lower(self, node: ir.Node, opset: int) -> None:
         target = self.shared.target
+        downgrade.give_empty_inputs(node, target, self.shared)
         reason = downgrade.objection(node, opset, target, self.shared.types)
         if reason is None and opset >= 11:
             reason = downgrade.axes_from_front(node, target, self.shared.types)

@@ -60,7 +60,8 @@ def constant_of_shape(call: Call, shape: Array) -> Result:
 def cast(call: Call, x: Array) -> Result:
     """The target type by number; at version 1 by its name in upper case, though files of the time wrote numbers."""
     to = call.attr("to")
-    return _cast(call, x, TP.DataType.Value(to.upper()) if call.version == 1 and isinstance(to, str) else to)
+    require(call.version == 1 or isinstance(to, int), f"a cast to {to!r}")
+    return _cast(call, x, TP.DataType.Value(to.upper()) if isinstance(to, str) else to)
 
 
 @kernel("CastLike", 15, 19, *ALL_21)
