@@ -60,7 +60,9 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
         return None
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
-        while schema.deprecated:  # some exporters wrote it all the same, and meant the last version that it had
+        while schema.deprecated and onnx.defs.has(
+            op, schema.since_version - 1, domain
+        ):  # some exporters wrote it all the same, and meant the last version that it had
             schema = onnx.defs.get_schema(op, schema.since_version - 1, domain)
     except onnx.defs.SchemaError:
         return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())

@@ -12,7 +12,6 @@ from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
-from bnfold.upgrading.functions import specialise
 from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
@@ -62,7 +61,6 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
-    repairs = specialise(model, goal) if model.proto.functions else []
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -82,7 +80,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
         before=before,
         after=goal,
         changes=tuple(walk.changes),
-        repairs=(*repairs, *walk.shared.repairs),
+        repairs=tuple(walk.shared.repairs),
         passed=walk.passed,
         training=tuple(walk.shared.training),
     )
