@@ -60,9 +60,8 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
         return None
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
-        while schema.deprecated and onnx.defs.has(
-            op, schema.since_version - 1, domain
-        ):  # some exporters wrote it all the same, and meant the last version that it had
+        # Some exporters wrote a withdrawn operator all the same, and meant the last version that it had.
+        while schema.deprecated and onnx.defs.has(op, schema.since_version - 1, domain):
             schema = onnx.defs.get_schema(op, schema.since_version - 1, domain)
     except onnx.defs.SchemaError:
         return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())
@@ -123,7 +122,7 @@ def _other_versions(node: ir.Node) -> Iterator[int]:
         schema = schema_of(node.op_type, version)
         if not schema.deprecated and node.attrs.keys() - MEANINGLESS <= schema.attributes.keys():
             yield version
-    yield from (version for version in fitting_versions(node, opset, opset) if version <= opset)
+    yield from fitting_versions(node, opset, opset)
 
 
 def bind(

@@ -115,13 +115,11 @@ class Walk:
         """The version that the node has the form of; another one than its opset says is reported."""
         meant = exporter_quirks.version_meant(node, version, self.shared.target)
         if meant != version:
-            known = {attribute.name for attribute in node.proto.attribute} <= form_of(
-                node.op_type, version
-            ).attributes.keys()
-            form = "later-form" if meant > version else "earlier-form"
-            kind, why = (
-                (form, "allow its form") if known or meant > version else ("misplaced-attribute", "have its attributes")
-            )
+            has_attributes = node.attrs.keys() <= form_of(node.op_type, version).attributes.keys()
+            if meant < version and not has_attributes:
+                kind, why = "misplaced-attribute", "have its attributes"
+            else:
+                kind, why = "later-form" if meant > version else "earlier-form", "allow its form"
             text = f"{node.op_type}-{version} does not {why}: read as {node.op_type}-{meant}, which does"
             self.shared.repairs.append(Repair(kind, node.label, text))
         return meant

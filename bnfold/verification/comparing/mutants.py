@@ -11,11 +11,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.ir.messages import function_key
 from bnfold.ir.tensor import TP
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
@@ -169,11 +167,8 @@ class _Side:
                 was, is_ = were.get(name), these.get(name)
                 if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
                     continue  # of nothing else is the type said
-                if (
-                    was != is_
-                    and _from_front(former, name, was) != _from_front(node, name, is_)
-                    and not (node in self.clear and isinstance(is_ or was, float))
-                ):
+                differs = was != is_ and _from_front(former, name, was) != _from_front(node, name, is_)
+                if differs and not (node in self.clear and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
@@ -240,11 +235,7 @@ def _types(node: ir.Node) -> list[int | None]:
 
 
 def _is_unread(node: ir.Node, name: str) -> bool:
-    """Whether nothing reads an attribute: the ratio of a Dropout that drops nothing, one that a function lacks."""
-    if node.is_call:
-        functions = (graph.proto for graph in node.graph.model.functions)
-        called = [f for f in functions if isinstance(f, FunctionProto) and function_key(f) == function_key(node.proto)]
-        return not any(name in f.attribute or name in {default.name for default in f.attribute_proto} for f in called)
+    """Of Dropouts with a ratio of their own only those are evaluated that drop nothing."""
     return node.is_op("Dropout") and name == "ratio"
 
 

@@ -120,4 +120,6 @@ def _cast_target(node: ir.Node) -> int:
         like = node.input(1)
         return (like.dtype if like is not None else None) or onnx.TensorProto.FLOAT
     target = node.attr("to", onnx.TensorProto.FLOAT)
-    return int(onnx.TensorProto.DataType.Value(target)) if isinstance(target, str) else int(target)
+    if isinstance(target, str):
+        target = dict(onnx.TensorProto.DataType.items()).get(target, onnx.TensorProto.FLOAT)
+    return int(target)
