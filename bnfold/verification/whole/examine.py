@@ -133,7 +133,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         or _told(contradicted, request, pair, seen)
         or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
-        witnesses=(*evidence.rows, *recorded(pair, samples)),
+        witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         fed=frozenset(name for sample in seen for name in sample.feeds),
         pair=pair,
