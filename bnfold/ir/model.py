@@ -31,6 +31,7 @@ class Model:
         self.indexed: list[Graph] = []
         self.evaluation: Evaluation | None = None  # inside `ir.evaluated_once`
         self.has_learned_types = False  # set once all was inferred that can be: edits carry it on
+        self.disputed: set[Value] = set()  # what runtimes may infer other sizes of than they make
         self._original: frozenset[str] | None = None
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}

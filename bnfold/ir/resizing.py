@@ -1,4 +1,8 @@
-"""Sizes that runtimes may compute differently: a factor whose product lies on the edge of an integer, a ceil_mode."""
+"""Sizes that inference and runtimes may compute differently.
+
+A factor whose product lies on the edge of an integer, a ceil_mode, an auto_pad beside what its formula does not know, a
+Slice that goes backward to the largest integer.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,10 @@ _EDGE = 2.0**-20
 """Relative distance from an integer within which a product in float32 may fall on its other side."""
 RESIZING = ("Resize", "Upsample")
 POOLING = ("MaxPool", "AveragePool", "LpPool")
+WINDOWED = (*POOLING, "Conv", "ConvTranspose")
+
+LARGEST_END = 2**31 - 1
+"""From here on an end stands for the last element, which backward only some take for the first one."""
 
 
 def scales(node: Node) -> list[float] | None:
@@ -36,34 +44,81 @@ def scales_slot(node: Node) -> int:
 
 def may_be_unsure(node: Node) -> bool:
     """Whether the size of what a node makes may take arithmetic that runtimes do differently."""
-    if node.is_op(*POOLING):
-        return node.has_attr("ceil_mode")
-    return node.is_op(*RESIZING)
+    try:
+        if node.is_op(*WINDOWED):
+            stated = node.attr("ceil_mode", 0) or node.attr("output_shape")
+            return bool(stated) or _is_ambiguous(node) or any(_is_padded_oddly(node))
+        return node.is_op(*RESIZING) or (node.is_op("Slice") and any(_backward_to_the_largest(node)))
+    except (ValueError, LookupError, ReferenceAttribute):
+        return True  # a damaged node
 
 
 def unsure_axes(node: Node, dims: Sequence[Dim]) -> set[int]:
     """The axes of the first output whose size runtimes may disagree about, where the input has these dims."""
     if not may_be_unsure(node):
         return set()
+    find = _windowed if node.is_op(*WINDOWED) else _sliced if node.is_op("Slice") else _resized
     try:
-        return set(_resized(node, dims) if node.is_op(*RESIZING) else _pooled(node, dims))
+        return set(find(node, dims))
     except (ValueError, LookupError, ZeroDivisionError, ReferenceAttribute):
         return set(range(len(dims)))  # a damaged node
 
 
-def _pooled(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
-    """Some make a window that starts behind the last element, and others leave it out."""
-    taps = node.attr("kernel_shape", [])
-    if not node.attr("ceil_mode", 0) or node.attr("auto_pad", "NOTSET") not in ("NOTSET", ""):
+def _is_ambiguous(node: Node) -> bool:
+    """Whether both auto_pad and pads are given."""
+    return node.attr("auto_pad", "NOTSET") not in ("NOTSET", "") and node.has_attr("pads")
+
+
+def _is_padded_oddly(node: Node) -> list[bool]:
+    """By axis, whether some runtimes pad to the SAME size as if there were no dilations or output_padding."""
+    if not node.attr("auto_pad", "NOTSET").startswith("SAME"):
+        return []
+    if node.is_op("ConvTranspose"):
+        return [extra > 0 for extra in node.attr("output_padding", [])]
+    return [dilation > 1 for dilation in node.attr("dilations", [])] if node.is_op(*POOLING) else []
+
+
+def _windowed(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
+    """Under ceil_mode some leave a window out that starts behind the last element, and round up where VALID does not.
+
+    With SAME, they count a step more. Of an ``output_shape`` below the input's, inference knows not even the rank.
+    """
+    wanted = zip(node.attr("output_shape", []), dims[2:], strict=False)
+    if _is_ambiguous(node) or any(isinstance(size, int) and made < size for made, size in wanted):
+        yield from range(2, len(dims))
         return
+    yield from (2 + axis for axis, is_odd in enumerate(_is_padded_oddly(node)) if is_odd)
+    if not node.attr("ceil_mode", 0):
+        return
+    taps, mode = node.attr("kernel_shape", []), node.attr("auto_pad", "NOTSET")
     ones, pads = [1] * len(taps), node.attr("pads", [0] * 2 * len(taps))
     rows = zip(taps, node.attr("strides", ones), node.attr("dilations", ones), strict=True)
     for axis, (tap, stride, dilation) in enumerate(rows):
         size, first, last = dims[2 + axis], pads[axis], pads[len(taps) + axis]
-        if isinstance(size, int):
-            steps = -(-(size + first + last - (tap - 1) * dilation - 1) // stride)
-            if steps * stride >= size + first:
+        if mode.startswith("SAME"):
+            if stride > 1:
                 yield 2 + axis
+        elif isinstance(size, int):
+            room = size + first + last - (tap - 1) * dilation - 1
+            if -(-room // stride) * stride >= size + first or (mode == "VALID" and room % stride):
+                yield 2 + axis
+
+
+def _sliced(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
+    axes = constant(node.input(3))
+    places = range(len(dims)) if axes is None else axes.numpy().reshape(-1).tolist()
+    yield from (
+        place % len(dims) for place, is_odd in zip(places, _backward_to_the_largest(node), strict=False) if is_odd
+    )
+
+
+def _backward_to_the_largest(node: Node) -> list[bool]:
+    """By place, whether elements are taken backward up to an end that for some stands for the first one."""
+    steps = constant(node.input(4))
+    if steps is None or not (steps.numpy() < 0).any() or (ends := constant(node.input(2))) is None:
+        return []
+    rows = zip(ends.numpy().reshape(-1).tolist(), steps.numpy().reshape(-1).tolist(), strict=False)
+    return [step < 0 and end >= LARGEST_END for end, step in rows]
 
 
 def _resized(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
@@ -79,8 +134,10 @@ def _resized(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
 
 
 def without_sizes(kind: TypeProto, axes: set[int]) -> TypeProto:
-    """A copy of a tensor's type that leaves the sizes of some axes open."""
+    """A copy of a tensor's type that leaves the sizes of some axes open; and the rank, where it has not so many."""
     copy = deepcopy(kind)
+    if max(axes, default=-1) >= len(copy.tensor_type.shape.dim):
+        copy.tensor_type.ClearField("shape")
     for axis, dim in enumerate(copy.tensor_type.shape.dim):
         if axis in axes:
             dim.Clear()

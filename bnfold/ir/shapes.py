@@ -65,7 +65,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
         _show_numbers(model, proto)
         _show_constants(model, proto)
         slices = any(node.op_type == "Slice" for node in model.nodes())
-        inferred = _inferred(proto, slices=slices, strict=strict)
+        plain = inferred = _inferred(proto, slices=slices, strict=strict)
         unsure = _unsure(model, inferred)
         is_wrong = contradicts_weights(model)
         if unsure or is_wrong:
@@ -76,7 +76,18 @@ def infer(model: Model, *, strict: bool = False) -> None:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
             raise Unsupported(f"shape inference fails: {first}") from error
         return  # onnx gives up on models that run all the same; what is not known stays unknown
+    model.disputed = _sized_values(model, plain) - _sized_values(model, inferred) if unsure else set()
     _learn(model, inferred, annotated=not (unsure or is_wrong))
+
+
+def _sized_values(model: Model, inferred: onnx.ModelProto) -> set[Value]:
+    """The values of which all sizes are told."""
+    return {
+        graph.values[info.name]
+        for graph, message in _pairs(model, inferred.graph)
+        for info in (*message.value_info, *message.output)
+        if info.name in graph.values and all(isinstance(dim, int) for dim in shape_of(info.type) or [None])
+    }
 
 
 def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
@@ -176,9 +187,10 @@ def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
         kinds.update((info.name, info.type) for info in (*message.input, *message.value_info, *message.output))
         for node in graph.nodes:
             x, made = node.input(0), node.output(0)
-            dims = shape_of(kinds.get(x.name)) if x is not None else None
             kind = kinds.get(made.name) if made is not None else None
-            if dims is not None and kind is not None and (axes := unsure_axes(node, dims)):
+            told = shape_of(kinds.get(x.name)) if x is not None else None
+            dims = [None] * len(shape_of(kind) or ()) if told is None else told
+            if kind is not None and (axes := unsure_axes(node, dims)):
                 found[node] = without_sizes(kind, axes)
     return found
 

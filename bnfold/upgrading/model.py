@@ -9,6 +9,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.pause import no_garbage_collection
+from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
 from bnfold.upgrading.shared import Shared
@@ -62,8 +63,9 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
         imports.state_attribute_types(model)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
-    if any(value is not None and value.dtype is None for call in calls for value in call.outputs):
-        model.infer_shapes()  # operators are asked one by one, which tells nothing of calls
+    is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
+    if is_called or any(map(may_be_unsure, model.nodes())):
+        model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
     walk = Walk(Shared(goal, policy, Types(goal)), functions)
     with no_garbage_collection():
         for graph in (model.graph, *model.functions):

@@ -160,6 +160,8 @@ class Site:
         """A size of 0 is one from opset 14 on; before, Reshape has no way to say it, but what is empty is ``like``."""
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
+        if like in self.graph.model.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
+            raise Inexpressible(f"runtimes infer other sizes of {like.name!r} than they make")
         shape = self.add("Shape", [like], "shape")
         if self.target >= 14:
             self.append("Reshape", [value, shape], output, allowzero=1)

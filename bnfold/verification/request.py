@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from bnfold import ir, reference
 from bnfold.settings import VerifyOptions
+from bnfold.verification.as_read import as_read
 from bnfold.verification.unscaled import Scaled
 
 T = TypeVar("T")
@@ -80,4 +81,12 @@ class Request:
     @property
     def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:
         """The two for a runtime, which reads a file by itself."""
-        return self.before_file or self.before, self.after_file or self.after
+        return self.once(_sources)
+
+
+def _sources(request: Request) -> tuple[ir.Model | Path, ir.Model | Path]:
+    before, after = (
+        as_read(model, file, request.policy)
+        for model, file in ((request.before, request.before_file), (request.after, request.after_file))
+    )
+    return before, after

@@ -26,6 +26,9 @@ from bnfold.errors import BnfoldError
 from bnfold.pipeline import order
 from bnfold.report.events import Report
 
+_BUDGET, _EVALUATION = 15.0, 5.0
+"""Seconds, below what a case may take: a fault may make a loop endless, which is run as long as the limit says."""
+
 DIFFERENT = 0.1
 REDRAWS = 8
 DEPTHS = ("auto", "full", "local")
@@ -103,6 +106,7 @@ def _verify(models: tuple[Path, Path], report: Report, settings: dict[str, Any])
         depth=settings["depth"],
         runtime=settings["witness"],
         seed=settings["seed"],
+        budget_seconds=_BUDGET,
     )
 
 
@@ -121,7 +125,7 @@ def _truth(before: Path, after: Path, feeds: Any) -> str:
     except BnfoldError:
         return "unclear"
     try:
-        found = reference.evaluate(ir.load(after), feeds)
+        found = reference.evaluate(ir.load(after), feeds, limit_seconds=_EVALUATION)
     except reference.Misfit:
         return "different"
     except BnfoldError:

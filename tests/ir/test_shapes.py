@@ -149,6 +149,24 @@ def test_what_is_computed_from_constants_is_shown_to_inference() -> None:
         (17, "y = Resize (x, , h)", 7),
         (17, "y = MaxPool <kernel_shape = [1], strides = [4], ceil_mode = 1> (x)", 2),
         (17, "y = MaxPool <kernel_shape = [1], strides = [3], ceil_mode = 1> (x)", None),
+        (22, 'y = MaxPool <kernel_shape = [2], dilations = [2], auto_pad = "SAME_LOWER"> (x)', None),
+        (22, 'y = MaxPool <kernel_shape = [2], dilations = [1], auto_pad = "SAME_LOWER"> (x)', 5),
+        (22, 'y = MaxPool <kernel_shape = [2], dilations = [2], auto_pad = "VALID"> (x)', 3),
+        (22, 'y = AveragePool <kernel_shape = [2], dilations = [2], auto_pad = "SAME_UPPER"> (x)', None),
+        (22, 'y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1, auto_pad = "SAME_UPPER"> (x)', None),
+        (22, 'y = LpPool <kernel_shape = [2], strides = [2], auto_pad = "SAME_UPPER"> (x)', 3),
+        (17, 'y = MaxPool <kernel_shape = [2], strides = [2], ceil_mode = 1, auto_pad = "VALID"> (x)', None),
+        (17, 'y = MaxPool <kernel_shape = [1], strides = [2], ceil_mode = 1, auto_pad = "VALID"> (x)', 3),
+        (17, 'y = AveragePool <kernel_shape = [2], pads = [0, 0], auto_pad = "SAME_UPPER"> (x)', None),
+        (17, 'y = AveragePool <kernel_shape = [2], pads = [1, 1], auto_pad = "NOTSET"> (x)', 6),
+        (17, 'y = Conv <pads = [0, 1], auto_pad = "SAME_LOWER"> (x, w)', None),
+        (17, 'y = Conv <dilations = [2], auto_pad = "SAME_LOWER"> (x, w)', 5),
+        (17, 'y = ConvTranspose <strides = [2], output_padding = [1], auto_pad = "SAME_LOWER"> (x, w)', None),
+        (17, 'y = ConvTranspose <strides = [2], auto_pad = "SAME_LOWER"> (x, w)', 10),
+        (17, "y = ConvTranspose <strides = [2], output_shape = [9]> (x, w)", 9),
+        (17, "y = Slice (x, b, e, a, d)", None),
+        (17, "y = Slice (x, b, f, a, d)", 5),
+        (17, "y = Slice (x, f, e, a, u)", 5),
     ],
 )
 @pytest.mark.parametrize("is_annotated", [False, True])
@@ -157,6 +175,8 @@ def test_a_size_that_runtimes_compute_differently_is_unknown(
 ) -> None:
     """5 × 1.4 is 7 in float32 and less in float64: 6, as the file may say, too."""
     constants = "float[3] s = {1, 1, 1.4}, float[1] t = {1.4}, float[3] h = {1, 1, 1.5}, int64[1] i = {6}"
+    constants += ", int64[1] a = {2}, int64[1] b = {-1}, int64[1] e = {9223372036854775807}, int64[1] f = {-9}"
+    constants += f", int64[1] d = {{-1}}, int64[1] u = {{1}}, float[3,3,2] w = {{{', '.join('1' * 18)}}}"
     text = f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[1,3,5] x) => (float[1,3,6] z) <{constants}>'
     proto = onnx.parser.parse_model(f"{text} {{ {node} z = Relu (y) }}")
     if is_annotated:
@@ -172,6 +192,18 @@ def test_a_size_that_runtimes_compute_differently_is_unknown(
         shape = loaded.graph.values[name].shape
         assert shape is not None
         assert (shape[2] if isinstance(shape[2], int) else None) == size
+
+
+def test_no_rank_is_told_where_inference_stops_half_way() -> None:
+    """Of a ConvTranspose whose ``output_shape`` is below the input's, onnx tells two axes."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,5] x) => (float[a,b,c] z)'
+        f" <float[3,3,2] w = {{{', '.join('1' * 18)}}}>"
+        " { y = ConvTranspose <strides = [2], output_shape = [4]> (x, w) z = Relu (y) }"
+    )
+    loaded = ir.load(onnx.parser.parse_model(text))
+    loaded.infer_shapes()
+    assert [loaded.graph.values[name].shape for name in ("y", "z")] == [None, None]
 
 
 @pytest.mark.parametrize("image", [30, 3, -3])

@@ -511,3 +511,12 @@ def test_the_reason_and_the_summary_give_one_figure() -> None:
     assert 0 < row.typical < row.relative
     figures = [re.search(r"differ by at most (\S+)", text) for text in (verdict.reason, verdict.summary)]
     assert [found[1] for found in figures if found is not None] == [f"{row.typical:.1e}"] * 2
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_result_that_rounding_turns_into_any_other_proves_nothing(depth: Any) -> None:
+    """However much the original errs by itself: the constant is another one, and so is every number."""
+    body = "(float[5,4] x) => (float[5,4] y) { h = Mul (x, far) y = Sin (h) }"
+    before, after = (ir.load(model(body, {"far": np.array(number)})) for number in (1.739e12, 1.912e12))
+    verdict = verify(before, after, depth=depth, runtime="none")
+    assert not verdict.verified, verdict.reason

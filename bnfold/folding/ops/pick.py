@@ -10,6 +10,7 @@ from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops.registry import carrier, register
+from bnfold.ir.resizing import LARGEST_END
 from bnfold.ir.tensor import Array, Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -42,6 +43,8 @@ def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
             raise Declined(Reason.UNREADABLE, facts.where(node))
+        if step < 0 and end >= LARGEST_END:
+            raise Declined(Reason.NOT_STATIC, f"{facts.where(node)} goes backward to an end beyond all elements")
         found[axis % rank] = slice(start, end, step)
     return found
 

@@ -132,7 +132,7 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
     return next(
         (
             f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest number; rounding the new "
-            "weights could cause that, but nothing shows that the original is as sensitive"
+            "weights could cause that, and would hide a fault"
             for item in found
             if item.is_drowned or exceeds(item)
         ),

@@ -16,7 +16,7 @@ from bnfold.verification.feeding.inputs import SAMPLE_KINDS
 from bnfold.verification.numbers.compare import compare_values, shape_of
 from bnfold.verification.numbers.jumps import jump_elsewhere
 from bnfold.verification.numbers.rounding import PerturbedWeights
-from bnfold.verification.numbers.storage import Errors
+from bnfold.verification.numbers.storage import WORST_AGREEMENT, Errors
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.verdict import Location, OutputRow, WitnessRow
@@ -133,7 +133,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         or _told(contradicted, request, pair, seen)
         or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
-        witnesses=(*evidence.rows, *recorded(pair, samples)),
+        witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         fed=frozenset(name for sample in seen for name in sample.feeds),
         pair=pair,
@@ -201,6 +201,8 @@ def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
 def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
     def exceeds(item: Compared) -> bool:
         own = errors_before.get(item.name)
+        if item.difference.relative > WORST_AGREEMENT:  # however much the original errs: it may be any other result
+            return True
         return item.exceeds() and (own is None or own.largest < item.difference.relative / 8)
 
     return inconclusive(found, exceeds)

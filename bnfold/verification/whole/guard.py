@@ -18,6 +18,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.verification.as_read import as_read
 from bnfold.verification.differences.changes import uncovered
 from bnfold.verification.differences.interface import broken_promise, unread
 from bnfold.verification.feeding.choices import Choice
@@ -154,7 +155,8 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     runtime = RuntimeProcess(request.checks.runtime)
     sides = request.sources
     if _is_resized(request.before, choice):
-        sides = choice.model, sized(request.after, choice.shapes)
+        resized = choice.model, sized(request.after, choice.shapes)
+        sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
     row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not (before.ran and after.ran):

@@ -11,6 +11,7 @@ from pathlib import Path
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
+from bnfold.verification.as_read import is_forced
 from bnfold.verification.feeding.inputs import Feeds
 from bnfold.verification.numbers.floats import HALVES
 from bnfold.verification.numbers.storage import Errors, agrees, errors, growth_fault
@@ -22,6 +23,9 @@ from bnfold.verification.whole.pair import Pair
 from bnfold.verification.whole.refusal import refusal, session_too_long
 
 OWN = "bnfold's kernels in the models' own precision"
+
+_ILL_CONDITIONED = "the model is ill-conditioned in its own type, or one of the two results is wrong"
+_IN_TRAINING = "what is read as inference, as asked, may have been in training mode there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +114,17 @@ def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
     return own.fault or own.suspicion
 
 
-def recorded(pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
-    """Recorded outputs, as one more witness of what the original computes; none where none were recorded."""
+def recorded(request: Request, pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+    """Recorded outputs, as one more witness of what the original computes; none where none were recorded.
+
+    They are of the mode that the original states, whatever it is read as.
+    """
     known = [sample for sample in samples if sample.recorded]
     if not known:
         return []
     found = _errors(pair, [sample.expected for sample in known], [sample.recorded for sample in known])
-    notes = tuple(_disagreement(name, found[name]) for name in found if not _agrees(pair, name, found[name]))
+    why = _IN_TRAINING if is_forced(request.before, request.policy) else _ILL_CONDITIONED
+    notes = tuple(_disagreement(name, found[name], why) for name in found if not _agrees(pair, name, found[name]))
     return [WitnessRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
 
 
@@ -220,9 +228,9 @@ def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
     return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
 
 
-def _disagreement(name: str, found: Errors) -> str:
+def _disagreement(name: str, found: Errors, why: str = _ILL_CONDITIONED) -> str:
     broken = f"{found.broken} elements are not finite; " if found.broken else ""
     return (
-        f"computes output {name!r} of the original {found.largest:.2g} of its largest value away from float64; {broken}"
-        "the model is ill-conditioned in its own type, or one of the two results is wrong"
+        f"computes output {name!r} of the original {found.largest:.2g} of its largest value away from float64; "
+        f"{broken}{why}"
     )

@@ -36,6 +36,13 @@ def test_slice_down_along_the_channels(window: tuple[int, int, int]) -> None:
     assert folded(net, net.node("Conv", y, net.const(3, channels, 2))).ops == ["Slice", "Conv"]
 
 
+def test_what_a_slice_backward_to_the_largest_integer_picks_nobody_knows() -> None:
+    """By its text nothing; in onnxruntime everything."""
+    net = Net()
+    y = net.node("Slice", conv(net), net.ints(-1), net.ints(2**63 - 1), net.ints(2), net.ints(-1))
+    assert declined(net, net.batchnorm(y, 6)) == ["not-static"]
+
+
 def test_slice_as_opset_nine_writes_it() -> None:
     net = Net(opset=9)
     y = net.node("Slice", conv(net), starts=[1], ends=[4], axes=[1])

@@ -7,6 +7,8 @@ import onnxruntime
 import pytest
 
 from bnfold import ir, reference
+from bnfold.errors import UpgradeBlocked
+from bnfold.upgrading import run as upgrade
 
 Upgraded = Callable[..., Any]
 Text = Callable[..., str]
@@ -77,3 +79,45 @@ def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded, text:
     expected = reference.evaluate(ir.load(onnx.parser.parse_model(source)), feeds)
     found = reference.evaluate(upgraded(source, target, compare=False).model, feeds)
     np.testing.assert_allclose(found["y"], expected["y"])
+
+
+ODD = [
+    'kernel_shape = [2, 2], dilations = [3, 3], auto_pad = "SAME_LOWER"',
+    "kernel_shape = [2, 2], strides = [5, 5], pads = [0, 0, 1, 1], ceil_mode = 1",
+    'kernel_shape = [2, 2], auto_pad = "SAME_UPPER", pads = [0, 0, 0, 0]',
+]
+
+
+def behind_a_pool(text: Text, attributes: str, batch: str) -> ir.Model:
+    return ir.load(
+        onnx.parser.parse_model(
+            text(11, f"float[{batch}, 3, 9, 9] x", f"p = MaxPool <{attributes}> (x) r = Relu (p) y = Hardmax (r)", ir=6)
+        )
+    )
+
+
+@pytest.mark.parametrize("attributes", ODD)
+@pytest.mark.parametrize("is_annotated", [False, True])
+def test_sizes_that_inference_tells_and_runtimes_do_not_make(text: Text, attributes: str, is_annotated: bool) -> None:
+    """What they infer stands for a Shape in onnxruntime: whatever is reshaped to it does not run."""
+    model = behind_a_pool(text, attributes, "2")
+    if is_annotated:
+        model = ir.load(onnx.shape_inference.infer_shapes(model.proto))
+    with pytest.raises(UpgradeBlocked, match="Hardmax-11 'y': runtimes infer other sizes of 'r' than they make"):
+        upgrade(model, 13)
+
+
+@pytest.mark.parametrize("attributes", ODD)
+@pytest.mark.parametrize("is_annotated", [False, True])
+@pytest.mark.parametrize("target", [13, 21])
+def test_where_nothing_is_inferred_the_value_tells_its_shape(
+    text: Text, attributes: str, is_annotated: bool, target: int
+) -> None:
+    model = behind_a_pool(text, attributes, "n")
+    if is_annotated:
+        model = ir.load(onnx.shape_inference.infer_shapes(model.proto))
+    before = onnxruntime.InferenceSession(ir.encode(model))
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 9, 9)).astype(np.float32)}
+    upgrade(model, target)
+    after = onnxruntime.InferenceSession(ir.encode(model))
+    np.testing.assert_array_equal(after.run(None, feeds)[0], before.run(None, feeds)[0])
