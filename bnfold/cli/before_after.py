@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bnfold.errors import printable
-from bnfold.report.events import Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.totals import Products, Totals, changed, size
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
+_NAMED = 3
+"""BatchNormalizations of one reason that are named."""
 GROWN = 1.1, 1 << 20
 """A result larger by this factor and this many bytes says so."""
 Row = tuple[str, str, str, str]
@@ -60,6 +62,27 @@ def grown(report: Report) -> str:
     gone = [name for name in made if name != "BatchNormalization"]
     why = f": what {', '.join(gone[:MOST])} computed from constants is a weight now" if gone else ""
     return f"the weights grew from {size(before)} to {size(after)}{why}"
+
+
+def left(report: Report) -> Iterator[str]:
+    """Yield a line for each reason why BatchNormalizations remain: how many, the first names, the nodes in the way."""
+    groups: dict[tuple[str, str], list[BatchNormEvent]] = {}
+    for event in report.batchnorms:
+        if event.reason is not None:
+            groups.setdefault((event.reason.code, event.brief or event.reason.value), []).append(event)
+    most_first = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for (code, brief), events in most_first[:MOST]:
+        first, names = events[0], [event.name for event in events[:_NAMED]]
+        more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
+        is_short = first.reason is None or brief != first.reason.value
+        why = brief if is_short else first.why if len(events) == 1 else f"{brief}{_example(first)}"
+        yield f"{len(events)} left: {', '.join(names)}{more}: {why} [{code}]"
+    if rest := sum(len(events) for _, events in most_first[MOST:]):
+        yield f"{rest} left for other reasons (--verbose or `bnfold inspect` has them all)"
+
+
+def _example(event: BatchNormEvent) -> str:
+    return f" (of the first: {event.detail})" if event.detail else ""
 
 
 def products(counted: Products | None) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bnfold.errors import printable
 from bnfold.report.events import state
+from bnfold.report.reasons import sentence
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
@@ -66,7 +67,7 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
     for row in sorted(rows, key=lambda row: row["reason"] is None):
         where = ", ".join(row["into"])
         if row["reason"]:
-            where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
+            where = f"{sentence(row['reason']['text'], row['reason']['detail'])} [{row['reason']['code']}]"
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
         cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
         _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
@@ -123,10 +124,6 @@ def _range(spread: Mapping[str, Any] | None) -> str:
 
 def _name(graph: str, name: str) -> str:
     return f"{graph}: {name}" if graph else name
-
-
-def _why(text: str, code: str, detail: str) -> str:
-    return f"{text} [{code}]{f': {detail}' if detail else ''}"
 
 
 def _number(value: float | None) -> str:

@@ -127,15 +127,15 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
 
 
 def _attention(report: Report, *, verbose: bool) -> None:
-    rows = report.batchnorms if verbose else [event for event in report.batchnorms if event.reason is not None]
-    if rows and verbose:
+    if report.batchnorms and verbose:
         from bnfold.cli import tables
 
-        tables.batchnorms([event.to_json() for event in rows], stderr=True)
-    elif rows:
-        reasons = Counter(event.reason for event in rows if event.reason is not None)
-        for reason, count in reasons.most_common(MOST):
-            say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
+        tables.batchnorms([event.to_json() for event in report.batchnorms], stderr=True)
+    else:
+        from bnfold.cli import before_after
+
+        for line in before_after.left(report):
+            say(f"  {line}", WARNING)
     repairs = Counter(repair.text for repair in report.repairs)
     for text, count in repairs.most_common(MOST if not verbose else None):
         say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
