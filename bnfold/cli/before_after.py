@@ -60,7 +60,7 @@ def grown(report: Report) -> str:
         return ""
     made = [name for name, (old, new) in changed(report.before, report.after).items() if new < old]
     gone = [name for name in made if name != "BatchNormalization"]
-    why = f": what {', '.join(gone[:MOST])} computed from constants is a weight now" if gone else ""
+    why = f": constants that {', '.join(gone[:MOST])} computed are now stored as weights" if gone else ""
     return f"the weights grew from {size(before)} to {size(after)}{why}"
 
 

@@ -172,15 +172,14 @@ def _ask(
 ) -> Step:
     if depth > MAX_DEPTH or len(draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
-    picks = record(node).picks
+    picks, where = record(node).picks, facts.where(node)
     if not picks and (node in draft.nodes or draft.moves(node)):
-        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} would be rescaled twice", depth, node.label, node.op_type)
+        raise Declined(Reason.SHARED_VALUE, f"{where} would be rescaled twice", depth, node.label, node.op_type)
     if not picks and direction == "down" and not all(affine.is_finite for affine in affines.values()):
-        raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label, node.op_type)
+        raise Declined(Reason.ZERO_SCALE, where, depth, node.label, node.op_type)
     try:
         return ask(node, direction, affines, draft.limits, draft.form)
     except Declined as refusal:
-        where = facts.where(node)
         detail = refusal.detail if where in refusal.detail else ": ".join(filter(None, (where, refusal.detail)))
         raise Declined(refusal.reason, detail, depth, node.label, node.op_type) from refusal
 
