@@ -11,6 +11,7 @@ from bnfold.report.totals import Products, Totals, changed, size
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
+    from bnfold.pipeline.job import Outcome
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
@@ -62,6 +63,23 @@ def grown(report: Report) -> str:
     gone = [name for name in made if name != "BatchNormalization"]
     why = f": constants that {', '.join(gone[:MOST])} computed are now stored as weights" if gone else ""
     return f"the weights grew from {size(before)} to {size(after)}{why}"
+
+
+def nothing_to_do(outcome: Outcome) -> str:
+    """Return that there was nothing to do, why, and what was written; empty if anything changed or is left."""
+    report, options = outcome.report, outcome.options
+    same = (report.opset_before, report.ir_before, report.before) == (report.opset_after, report.ir_after, report.after)
+    changed_names = report.renamed or report.removed_names or report.frozen
+    if not same or report.batchnorms or report.repairs or report.cuts or changed_names or outcome.steps:
+        return ""
+    folds = options.fold or options.decompose != "never"
+    why = ["it has no BatchNormalization"] if folds else []
+    if report.has_opset and options.target_opset != "keep":
+        why.append(f"its opset {report.opset_after} stays")
+    if not why:
+        return ""
+    copy = f". {outcome.output} is a copy of it" if outcome.output is not None else ""
+    return f"nothing to do in this model: {' and '.join(why)}{copy}"
 
 
 def left(report: Report) -> Iterator[str]:

@@ -113,7 +113,8 @@ def outputs(rows: Sequence[OutputRow], *, verbose: bool) -> None:
 
 
 def _details(row: OutputRow) -> str:
-    told = f"{row.dtype}: max error {_number(row.max_abs)}, RMS error {_number(row.rms)}, {row.ulps:.3g} ulps"
+    told = f"{row.dtype}, on any input by {_number(row.relative)}, {_number(row.allowed)} allowed"
+    told += f"; max error {_number(row.max_abs)}, RMS error {_number(row.rms)}, {row.ulps:.3g} ulps"
     if row.error_before is None and row.error_after is None:
         return told
     return f"{told}; a runtime's own error {_number(row.error_before)} before, {_number(row.error_after)} after"

@@ -87,7 +87,8 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
 
     if outcome.steps:
         steps(report.before, outcome.steps)
-    for line in before_after.lines(report, verbose=verbose):
+    nothing = before_after.nothing_to_do(outcome)
+    for line in [nothing] if nothing and not verbose else before_after.lines(report, verbose=verbose):
         say(line)
     _verification(outcome.verdict, verbose=verbose)
     if grew := before_after.grown(report):
@@ -171,8 +172,11 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     if rows := document.get("quantization"):
         tables.quantization(rows)
     report = outcome.report
-    say(report.versions)
-    say(report.became)
+    from bnfold.cli import before_after
+
+    nothing = before_after.nothing_to_do(outcome)
+    for line in [nothing] if nothing else [report.versions, report.became]:
+        say(line)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")

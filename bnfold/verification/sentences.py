@@ -51,14 +51,15 @@ def runtime_agrees(relative: float, allowed: float) -> str:
 
 
 def fate(row: OutputRow) -> str:
-    """Return whether an output agrees, and how closely."""
+    """Return whether an output agrees, and how closely: on a typical input, if that shows a difference."""
     if row.fault and row.fault != TOO_FAR:
         return f"{row.name}: {row.fault}"
     if row.fault:
         return differs(row.name, row.relative, row.allowed)
     if not row.relative:
         return f"{row.name} is identical"
-    return f"{row.name} agrees to {row.relative:.2g}, {row.allowed:.2g} allowed"
+    relative, allowed = (row.typical, row.typical_allowed) if row.typical else (row.relative, row.allowed)
+    return f"{row.name} agrees to {relative:.2g}, {allowed:.2g} allowed"
 
 
 def differs(name: str, relative: float, allowed: float) -> str:
