@@ -37,7 +37,7 @@ def test_many_operators_are_told_with_verbose_only() -> None:
 def test_a_model_that_grows_says_so_and_why() -> None:
     made = report(Totals({"ConstantOfShape": 2}, 214_000), Totals({}, 23_000_000))
     assert before_after.grown(made) == (
-        "the weights grew from 214.0 kB to 23.0 MB: what ConstantOfShape computed from constants is a weight now"
+        "the weights grew from 214.0 kB to 23.0 MB: constants that ConstantOfShape computed are now stored as weights"
     )
     assert not before_after.grown(report(Totals({}, 214_000), Totals({}, 300_000)))
 

@@ -65,7 +65,7 @@ def test_what_its_operators_take_is_compared(
     assert "on inputs as the operators take them (the original does not run" in good.reason
     bad = compared(f"{head} {{ {node} }}", opset, f"{head} {{ {wrong} }}", other_opset)
     assert bad.status == "unverified"
-    assert bad.reason.startswith("the original does not run on inputs of the shapes it declares")
+    assert bad.reason.startswith("the original model cannot be run at the shapes that it declares")
 
 
 def test_other_sizes_than_declared_are_tried_as_long_as_that_takes_little(monkeypatch: pytest.MonkeyPatch) -> None:
