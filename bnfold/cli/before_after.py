@@ -32,7 +32,7 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
     yield from _aligned(
         [
             ("", "nodes", "BatchNormalization", "weights", "multiply-adds", "opset", "time", ""),
-            ("as it came", *_counts(before), "", ""),
+            ("original", *_counts(before), "", ""),
             *((row.name, *_counts(row.totals), f"{row.seconds:.2f} s", row.status) for row in rows),
         ]
     )

@@ -59,15 +59,15 @@ def run(*arguments: object) -> click.testing.Result:
             f"n = {NORM} (x, s, b, m, v) y = Mish (n)",
             "neither the graph input 'x' nor Mish can absorb it [no-handler]",
             (
-                "neither the graph input 'x' nor Mish '/b4/Mish_1' can absorb it (Mish '/b4/Mish_1' has no factor for which "
-                "f(s·x) is s·f(x))"
+                "neither the graph input 'x' nor Mish '/b4/Mish_1' can absorb it "
+                "(Mish '/b4/Mish_1' has no factor for which f(s·x) is s·f(x))"
             ),
         ),
         (
             f"a = Sigmoid (x) n = {NORM} (a, x, b, m, v) y = Tanh (n)",
             (
-                "a parameter is a graph input, or computed by nodes that bnfold does not evaluate (value 'x' is an input) "
-                "[dynamic-parameters]"
+                "a parameter is a graph input, or computed by nodes that bnfold does not evaluate "
+                "(value 'x' is an input) [dynamic-parameters]"
             ),
             "value 'x' is an input",
         ),

@@ -86,7 +86,7 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     except reference.OutOfTime as error:
         raise Impossible(f"{error}{_with_more_time(request, error.needed)}") from error
     except MemoryError as error:
-        raise Impossible("the models need more memory than there is") from error
+        raise Impossible("there is not enough memory to run the models") from error
 
 
 def _with_more_time(request: Request, seconds: float) -> str:
