@@ -41,8 +41,8 @@ class Upgraded(NamedTuple):
         if not self.training:
             return ""
         return (
-            f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. If that was not meant, "
-            "call model.eval() before exporting, or use --force-inference. For runtimes without training mode, use "
+            f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. "
+            "If that was not meant, call model.eval() before exporting, or use --force-inference. For runtimes without training mode, use "
             "--decompose residual"
         )
 

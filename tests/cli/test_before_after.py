@@ -49,10 +49,10 @@ def test_steps_stand_one_below_the_other() -> None:
         StepRow("onnxslim", "rolled back", "crashed", 0.5),
     ]
     assert list(before_after.steps(before, rows)) == [
-        "            nodes  BatchNormalization  weights  multiply-adds  opset    time",
-        "original        3                   1   1.5 kB     1.23 M × N      9",  # noqa: RUF001 - it is one
-        "bnfold          2                   0   1.4 kB             12     15  1.25 s  verified",
-        "onnxslim        -                   -        -              -      -  0.50 s  rolled back",
+        "          nodes  BatchNormalization  weights  multiply-adds  opset    time",
+        "original      3                   1   1.5 kB     1.23 M × N      9",  # noqa: RUF001 - it is one
+        "bnfold        2                   0   1.4 kB             12     15  1.25 s  verified",
+        "onnxslim      -                   -        -              -      -  0.50 s  rolled back",
     ]
 
 

@@ -264,8 +264,8 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
             measured = errors([{name: truth[value]}], [given], name)
             if measured is not None and not agrees(measured, dtypes[name]):
                 raise _Undecided(
-                    f"output {name!r} of the original differs in OpenVINO from float64 by {measured.largest:.2g} of its "
-                    "largest value, so OpenVINO cannot show whether the two models agree"
+                    f"output {name!r} of the original differs in OpenVINO from float64 by {measured.largest:.2g} "
+                    "of its largest value, so OpenVINO cannot show whether the two models agree"
                 )
 
 
