@@ -257,7 +257,7 @@ class Report:
         fates: tuple[Verdict, ...] = ("decomposed", "removed")
         parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
-        return ", ".join([*parts, *([f"{spelled_out} of them were written as arithmetic"] if spelled_out else [])])
+        return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
     def to_json(self) -> dict[str, Any]:
         """The report without what only the caller knows (files, hashes, verification)."""

@@ -42,8 +42,8 @@ class Upgraded(NamedTuple):
             return ""
         return (
             f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. "
-            "If that was not meant, call model.eval() before exporting, or use --force-inference. For runtimes without training mode, use "
-            "--decompose residual"
+            "If that was not meant, call model.eval() before exporting, or use --force-inference. "
+            "For runtimes without training mode, use --decompose residual"
         )
 
     @property
