@@ -167,24 +167,25 @@ class Options(Checked):
     Attributes:
         target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it.
         fold: Whether to fold at all. False upgrades only.
-        decompose: Replace BatchNormalization by primitive operators: where folding left it (residual), or everywhere.
+        decompose: Replace BatchNormalization by primitive operators: what folding leaves (residual), or all of them,
+            without folding any (all).
         decompose_form: Operators that replace an inference BatchNormalization.
         decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
         policy: How to read what the ONNX specification leaves open.
-        overridable: For weights that are graph inputs too: make them constants (freeze), leave them to callers (keep),
-            or freeze only if the file lists every weight as an input (auto). ``freeze`` removes them from the inputs,
-            so that callers can no longer feed them. ``auto`` does so only if more BatchNormalizations then fold.
-        max_growth: How many bytes the model may gain where folding has to copy a weight that several nodes share; small
-            weights are copied by default. None means what folding frees, plus 64 KiB, a quarter of the weights up to
+        overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
+            or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
+            them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
+        max_growth: Maximum number of bytes that duplicating shared weights may add; small weights are copied by
+            default. None means what folding frees, plus 64 KiB, a quarter of the weights up to
             1 MiB, or 1 % of them, whichever is most.
         only: Fold only into and across operators of this type, such as Conv; may be repeated. Empty means all.
         excluded: Do not fold into or across operators of this type; may be repeated.
         all_affines: Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.
         merge_branches: Also merge parallel convolutions, and two matrix products in a row, into one.
-        equalize: Even out the channel ranges of each layer, so that int8 with one scale per tensor loses less.
+        equalize: Apply cross-layer equalization, so that per-tensor int8 quantization loses less accuracy.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
-        simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that do not verify.
+        simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification.
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
         step_seconds: Time limit for each other program, in seconds.
@@ -240,18 +241,19 @@ class VerifyOptions(Checked):
     """How the result is verified before it is written.
 
     Attributes:
-        depth: Compare whole models in float64 (full), each rewrite on its own (local), or what is enough (auto).
-            Enough is each rewrite in float64 and the whole once in onnxruntime, or the whole in float64 where that is
-            quick or something is left in doubt. ``none`` compares nothing.
-        inputs: Shape of an input, where the model leaves sizes open; may be repeated. By the input's name; types
+        depth: How to check the result: both models in float64 (full), each rewrite separately (local), or the quicker
+            one that is conclusive (auto). ``auto`` checks each rewrite in float64 and runs the whole models once in
+            onnxruntime, or compares them in float64 if that is quick or something is in doubt. ``none`` compares
+            nothing.
+        inputs: Shape of an input with dynamic sizes, for verification; may be repeated. By the input's name; types
             are the model's.
         data: Your own inputs, instead of random ones: an .npz file, or a folder of input_*.pb. The arrays of an .npz
             file have the names of the inputs; a folder, as in ONNX's test data, may also hold ``output_*.pb``.
         samples: How many random inputs to compare on.
         seed: Seed of the random inputs.
-        runtime: Runtime that also runs both models, to check them in their own precision. Any variant of
+        runtime: Runtime used for a second check in the models' own precision. Any variant of
             onnxruntime will do; if none is installed, bnfold's own kernels take its place.
-        verify_seconds: Time limit for comparing whole models, in seconds. What would take longer is left out.
+        verify_seconds: Time limit for running whole models, in seconds. What would take longer is left out.
     """
 
     depth: Literal["auto", "full", "local", "none"] = "auto"
@@ -274,8 +276,8 @@ class OutputOptions(Checked):
 
     Attributes:
         path: The model file.
-        external_data: Where weights go: auto or keep (as in IN), none (inside OUT), or a file name beside OUT.
-            Details are at `bnfold.ir.stage`.
+        external_data: Where the weights go: into a data file if the input has one (auto), each where it was (keep), all
+            inside OUT (none), or into a data file of this name. Details are at `bnfold.ir.stage`.
         size_threshold: Weights of fewer bytes stay inside the model file.
         in_place: Allow OUT to be the same file as IN.
         keep_failed: Save the result here if it fails verification.

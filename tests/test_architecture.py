@@ -48,7 +48,7 @@ APART = {
     "verification": {"errors", "settings", "ir", "reference"},
 }
 IN_VERIFICATION = (
-    *("verdict", "unscaled", "as_read", "request"),
+    *("verdict", "sentences", "unscaled", "as_read", "request"),
     *("numbers", "feeding", "differences", "comparing", "runtimes"),
     *("whole", "regions", "parts", "judge", "__init__"),
 )

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bnfold.errors import printable
-from bnfold.report.events import Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.totals import Products, Totals, changed, size
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
+    from bnfold.pipeline.job import Outcome
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
+_NAMED = 3
+"""BatchNormalizations of one reason that are named."""
 GROWN = 1.1, 1 << 20
 """A result larger by this factor and this many bytes says so."""
 Row = tuple[str, str, str, str]
@@ -29,7 +32,7 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
     yield from _aligned(
         [
             ("", "nodes", "BatchNormalization", "weights", "multiply-adds", "opset", "time", ""),
-            ("as it came", *_counts(before), "", ""),
+            ("original", *_counts(before), "", ""),
             *((row.name, *_counts(row.totals), f"{row.seconds:.2f} s", row.status) for row in rows),
         ]
     )
@@ -58,8 +61,46 @@ def grown(report: Report) -> str:
         return ""
     made = [name for name, (old, new) in changed(report.before, report.after).items() if new < old]
     gone = [name for name in made if name != "BatchNormalization"]
-    why = f": what {', '.join(gone[:MOST])} computed from constants is a weight now" if gone else ""
+    why = f": constants that {', '.join(gone[:MOST])} computed are now stored as weights" if gone else ""
     return f"the weights grew from {size(before)} to {size(after)}{why}"
+
+
+def nothing_to_do(outcome: Outcome) -> str:
+    """Return that there was nothing to do, why, and what was written; empty if anything changed or is left."""
+    report, options = outcome.report, outcome.options
+    same = (report.opset_before, report.ir_before, report.before) == (report.opset_after, report.ir_after, report.after)
+    changed_names = report.renamed or report.removed_names or report.frozen
+    if not same or report.batchnorms or report.repairs or report.cuts or changed_names or outcome.steps:
+        return ""
+    folds = options.fold or options.decompose != "never"
+    why = ["it has no BatchNormalization"] if folds else []
+    if report.has_opset and options.target_opset != "keep":
+        why.append(f"its opset {report.opset_after} stays")
+    if not why:
+        return ""
+    copy = f". {outcome.output} is a copy of it" if outcome.output is not None else ""
+    return f"nothing to do in this model: {' and '.join(why)}{copy}"
+
+
+def left(report: Report) -> Iterator[str]:
+    """Yield a line for each reason why BatchNormalizations remain: how many, the first names, the nodes in the way."""
+    groups: dict[tuple[str, str], list[BatchNormEvent]] = {}
+    for event in report.batchnorms:
+        if event.reason is not None:
+            groups.setdefault((event.reason.code, event.brief or event.reason.value), []).append(event)
+    most_first = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for (code, brief), events in most_first[:MOST]:
+        first, names = events[0], [event.name for event in events[:_NAMED]]
+        more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
+        is_short = first.reason is None or brief != first.reason.value
+        why = brief if is_short else first.why if len(events) == 1 else f"{brief}{_example(first)}"
+        yield f"{len(events)} left: {', '.join(names)}{more}: {why} [{code}]"
+    if rest := sum(len(events) for _, events in most_first[MOST:]):
+        yield f"{rest} left for other reasons (--verbose or `bnfold inspect` has them all)"
+
+
+def _example(event: BatchNormEvent) -> str:
+    return f" (of the first: {event.detail})" if event.detail else ""
 
 
 def products(counted: Products | None) -> str:

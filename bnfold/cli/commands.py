@@ -117,12 +117,13 @@ def inspect(asked: Asked) -> None:
     option("as_json", help="Print the verdict as JSON on standard output."),
     option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
     option("require_verified", help="Exit with code 3 if the models could not be compared."),
+    option("verbose", help="Print every output with all its numbers."),
     reads=("source", "output"),
 )
 def verify(asked: Asked) -> None:
-    """Check whether two models compute the same, whoever made them.
+    """Check whether two models are numerically equivalent.
 
-    The exit code is 0 if they do, or if that could not be checked; 1 if they do not.
+    The exit code is 0 if they are, or if that could not be checked; 1 if they are not.
     """
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
@@ -135,7 +136,7 @@ def verify(asked: Asked) -> None:
     if asked.run.as_json:
         publish.to_stdout(verdict.to_json())
     else:
-        terminal.verdict(verdict)
+        terminal.verdict(verdict, verbose=asked.run.verbose)
     if verdict.status == "failed":
         sys.exit(1)
     if verdict.status == "unverified" and asked.run.require_verified:
@@ -157,7 +158,7 @@ def diff(asked: Asked) -> None:
     """Show what differs between two models, node by node.
 
     That is inputs and outputs, operators, attributes, constants, and the values that both compute. Nodes are matched
-    by structure, whatever they are called. The exit code is 0 if nothing differs but names and metadata, 1 if
+    by structure, not by name. The exit code is 0 if nothing differs but names and metadata, 1 if
     something does, 2 for an error.
     """
     from bnfold.cli import differences, publish
@@ -180,10 +181,10 @@ def diff(asked: Asked) -> None:
     "external_data", "size_threshold", "in_place", "as_json", "quiet",
 )  # fmt: skip
 def run(asked: Asked) -> None:
-    """Run another program on a model, and keep what computes the same.
+    """Run an external tool on a model, and keep its output only if it is equivalent.
 
-    COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. The result goes
-    to OUT if it computes the same as IN, and nowhere if it does not.
+    COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. OUT is written
+    only if it is numerically equivalent to IN.
     """
     from bnfold.cli import publish
     from bnfold.pipeline import command
@@ -258,7 +259,7 @@ def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             _publish(outcome, asked)
-            terminal.verdict(outcome.verdict)
+            terminal.verdict(outcome.verdict, verbose=asked.run.verbose)
             raise
         except UpgradeBlocked as blocked:
             if not options.fold or options.target_opset == "keep":

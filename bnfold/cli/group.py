@@ -71,7 +71,7 @@ EXAMPLES = {
         ("bnfold optimize model.onnx out.onnx", "upgrade to opset 15, fold"),
         ("bnfold optimize model.onnx out.onnx --target-opset 18", "a newer opset"),
         ("bnfold optimize model.onnx out.onnx --report why.html", "with an HTML report"),
-        ("bnfold optimize model.onnx out.onnx --simplify", "onnxscript's optimizer, too"),
+        ("bnfold optimize model.onnx out.onnx --simplify", "and run onnxscript's optimizer"),
         ("bnfold optimize models/ out/ --jobs 4", "a folder, four at a time"),
         ("bnfold optimize a.onnx b.onnx --assert-none BatchNormalization", "exit code 4 if any is left"),
     ),
@@ -100,7 +100,7 @@ EXAMPLES = {
     "diff": (
         ("bnfold diff before.onnx after.onnx", "exit code 1 if something differs"),
         ("bnfold diff before.onnx after.onnx --report diff.html", "every difference, drawn"),
-        ("bnfold diff before.onnx after.onnx --values", "also where that takes long"),
+        ("bnfold diff before.onnx after.onnx --values", "even if it takes a while"),
     ),
 }
 

@@ -35,16 +35,16 @@ class Run(Checked):
         as_json: Print the report as JSON on standard output.
         no_verify: Do not compare the result with the original.
         require_verified: Exit with code 3 if the result could not be verified.
-        as_is: Take the model as it is: fold nothing, and keep the opset.
+        as_is: Inspect the file as is: no folding, no opset change.
         assert_none: Exit with code 4 if any of these operators remains.
-        quantization: Show what int8 would make of each layer's weight: before, folded, and with --equalize.
+        quantization: Show the expected int8 quantization error of each layer's weight: original, folded, equalized.
         jobs: Number of worker processes for a folder.
-        values: Run both models, and show where their values begin to differ. By default where that takes a few seconds.
+        values: Run both models, and show where their values begin to differ, even if it takes a while.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
-        force: Process every model of a folder, also those whose result is up to date.
+        force: Process every model of a folder, even if its result is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
-        tolerance: Accept an error of this share of each output's largest value, or what rounding to this type explains.
+        tolerance: Accept this relative error per output, or the error of rounding to float16 / bfloat16.
         command: The program and its arguments, with {input} and {output} for the files.
     """
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bnfold.errors import printable
 from bnfold.report.events import state
+from bnfold.report.reasons import sentence
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import Result, Status
@@ -20,6 +21,8 @@ PIPE_WIDTH = 1_000_000
 """Without a terminal no line is wrapped and no name is cut."""
 NARROW, WIDE = 80, 110
 """Columns from which a terminal has room for version and mode, and for the ranges of scale and shift."""
+MOST_OUTPUTS = 20
+"""Outputs without --verbose."""
 OUTCOME = ("becomes", "where, or why not")
 
 
@@ -66,7 +69,7 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
     for row in sorted(rows, key=lambda row: row["reason"] is None):
         where = ", ".join(row["into"])
         if row["reason"]:
-            where = _why(row["reason"]["text"], row["reason"]["code"], row["reason"]["detail"])
+            where = f"{sentence(row['reason']['text'], row['reason']['detail'])} [{row['reason']['code']}]"
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
         cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
         _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
@@ -93,15 +96,28 @@ def _three(forms: Sequence[Mapping[str, float] | None], name: str, form: str) ->
     return " → ".join(format(sizes[name], form) if sizes else "-" for sizes in forms)
 
 
-def outputs(rows: Sequence[OutputRow]) -> None:
-    """How far the outputs of two models are apart."""
-    table = _columns("output", "max error", "RMS error", "relative", "allowed", "ulps", "error before", "after", "")
-    for row in rows:
-        sizes = (row.max_abs, row.rms, row.relative, row.allowed)
-        errors = (_number(row.error_before), _number(row.error_after))
-        style = "red" if row.fault else "green"
-        _add(table, row.name, *map(_number, sizes), f"{row.ulps:.3g}", *errors, row.fault or "ok", style=style)
-    _show(table)
+def outputs(rows: Sequence[OutputRow], *, verbose: bool) -> None:
+    """Print how far the outputs of two models are apart, a line each, those that differ first; all with ``verbose``."""
+    from bnfold.verification.sentences import fate
+
+    worst_first = sorted(rows, key=lambda row: not row.fault)
+    console = _console(stderr=False)
+    for row in worst_first if verbose else worst_first[:MOST_OUTPUTS]:
+        color = "red" if row.fault else "green"
+        console.print(Text(printable(fate(row)), color), soft_wrap=False)
+        if verbose:
+            console.print(Text(f"  {_details(row)}"), soft_wrap=False)
+    if (more := len(rows) - MOST_OUTPUTS) > 0 and not verbose:
+        failed = sum(bool(row.fault) for row in worst_first[MOST_OUTPUTS:])
+        console.print(f"{more} more outputs, {failed} of them differ (--verbose)", soft_wrap=False)
+
+
+def _details(row: OutputRow) -> str:
+    told = f"{row.dtype}, on any input by {_number(row.relative)}, {_number(row.allowed)} allowed"
+    told += f"; max error {_number(row.max_abs)}, RMS error {_number(row.rms)}, {row.ulps:.3g} ulps"
+    if row.error_before is None and row.error_after is None:
+        return told
+    return f"{told}; a runtime's own error {_number(row.error_before)} before, {_number(row.error_after)} after"
 
 
 def models(results: Sequence[Result], order: Sequence[Status]) -> None:
@@ -123,10 +139,6 @@ def _range(spread: Mapping[str, Any] | None) -> str:
 
 def _name(graph: str, name: str) -> str:
     return f"{graph}: {name}" if graph else name
-
-
-def _why(text: str, code: str, detail: str) -> str:
-    return f"{text} [{code}]{f': {detail}' if detail else ''}"
 
 
 def _number(value: float | None) -> str:

@@ -73,8 +73,7 @@ def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None
 
 
 def _long(seconds: int) -> None:
-    why = "which is within --verify-seconds; --verify local is quicker"
-    say(f"comparing whole models in float64 will take about {seconds} s, {why}")
+    say(f"verifying whole models in float64 will take about {seconds} s; --verify local is faster")
 
 
 def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
@@ -88,7 +87,8 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
 
     if outcome.steps:
         steps(report.before, outcome.steps)
-    for line in before_after.lines(report, verbose=verbose):
+    nothing = before_after.nothing_to_do(outcome)
+    for line in [nothing] if nothing and not verbose else before_after.lines(report, verbose=verbose):
         say(line)
     _verification(outcome.verdict, verbose=verbose)
     if grew := before_after.grown(report):
@@ -110,32 +110,39 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> None:
 
 def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
     if verdict is None:
-        say("not verified, as asked", WARNING)
+        say("not verified: --no-verify was given", WARNING)
         return
     say(verdict.summary, GOOD if verdict.verified else BAD)
     if not verdict.verified:
         return
-    if verbose and verdict.stress:
-        say(f"  {verdict.stress}")
-    for row in verdict.outputs if verbose else ():
-        if row.error_before is not None and row.error_after is not None:
-            change = f"{row.error_before:.1e} → {row.error_after:.1e}"
-            say(f"  output {row.name}: rounding error in {row.dtype} {change}, on a typical input")
+    if verbose:
+        _evidence(verdict)
     doubtful = (row for row in verdict.witnesses if row.agrees is False)
     for note in (f"{row.witness}: {note}" for row in doubtful for note in row.notes):
         say(f"  note: {note}")
 
 
+def _evidence(verdict: Verdict) -> None:
+    from bnfold.verification.sentences import stress
+
+    if most := stress(verdict.outputs, verdict.samples):
+        say(f"  {most}")
+    for row in verdict.outputs:
+        if row.error_before is not None and row.error_after is not None:
+            change = f"{row.error_before:.1e} before, {row.error_after:.1e} after"
+            say(f"  output {row.name}: rounding error in {row.dtype} {change}, on a typical input")
+
+
 def _attention(report: Report, *, verbose: bool) -> None:
-    rows = report.batchnorms if verbose else [event for event in report.batchnorms if event.reason is not None]
-    if rows and verbose:
+    if report.batchnorms and verbose:
         from bnfold.cli import tables
 
-        tables.batchnorms([event.to_json() for event in rows], stderr=True)
-    elif rows:
-        reasons = Counter(event.reason for event in rows if event.reason is not None)
-        for reason, count in reasons.most_common(MOST):
-            say(f"  {count} left: {reason.value} [{reason.code}]", WARNING)
+        tables.batchnorms([event.to_json() for event in report.batchnorms], stderr=True)
+    else:
+        from bnfold.cli import before_after
+
+        for line in before_after.left(report):
+            say(f"  {line}", WARNING)
     repairs = Counter(repair.text for repair in report.repairs)
     for text, count in repairs.most_common(MOST if not verbose else None):
         say(f"  note: {text}{f' ({count} nodes)' if count > 1 else ''}")
@@ -165,8 +172,11 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     if rows := document.get("quantization"):
         tables.quantization(rows)
     report = outcome.report
-    say(report.versions)
-    say(report.became)
+    from bnfold.cli import before_after
+
+    nothing = before_after.nothing_to_do(outcome)
+    for line in [nothing] if nothing else [report.versions, report.became]:
+        say(line)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
@@ -174,26 +184,25 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     if more := job.more_arithmetic(outcome):
         say(f"  note: --all-affines would also fold {more} Mul, Add, Sub or Div of no BatchNormalization")
     for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
-        say(f"  {code}: {_remedy(code)}")
+        say(f"  {_remedy(code)}")
 
 
 def _remedy(code: str) -> str:
-    """What can be done about a reason."""
+    """Return what can be done about a reason."""
     from bnfold.report.advice import ADVICE
     from bnfold.report.reasons import Reason
 
-    return ADVICE[Reason.of(code)].remedy
+    remedy = ADVICE[Reason.of(code)].remedy
+    return f"What to do about {code}: {remedy[0].lower()}{remedy[1:]}"
 
 
-def verdict(found: Verdict) -> None:
-    """The rows of a verdict on stdout, the sentence on stderr."""
+def verdict(found: Verdict, *, verbose: bool = False) -> None:
+    """Print the outputs on stdout, a line each, and the sentence on stderr."""
     if found.outputs:
         from bnfold.cli import tables
 
-        tables.outputs(found.outputs)
+        tables.outputs(found.outputs, verbose=verbose)
     say(found.summary, GOOD if found.verified else BAD)
-    if found.verified and found.decided_by == "local":
-        say(f"  note: {found.reason}")
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
         say(f"  first difference: {found.localised.tensor}{made}")
@@ -220,7 +229,7 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
             prefix = "" if result.source in result.message else f"{result.source}: "
             say(f"{prefix}{result.message}", BAD)
     for code in dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons):
-        say(f"  {code}: {_remedy(code)}")
+        say(f"  {_remedy(code)}")
     counts = Counter(result.status for result in results)
     if results:
         say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))

@@ -88,7 +88,7 @@ def shrink(run: Run, node: ir.Node) -> ir.Node | None:
     small, gone = partial.carry_out(found, run.budget)
     run.events[small] = event
     run.note_names(before, gone, cut)
-    run.report.notes.append(f"{small.label} normalises {less} now; the others are folded into {into}")
+    run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {into}")
     return small
 
 
@@ -98,7 +98,7 @@ def drop_dead_shifts(run: Run) -> None:
         cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", run.original)
         before = {value: value.name for value in found.moved}
         run.note_names(before, dead.remove(found), cut)
-        run.report.notes.append(f"shift that an InstanceNormalization takes out again removed: {found.node.label}")
+        run.report.notes.append(f"removed a bias that the next InstanceNormalization cancels: {found.node.label}")
 
 
 def even_out(run: Run) -> None:

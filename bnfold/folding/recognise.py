@@ -106,8 +106,11 @@ def _parameter(value: ir.Value) -> ir.Tensor:
     if tensor is not None:
         return tensor
     if value.is_initializer and value.is_input:
-        raise Declined(Reason.OVERRIDABLE_PARAMETER, value.name)
-    raise Declined(Reason.DYNAMIC_PARAMETERS, f"{value.name}{facts.made_of_constants(value)}")
+        raise Declined(Reason.OVERRIDABLE_PARAMETER, f"value {value.name!r}")
+    if value.producer is None:
+        raise Declined(Reason.DYNAMIC_PARAMETERS, f"value {value.name!r} is an input")
+    made = facts.made_of_constants(value) or f", which {facts.where(value.producer)} computes"
+    raise Declined(Reason.DYNAMIC_PARAMETERS, f"value {value.name!r}{made}")
 
 
 def has_constant(node: ir.Node) -> bool:

@@ -52,7 +52,7 @@ def _complete(draft: Draft) -> None:
             raise
         value, depth = next(iter(draft.undone.items()))
         detail = f"{sharing.readers(value)}; the others cannot undo the fold: {refusal.detail} [{refusal.reason.code}]"
-        raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at) from refusal
+        raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at, refusal.operator) from refusal
 
 
 def _deal_with_one(draft: Draft) -> None:
@@ -172,15 +172,16 @@ def _ask(
 ) -> Step:
     if depth > MAX_DEPTH or len(draft.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
-    picks = record(node).picks
+    picks, where = record(node).picks, facts.where(node)
     if not picks and (node in draft.nodes or draft.moves(node)):
-        raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} would be rescaled twice", depth, node.label)
+        raise Declined(Reason.SHARED_VALUE, f"{where} would be rescaled twice", depth, node.label, node.op_type)
     if not picks and direction == "down" and not all(affine.is_finite for affine in affines.values()):
-        raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label)
+        raise Declined(Reason.ZERO_SCALE, where, depth, node.label, node.op_type)
     try:
         return ask(node, direction, affines, draft.limits, draft.form)
     except Declined as refusal:
-        raise Declined(refusal.reason, refusal.detail, depth, node.label) from refusal
+        detail = refusal.detail if where in refusal.detail else ": ".join(filter(None, (where, refusal.detail)))
+        raise Declined(refusal.reason, detail, depth, node.label, node.op_type) from refusal
 
 
 def mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> ir.Tensor:

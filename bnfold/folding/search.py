@@ -83,8 +83,8 @@ def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget)
         if deeper.reason is refusal.reason:
             return refusal
         detail = f"{deeper.detail}; and before that, {refusal.detail} needs positive scales ({which})"
-        return Declined(deeper.reason, detail, refusal.depth, deeper.at)
-    return Declined(refusal.reason, f"{refusal.detail}: {which}", refusal.depth, refusal.at)
+        return Declined(deeper.reason, detail, refusal.depth, deeper.at, deeper.operator)
+    return Declined(refusal.reason, f"{refusal.detail}: {which}", refusal.depth, refusal.at, refusal.operator)
 
 
 def _identity(chain: Chain) -> Plan:

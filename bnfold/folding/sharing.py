@@ -15,6 +15,8 @@ from bnfold.ir.traits import COMBINING
 from bnfold.report.reasons import Declined
 from bnfold.semantics import batchnorm
 
+_NAMED = 4
+"""Readers that a refusal names."""
 FARTHEST = 16.0
 """How many deviations from zero the mean of a value may be that has to be shifted back: so many digits it costs."""
 
@@ -57,8 +59,10 @@ def untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool
 
 
 def readers(value: ir.Value) -> str:
-    """How a refusal tells that there are several."""
-    return f"value {value.name!r} is read by {len(value.uses)} nodes"
+    """Name the nodes that read ``value``, for a refusal."""
+    nodes = [facts.where(node) for node in dict.fromkeys(node for node, _ in value.uses)]
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return f"value {value.name!r} is read by {', '.join(nodes[:_NAMED])}{more}"
 
 
 def note(draft: Draft, wanted: Affine, edge: tuple[ir.Node, int], depth: int) -> None:

@@ -187,7 +187,7 @@ def follow(report: Report, before: ir.Model, after: ir.Model, later: Sequence[Re
     left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
     gone = [event for event in left if event.key not in there]
     if len(left) - len(gone) != len(there):
-        report.notes.append("a step has renamed BatchNormalizations: which of them are left cannot be told by name")
+        report.notes.append("a step renamed BatchNormalizations, so the report cannot say which of them are left")
         return
     told = {event.key: event for each in later for event in each.batchnorms if not event.is_left}
     for event in gone:

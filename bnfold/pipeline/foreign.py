@@ -64,7 +64,7 @@ class Step:
         before, after = folder / "input.onnx", folder / OUTPUT
         is_big = model.parameter_bytes() > ONE_FILE
         if is_big and self.arguments[0] in simplifiers.TOOLS.keys() - TAKE_DATA_FILES:
-            raise StepSkipped("it takes no weights beyond 2 GB")
+            raise StepSkipped("it cannot read weights beyond 2 GB")
         ir.save(model, before, external_data="auto" if is_big else "none")
         words = [word.replace("{input}", str(before)).replace("{output}", str(after)) for word in self.arguments]
         with nullcontext(self.begun) if self.begun is not None else _started(words) as program:

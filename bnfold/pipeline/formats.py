@@ -128,7 +128,7 @@ class Onnx:
         from bnfold import verification
 
         if isinstance(after, ir.Model) and after.is_detached:
-            reason = "the weights lie in external data, and the model was not read from a file"
+            reason = "the weights are in external data, and the model was not read from a file"
             return verification.Verdict("unverified", reason, "nothing")
         options = options or Options()
         return verification.verify(

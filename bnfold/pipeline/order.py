@@ -43,13 +43,14 @@ def _gone(run: Run, *, freezes: bool) -> int:
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
     if upgrading.merge_opset_imports(run.model):
-        text = "the operators of onnx were imported at several opsets: read at the highest"
+        text = "the default domain is imported at several opsets; using the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
     if run.freezes:
         run.report.frozen = overridable.names(run.model)
         upgrading.strip_initializer_inputs(run.model, frozen=True)
-    elif upgrading.strip_initializer_inputs(run.model):
-        text = "removed initializers from the graph inputs (IR 3 required them there)"
+    elif count := upgrading.strip_initializer_inputs(run.model):
+        weights = f"the {count} weights are" if count > 1 else "the weight is"
+        text = f"{weights} no longer listed as {'inputs' if count > 1 else 'input'} (only IR version 3 required that)"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         upgrading.leave_old_ir(run.model)
 
@@ -76,8 +77,8 @@ def raise_opset(run: Run) -> None:
 
 
 def fold_affines(run: Run) -> None:
-    """The main work."""
-    if not run.options.fold:
+    """Fold BatchNormalization and, if asked, other constant affine nodes; nothing if all of them are decomposed."""
+    if not run.options.fold or run.options.decompose == "all":
         return
     options = run.options
     live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
@@ -116,7 +117,7 @@ def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
 
 
 def spell_out(run: Run) -> None:
-    """After folding, which may have left nothing to spell out. ``all`` comes here too: folding first costs nothing."""
+    """Decompose after folding, which may have left nothing to decompose."""
     if run.options.decompose == "never":
         return
     from bnfold import decomposing

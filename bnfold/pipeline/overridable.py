@@ -10,14 +10,14 @@ from bnfold import ir
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
-ASKED = "as asked, removed initializers from the graph inputs: {count}"
+ASKED = "as asked, callers can no longer feed the weights that were also inputs ({count})"
 FROZEN = (
-    "removed all initializers from the graph inputs ({count}), so that more BatchNormalizations fold ({more}): "
-    "the file lists every initializer there; callers can no longer feed them (--overridable keep leaves them)"
+    "callers can no longer feed the weights that were also inputs ({count}), so that more BatchNormalizations fold "
+    "({more}). The file listed every weight as an input; --overridable keep leaves them as they are"
 )
 KEPT = (
-    "if no caller feeds the initializers that are graph inputs too ({count}), --overridable freeze folds more "
-    "BatchNormalizations ({more})"
+    "--overridable freeze would fold more BatchNormalizations ({more}), if no caller feeds the weights that are also "
+    "inputs ({count})"
 )
 
 

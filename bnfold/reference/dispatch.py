@@ -140,7 +140,7 @@ def bind(
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")
     found = _kernel(node.domain, node.op_type, known.version, evaluate)
     if found is None:
-        raise refused(node, known.version or opset, "no proven implementation of this version")
+        raise refused(node, known.version or opset, "")
     function, meant = found
     if len(node.inputs) > known.most:
         raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most", Misfit)

@@ -42,8 +42,9 @@ class Unsupported(errors.Unsupported):
 
     def __init__(self, op: str, version: int, node: str, reason: str = "") -> None:
         self.op, self.version, self.node, self.reason = op, version, node, reason
-        text = f"the reference evaluation cannot compute {op}-{version} (node {node!r})"
-        super().__init__(f"{text}: {reason}" if reason else text)
+        which = f"{op}-{version} (node {node!r})"
+        missing = f"bnfold has no reference implementation of {which}"
+        super().__init__(f"bnfold's reference implementation cannot compute {which}: {reason}" if reason else missing)
 
 
 class Misfit(Unsupported):

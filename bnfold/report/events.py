@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
-from bnfold.report.reasons import Declined, Reason, SearchTrace
+from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, sentence
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -26,7 +26,7 @@ class BatchNormEvent:
     """What became of one BatchNormalization.
 
     One that is spelled out as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
-    node's.
+    node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 
     name: str
@@ -37,6 +37,7 @@ class BatchNormEvent:
     into: tuple[str, ...] = ()
     reason: Reason | None = None
     detail: str = ""
+    brief: str = ""
     direction: str = ""
     value: str = ""
     operators: tuple[str, ...] = ()
@@ -54,12 +55,18 @@ class BatchNormEvent:
 
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
-        reason = f"{self.reason.code}: {self.reason.value}" if self.reason is not None else ""
-        why = f"{reason}{f' ({self.detail})' if self.detail else ''}" if reason else ", ".join(self.into)
+        why = f"{self.reason.code}: {self.why}" if self.reason is not None else ", ".join(self.into)
         return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
 
+    @property
+    def why(self) -> str:
+        """Why it is left, as a sentence that names the nodes in the way."""
+        return sentence(self.reason.value, self.detail) if self.reason is not None else ""
+
     def decline(self, refusal: Declined) -> None:
-        self.reason, self.detail = refusal.reason, refusal.detail
+        """Note why it is left."""
+        self.reason, self.detail = refusal.reason, obstacles(refusal) or refusal.detail
+        self.brief = obstacles(refusal, named=False) or refusal.reason.value
         self.attempts = refusal.attempts
 
     def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
@@ -105,7 +112,7 @@ class EqualizeEvent:
     def __str__(self) -> str:
         """One line, for logs."""
         if self.reason is not None:
-            why = f"{self.reason.code}: {self.reason.value}{f' ({self.detail})' if self.detail else ''}"
+            why = f"{self.reason.code}: {sentence(self.reason.value, self.detail)}"
             return printable(f"channels not equalized: {self.name}: {why}")
         low, high = self.factors
         through = f" through {', '.join(self.passed)}" if self.passed else ""
@@ -250,7 +257,7 @@ class Report:
         fates: tuple[Verdict, ...] = ("decomposed", "removed")
         parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
-        return ", ".join([*parts, *([f"{spelled_out} of them were spelled out"] if spelled_out else [])])
+        return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
     def to_json(self) -> dict[str, Any]:
         """The report without what only the caller knows (files, hashes, verification)."""

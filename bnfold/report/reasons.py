@@ -57,11 +57,17 @@ class Reason(Enum):
         return cls[code.upper().replace("-", "_")]
 
 
+_ENDS = {(Reason.GRAPH_INPUT, "up"): "the graph input", (Reason.GRAPH_OUTPUT, "down"): "the graph output"}
+"""Where a search ends because the graph does."""
+_NO_WEIGHTS = (Reason.NO_HANDLER, Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
+"""Reasons of a search that met nothing with weights."""
+
+
 class SearchTrace(NamedTuple):
     """One direction of a search: the nodes that would have gone along, and where and why it ended.
 
-    ``passed`` are labels in the order in which the search met them. ``reason`` is None if it found a weight to take
-    the scale and shift.
+    ``passed`` are labels in the order in which the search met them. ``operator`` is the type of the node
+    ``stopped_at``. ``reason`` is None if it found a weight to take the scale and shift.
     """
 
     direction: str
@@ -69,27 +75,74 @@ class SearchTrace(NamedTuple):
     stopped_at: str = ""
     reason: Reason | None = None
     detail: str = ""
+    operator: str = ""
+
+    def obstacle(self, *, named: bool) -> str:
+        """Return the node or the end of the graph that cannot absorb anything; empty for any other reason.
+
+        ``named`` adds the node's name to its operator.
+        """
+        if self.reason is Reason.NO_HANDLER and self.operator:
+            return f"{self.operator} {self.stopped_at!r}" if named else self.operator
+        end = _ENDS.get((self.reason, self.direction)) if self.reason is not None else None
+        return f"{end} {self.detail.removeprefix('value ')}" if end else ""
+
+    @property
+    def says_more(self) -> bool:
+        """Whether the detail of an obstacle is more than its name."""
+        return self.reason is Reason.NO_HANDLER and self.detail != self.obstacle(named=True)
 
 
 class Declined(Exception):
     """Raised anywhere in planning to say no; turned into data at one place.
 
-    ``at`` is the node that was asked, ``attempts`` what a whole search tried before it gave up.
+    ``at`` is the node that was asked, ``operator`` its type, ``attempts`` what a whole search tried before it gave up.
     """
 
-    def __init__(self, reason: Reason, detail: str = "", depth: int = 0, at: str = "") -> None:
-        super().__init__(f"{reason.value}{f' ({detail})' if detail else ''}")
+    def __init__(self, reason: Reason, detail: str = "", depth: int = 0, at: str = "", operator: str = "") -> None:
+        super().__init__(sentence(reason.value, detail))
         self.reason = reason
         self.detail = detail
         self.depth = depth
         self.at = at
+        self.operator = operator
         self.attempts: tuple[SearchTrace, ...] = ()
 
     def attempt(self, direction: str, passed: Iterable[str]) -> SearchTrace:
         """This refusal as the end of one direction of a search."""
-        return SearchTrace(direction, tuple(passed), self.at, self.reason, self.detail)
+        return SearchTrace(direction, tuple(passed), self.at, self.reason, self.detail, self.operator)
 
     def without_frames(self) -> Self:
         """This refusal, to be kept: with its traceback it would hold whole searches, in circles."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
+
+
+_ABSORB = "absorb it"
+"""What is in a detail that needs no reason in front of it."""
+
+
+def obstacles(refusal: Declined, *, named: bool = True) -> str:
+    """Return the sentence about a search that met no weights: ``neither Sigmoid nor Tanh can absorb it``.
+
+    It is empty if the search ended for another reason. ``named`` adds the nodes' names.
+    """
+    ends = {attempt.direction: attempt for attempt in refusal.attempts}
+    if refusal.reason not in _NO_WEIGHTS or not {"up", "down"} <= ends.keys():
+        return ""
+    up, down = ends["up"], ends["down"]
+    before, after = up.obstacle(named=named), down.obstacle(named=named)
+    more = "; ".join(end.detail for end in (up, down) if named and end.says_more)
+    more = f" ({more})" if more else ""
+    if before and after:
+        both = f"neither {before} nor {after} can" if before != after else f"no {before} beside it can"
+        return f"{both} {_ABSORB}{more}"
+    found, other, where = (up, down, "after") if before else (down, up, "before")
+    if found.detail != refusal.detail or other.reason is None:
+        return ""
+    return f"{before or after} cannot {_ABSORB}{more}; {where} it, {sentence(other.reason.value, other.detail)}"
+
+
+def sentence(text: str, detail: str) -> str:
+    """Return a reason with its detail, as one sentence."""
+    return detail if _ABSORB in detail else f"{text}{f' ({detail})' if detail else ''}"

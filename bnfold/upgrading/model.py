@@ -42,8 +42,9 @@ class Upgraded(NamedTuple):
         if not self.training:
             return ""
         return (
-            f"training mode, with the statistics of the batch: {', '.join(self.training)}; if that was not meant, "
-            "call model.eval() before exporting, or use --force-inference; for runtimes without it use --decompose"
+            f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. "
+            "If that was not meant, call model.eval() before exporting, or use --force-inference. "
+            "For runtimes without training mode, use --decompose residual"
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bnfold.verification.comparing.outputs import agreement
+from bnfold.verification import sentences
 from bnfold.verification.differences.interface import (
     flaw,
     ill_typed,
@@ -21,7 +21,7 @@ from bnfold.verification.numbers.rounding import PerturbedWeights
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.regions.verifier import RegionVerifier
 from bnfold.verification.request import Request
-from bnfold.verification.verdict import LocalRow, Location, Status, Verdict, told_difference
+from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 from bnfold.verification.whole.obstacles import Broken, Impossible
 from bnfold.verification.whole.refusal import start_refusal
 
@@ -78,7 +78,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 
     if not agree_as_declared(request):
         return verdict
-    reason = f"both agree where a size is 0, as declared; where 0 stands for an open size, {verdict.reason}"
+    reason = f"the models agree at the declared size 0, but not if 0 means a dynamic size: {verdict.reason}"
     return replace(verdict, status="unverified", reason=reason, decided_by="nothing", localised=None)
 
 
@@ -101,7 +101,9 @@ def _in_layers(
         return found.fault
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None:
-        verdict = replace(verdict, witnesses=(found.witness,), samples=1)
+        whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
+        reason = sentences.parts_agree(_checked(parts.rows), _kind(request), whole)
+        verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)
     return _as_declared(request, None, verdict, refusal if found.witness is None else None)
 
 
@@ -120,7 +122,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
     if verdict.verified and ignored:
-        reason = f"the inputs {ignored} are no longer read, and were compared at their default values only"
+        reason = f"the inputs {ignored} are now unused; they were compared at their default values only"
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     return verdict
 
@@ -161,7 +163,7 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
     unseen = next((row for row in parts.others if row.status != "verified"), None)
     if unseen is not None:
-        reason = f"the whole models agree, but might not show every change: {_sentence(unseen)}"
+        reason = f"the whole models agree, but the inputs may not exercise every change: {_sentence(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
 
@@ -190,16 +192,23 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.checks.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
-    same = f"each of {len(local)} changed parts computes the same in float64, all else is unchanged"
-    reason = same if local else "nothing that is computed has changed"
-    reason += f" (not compared as a whole: {obstacle})" if obstacle else ""
-    return _verdict(request, "verified", reason, "local", whole, local)
+    reason = sentences.parts_agree(_checked(local), _kind(request))
+    verdict = _verdict(request, "verified", reason, "local", whole, local)
+    notes = [f"the whole models were not compared: {obstacle}"] if obstacle else []
+    return replace(verdict, notes=(*notes, *verdict.notes))
+
+
+def _checked(rows: Sequence[LocalRow]) -> int:
+    return sum(row.status == "verified" for row in rows)
+
+
+def _kind(request: Request) -> str:
+    return "rewrite" if request.cuts else "changed part"
 
 
 def _verified_reason(whole: Whole) -> str:
-    loose = f", on inputs as the operators take them ({whole.pair.misfit})" if whole.pair.misfit else ""
-    told = [told_difference(whole.rows)[0]] if whole.rows else []
-    return agreement(told, "float64", loose)
+    loose = f", of shapes that the operators take ({whole.pair.misfit})" if whole.pair.misfit else ""
+    return sentences.agree(whole.rows, len(whole.seen), inputs=loose)
 
 
 def _verdict(

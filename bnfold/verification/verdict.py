@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bnfold.settings import to_json
 
 Status = Literal["verified", "unverified", "failed"]
+
+TOO_FAR = "differs by more than rounding the new weights can cause"
+"""The fault of numbers of one shape and type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,49 +123,10 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The status and why, in one line; of a verified model the largest difference, and what rounding explains."""
-        if self.status != "verified" or self.decided_by == "storage precision":
-            return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
-        if not self.outputs:
-            checked = sum(row.status == "verified" for row in self.local)
-            each = f"{checked} rewrite{'s' * (checked > 1)} compared one by one in float64"
-            whole = "".join(f"; whole models in {row.witness}: {note}" for row in self.witnesses for note in row.notes)
-            return f"verified: {each if self.local else 'nothing that is computed has changed'}{whole}"
-        inputs = f"{self.samples} input{'s' * (self.samples > 1)}"
-        relative, allowed = told_difference(self.outputs)
-        if not relative:
-            return f"verified: no difference in float64, on {inputs}"
-        is_typical = self.samples > 1 and any(row.typical for row in self.outputs)
-        return f"verified: {_differ(relative, allowed, f'typical one of {inputs}' if is_typical else inputs)}"
-
-    @property
-    def stress(self) -> str:
-        """The largest difference on all inputs, where some are not typical; else empty."""
-        worst = max(self.outputs, key=lambda row: row.relative, default=None)
-        if worst is None or self.samples < 2 or worst.relative == max(row.typical for row in self.outputs):
-            return ""
-        return _differ(worst.relative, worst.allowed, f"all {self.samples} inputs, some very large, tiny or constant")
+        """The status and why, as the command line and reports say it."""
+        return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
         return plain
-
-
-def told_difference(rows: Sequence[OutputRow]) -> tuple[float, float]:
-    """The difference that people are told, and what rounding explains of it: on the first input, which is typical.
-
-    Where that shows none, on any other.
-    """
-    typical = max(rows, key=lambda row: row.typical)
-    if typical.typical:
-        return typical.typical, typical.typical_allowed
-    worst = max(rows, key=lambda row: row.relative)
-    return worst.relative, worst.allowed
-
-
-def _differ(relative: float, allowed: float, inputs: str) -> str:
-    return (
-        f"outputs differ by at most {relative:.1e} of their largest value (float64, {inputs}); "
-        f"rounding the new weights explains up to {allowed:.1e}"
-    )

@@ -72,7 +72,7 @@ def test_a_table_says_why_and_what_can_be_done_also_of_what_is_up_to_date(tmp_pa
         result = run("optimize", tmp_path / "in", tmp_path / "out", "--no-verify")
         assert told in result.stdout
         assert "8 → 2" in result.stdout
-        assert "  negative-scale: " in result.stderr
+        assert "  What to do about negative-scale: " in result.stderr
 
 
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:

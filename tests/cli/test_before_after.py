@@ -37,7 +37,7 @@ def test_many_operators_are_told_with_verbose_only() -> None:
 def test_a_model_that_grows_says_so_and_why() -> None:
     made = report(Totals({"ConstantOfShape": 2}, 214_000), Totals({}, 23_000_000))
     assert before_after.grown(made) == (
-        "the weights grew from 214.0 kB to 23.0 MB: what ConstantOfShape computed from constants is a weight now"
+        "the weights grew from 214.0 kB to 23.0 MB: constants that ConstantOfShape computed are now stored as weights"
     )
     assert not before_after.grown(report(Totals({}, 214_000), Totals({}, 300_000)))
 
@@ -49,10 +49,10 @@ def test_steps_stand_one_below_the_other() -> None:
         StepRow("onnxslim", "rolled back", "crashed", 0.5),
     ]
     assert list(before_after.steps(before, rows)) == [
-        "            nodes  BatchNormalization  weights  multiply-adds  opset    time",
-        "as it came      3                   1   1.5 kB     1.23 M × N      9",  # noqa: RUF001 - it is one
-        "bnfold          2                   0   1.4 kB             12     15  1.25 s  verified",
-        "onnxslim        -                   -        -              -      -  0.50 s  rolled back",
+        "          nodes  BatchNormalization  weights  multiply-adds  opset    time",
+        "original      3                   1   1.5 kB     1.23 M × N      9",  # noqa: RUF001 - it is one
+        "bnfold        2                   0   1.4 kB             12     15  1.25 s  verified",
+        "onnxslim      -                   -        -              -      -  0.50 s  rolled back",
     ]
 
 

@@ -15,6 +15,7 @@ from bnfold.batch.worker import Result
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
 from bnfold.settings import ESTIMATE
+from bnfold.verification.sentences import parts_agree
 from bnfold.verification.verdict import LocalRow, Verdict, WitnessRow
 from tests.conftest import MODELS
 
@@ -84,12 +85,12 @@ def test_lines_are_wrapped_at_words_on_a_terminal_only(
 
 def test_a_verdict_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
     row = LocalRow("Conv a", "", ("a",), "verified")
-    heard = "outputs differ by at most 2.8e-07 of their largest value"
+    heard = "outputs agree to 2.8e-07 (rounding allows 1.4e-06)"
     runtime = WitnessRow("onnxruntime 1", agrees=None, ran_before=True, ran_after=True, notes=(heard,))
-    terminal.verdict(Verdict("verified", "all else is unchanged", "local", witnesses=(runtime,), local=(row,)))
+    reason = parts_agree(1, "rewrite", f"onnxruntime 1: {heard}")
+    terminal.verdict(Verdict("verified", reason, "local", witnesses=(runtime,), local=(row,)))
     assert lines(capsys.readouterr().err) == [
-        f"verified: 1 rewrite compared one by one in float64; whole models in onnxruntime 1: {heard}",
-        "  note: all else is unchanged",
+        f"verified: 1 rewrite was checked in float64, and the whole model was run in onnxruntime 1: {heard}"
     ]
 
 
@@ -98,7 +99,7 @@ def test_what_needs_attention_comes_first_with_what_can_be_done() -> None:
     became = [re.split(r"\s{2,}", row)[5] for row in result.stdout.splitlines()[1:]]
     assert became == sorted(became, key=lambda word: word != "left")
     assert became.count("left") == 2
-    assert "  negative-scale: Nothing without retraining" in result.stderr
+    assert "  What to do about negative-scale: nothing without retraining" in result.stderr
 
 
 def test_ranges_are_those_of_the_affine() -> None:
@@ -129,7 +130,7 @@ def test_a_runtime_that_is_wrong_about_the_original_explains_the_error(tmp_path:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "five.onnx")
     result = CliRunner().invoke(main, ["fold", str(tmp_path / "five.onnx"), str(tmp_path / "out.onnx")])
     assert result.exit_code == 0
-    (note,) = (line for line in result.stderr.splitlines() if "away from float64" in line)
+    (note,) = (line for line in result.stderr.splitlines() if "differs from float64 by" in line)
     assert note.startswith("  note: onnxruntime ")
     assert "'t'" in note
 
@@ -141,7 +142,10 @@ def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
     assert "verified: nothing that is computed has changed\n" in result.stderr
     result = CliRunner().invoke(main, ["verify", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")])
-    assert "note: nothing that is computed has changed (not compared as a whole: " in result.stderr
+    assert (
+        "note: the whole models were not compared: the original model cannot be run: bnfold has no reference "
+        in result.stderr
+    )
 
 
 def test_after_an_interruption_what_is_done_and_how_to_go_on_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def test_a_convolution(padded: bool) -> None:
     assert result.ops == ["Conv", "InstanceNormalization", "Relu"]
     assert not biased(result)
     assert len(result.proto.graph.initializer) == 3
-    assert result.report.notes == ["shift that an InstanceNormalization takes out again removed: Conv_4"]
+    assert result.report.notes == ["removed a bias that the next InstanceNormalization cancels: Conv_4"]
 
 
 @pytest.mark.parametrize("group", [1, 3])

@@ -35,7 +35,7 @@ def test_one_part_that_cannot(at: int, axis: int) -> None:
     assert channels_of(result) == [2]
     assert result.reasons == ["no-handler"], "of Exp: the way up ends before anybody is asked"
     assert result.node("Concat").proto.output[0] == end
-    assert [note.split(" channels")[0] for note in result.report.notes] == ["BatchNormalization_13 normalises 2 of 9"]
+    assert [note.split(" channels")[0] for note in result.report.notes] == ["BatchNormalization_13 keeps 2 of 9"]
 
 
 def test_the_end_of_a_graph() -> None:

@@ -69,4 +69,4 @@ def test_integers_out_of_tensors_and_lists() -> None:
 def test_the_error_names_operator_version_node_and_reason() -> None:
     error = Unsupported("my:Op", 3, "here", "because")
     assert isinstance(error, BnfoldError)
-    assert str(error) == "the reference evaluation cannot compute my:Op-3 (node 'here'): because"
+    assert str(error) == "bnfold's reference implementation cannot compute my:Op-3 (node 'here'): because"

@@ -17,6 +17,7 @@ from bnfold.settings import ESTIMATE
 from bnfold.verification import verify
 from bnfold.verification.feeding import inputs
 from bnfold.verification.request import Clock
+from bnfold.verification.sentences import stress
 from bnfold.verification.verdict import Verdict
 from bnfold.verification.whole import samples
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
@@ -126,7 +127,7 @@ def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
     broken = ir.load(model(body, {"W": np.ones((5, 4))}))
     verdict = verify(broken, broken, depth="full", runtime="none")
     assert verdict.status == "unverified"
-    assert "does not run on inputs of the shapes it declares" in verdict.reason
+    assert "cannot be run at the shapes that it declares" in verdict.reason
 
 
 def test_shapes_that_nothing_fits_ask_for_help() -> None:
@@ -472,9 +473,11 @@ def test_the_line_is_about_a_typical_input_and_the_stress_behind_it() -> None:
     found = verify(before, after, depth="full", runtime="none", samples=4)
     (row,) = found.outputs
     assert 0 < row.typical <= row.relative
-    assert f"at most {row.typical:.1e} of their largest value (float64, typical one of {found.samples}" in found.summary
-    assert f"explains up to {row.typical_allowed:.1e}" in found.summary
-    assert f"at most {row.relative:.1e}" in found.stress
+    count = f"{found.samples} inputs"
+    assert f"outputs agree to {row.typical:.1e} (relative; float64, a typical one of {count})." in found.summary
+    assert found.summary.endswith(f"Rounding the new weights allows {row.typical_allowed:.1e}.")
+    said = stress(found.outputs, found.samples)
+    assert said.startswith(f"outputs agree to {row.relative:.1e} (relative; float64, all {count}")
 
 
 @pytest.mark.parametrize("depth", ["auto", "full", "local"])
@@ -509,7 +512,7 @@ def test_the_reason_and_the_summary_give_one_figure() -> None:
     verdict = verify(before, after, cuts=cuts, runtime="none", samples=8)
     (row,) = verdict.outputs
     assert 0 < row.typical < row.relative
-    figures = [re.search(r"differ by at most (\S+)", text) for text in (verdict.reason, verdict.summary)]
+    figures = [re.search(r"outputs agree to (\S+)", text) for text in (verdict.reason, verdict.summary)]
     assert [found[1] for found in figures if found is not None] == [f"{row.typical:.1e}"] * 2
 
 

@@ -39,7 +39,6 @@ from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict, WitnessRow
 from bnfold.verification.comparing.outputs import (
     Compared,
-    agreement,
     compared,
     inconclusive,
     largest_difference,
@@ -52,6 +51,7 @@ from bnfold.verification.numbers.floats import FLOAT_TYPES
 from bnfold.verification.numbers.storage import agrees, errors
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.sentences import agree
 from bnfold.verification.verdict import Status
 
 RUNTIME = "openvino"
@@ -232,7 +232,7 @@ def _decided(found: Sequence[Compared], made: Sequence[ir.Stored]) -> tuple[Stat
     limit = min(largest, COARSEST)
     if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
         return "unverified", doubt
-    return "verified", agreement((item.difference.relative for item in found), "OpenVINO")
+    return "verified", agree(output_rows(found), len({item.sample for item in found}), "OpenVINO")
 
 
 def _check_bodies(bench: _Bench, document: Document, made: Sequence[ir.Stored], actual: RuntimeResult) -> None:
@@ -264,8 +264,8 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
             measured = errors([{name: truth[value]}], [given], name)
             if measured is not None and not agrees(measured, dtypes[name]):
                 raise _Undecided(
-                    f"output {name!r}: OpenVINO itself computes the original otherwise than float64 does "
-                    f"({measured.largest:.2g} of its largest value), so it cannot tell whether the two models agree"
+                    f"output {name!r} of the original differs in OpenVINO from float64 by {measured.largest:.2g} "
+                    "of its largest value, so OpenVINO cannot show whether the two models agree"
                 )
 
 

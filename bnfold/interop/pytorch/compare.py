@@ -149,7 +149,7 @@ def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *,
     except (Unsupported, reference.OutOfTime) as reason:
         raise _Skip(str(reason)) from reason
     except MemoryError as reason:
-        raise _Skip("the models need more memory than there is") from reason
+        raise _Skip("there is not enough memory to run the models") from reason
     if run.pair.drawn:
         raise _Skip("the model draws random numbers, and other ones than the module")
     outputs = [item for item in compared if item.is_output]

@@ -46,8 +46,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
     Reason.NO_HANDLER: Advice(
         "The operator has no weights to fold into, and a scale and shift before it is not the same as one behind it. "
         "This holds for most activation functions, Softmax, and operators of other domains.",
-        "Usually nothing: a BatchNormalization behind an activation is part of the network's design, and bnfold has "
-        "tried both directions. --decompose residual replaces it by Mul and Add.",
+        "Usually nothing. The network normalises an activation; there are no weights next to it. --decompose residual "
+        "replaces the BatchNormalization by Mul and Add.",
         model(ONE, "c = Sigmoid (x)", norm("c", "n"), "y = Sigmoid (n)", constants=PARAMETERS),
     ),
     Reason.DYNAMIC_WEIGHT: Advice(

@@ -168,7 +168,7 @@ KINDS = {
     "error_before": "error of the original in its own precision",
     "error_after": "error of the result in its own precision",
     "relative": "largest difference between the two in float64",
-    "allowed": "what rounding the new weights can explain",
+    "allowed": "what rounding the new weights allows",
 }
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from bnfold.ir.elements import Array, type_name
 from bnfold.verification.numbers.compare import Difference, compare_values, distance, magnitude, shape_of
 from bnfold.verification.numbers.floats import float_type
-from bnfold.verification.verdict import OutputRow
+from bnfold.verification.sentences import differs
+from bnfold.verification.verdict import TOO_FAR, OutputRow
 
 BLIND = 1e-3
 """Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output
@@ -66,10 +67,10 @@ class Compared(NamedTuple):
     def sentence(self) -> str:
         """What is wrong."""
         found = self.difference
-        size = (
-            f" ({found.relative:.2g} of its largest value, {found.allowed:.2g} allowed)" if found.same_pattern else ""
-        )
-        return f"{'output' if self.is_output else 'value'} {self.name!r}: {found.fault}{size}"
+        what = f"{'output' if self.is_output else 'value'} {self.name!r}"
+        if found.fault == TOO_FAR:
+            return f"{differs(what, found.relative, found.allowed)} (relative to its largest value)"
+        return f"{what}: {found.fault}"
 
     @property
     def row(self) -> OutputRow:
@@ -131,21 +132,13 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
         return UNSEEN
     return next(
         (
-            f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest number; rounding the new "
+            f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest value. Rounding the new "
             "weights could cause that, and would hide a fault"
             for item in found
             if item.is_drowned or exceeds(item)
         ),
         "",
     )
-
-
-def agreement(differences: Iterable[float], where: str, loose: str = "") -> str:
-    """How well both agree; ``differences`` are in units of the scale."""
-    worst = max(differences, default=0.0)
-    if worst == 0:
-        return f"both models give the same results in {where}{loose}"
-    return f"outputs differ by at most {worst:.1e} of their largest value in {where}{loose}; rounding explains that"
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold.verification.numbers.floats import F64, FloatType, float_type
+from bnfold.verification.verdict import TOO_FAR
 
 ROUNDING_FACTOR = 8.0
 """Accepted deviations of the measured rounding noise."""
@@ -156,7 +157,7 @@ def difference(
         allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
-        fault=pattern or ("" if worst <= 1 else "differs by more than rounding the new weights can cause"),
+        fault=pattern or ("" if worst <= 1 else TOO_FAR),
     )
 
 

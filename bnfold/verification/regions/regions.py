@@ -74,13 +74,13 @@ class Regions:
         if isinstance(actual, (Skip, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
-            return Skip("on guessed input shapes, the rewritten region makes outputs of another shape", only_after=True)
+            return Skip("with assumed input shapes, the rewritten part has another output shape", only_after=True)
         for name, array in expected.items():
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not (self.is_known_to_react or self._reacts(feeds, expected)):
-            return Skip("its inputs do not change its outputs at the sizes that were tried", only_after=True)
+            return Skip("its outputs do not depend on its inputs at the tested shapes", only_after=True)
         if is_equal:
             self._note_finite(expected)
             sides.look(self.evidence, self._find, expected, actual)
@@ -122,9 +122,9 @@ class Regions:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            return Skip(f"the original region cannot be evaluated: {error}")
+            return Skip(f"the original part cannot be run: {error}")
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
-            return Skip("guessed input shapes make outputs of another rank than declared")
+            return Skip("assumed input shapes give outputs of another rank than declared")
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
@@ -136,11 +136,11 @@ class Regions:
             return sides.new(noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
-                return Skip(f"on guessed input shapes, the rewritten region does not run: {error}", only_after=True)
-            fault = f"is not computed: the rewritten region does not run: {error}"
+                return Skip(f"with assumed input shapes, the rewritten part does not run: {error}", only_after=True)
+            fault = f"is not computed: the rewritten part does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
         except Unsupported as error:
-            return Skip(f"the rewritten region cannot be evaluated: {error}")
+            return Skip(f"the rewritten part cannot be run: {error}")
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
         """Whether other activations make another result: statistics over one element leave nothing of them."""
@@ -184,7 +184,7 @@ class Regions:
     def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
-            return Skip("its outputs are empty at the sizes that were tried", only_after=True)
+            return Skip("its outputs are empty at the tested shapes", only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # less than any noise
             return found

@@ -36,7 +36,7 @@ class RegionTrials:
 
     unranked: bool
     reshapes: bool
-    _first: Found = field(default_factory=lambda: Skip("every shape its inputs can have is too large to try"))
+    _first: Found = field(default_factory=lambda: Skip("every shape that its inputs can have is too large to try"))
     _equal: Difference | None = None
     _conclusive: Difference | None = None
     _differing_rank: int = -1
@@ -74,5 +74,5 @@ class RegionTrials:
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
             return Skip("it does not run at the declared sizes, and differs at others")
         if self._equal is not None and self._differing_rank >= 0:
-            return Skip("it computes the same for some input shapes only, and the model does not say which it gets")
+            return Skip("it is equivalent for some input shapes only, and the model does not declare which it gets")
         return self._equal or self._first

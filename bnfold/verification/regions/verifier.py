@@ -170,7 +170,7 @@ class RegionVerifier:
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(regions, mutants))
         if evidence.missing and passes:
-            return Skip(f"a fault in {evidence.example} would not show in it", is_same=True)
+            return Skip(f"the test inputs would not reveal an error in {evidence.example}", is_same=True)
         return outcome
 
     def _at_unclaimed_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
@@ -180,7 +180,7 @@ class RegionVerifier:
             found = next((it for it in islice(trials, _UNCLAIMED) if isinstance(it, Difference) or it.only_after), None)
         if isinstance(found, Skip):
             return found
-        return Skip("it computes the same only at the sizes that the rewritten model claims") if _fails(found) else None
+        return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
 
     def _at_further_sizes(self, regions: Regions, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Why equal results do not count: at other sizes that callers may feed, they are not."""
@@ -191,7 +191,7 @@ class RegionVerifier:
         for shapes in others:
             if _fails(self._sampled(regions, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
-                return Skip(f"it computes something else with {told}", is_same=True)
+                return Skip(f"it is not equivalent with {told}", is_same=True)
         return None
 
     def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:

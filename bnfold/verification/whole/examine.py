@@ -86,7 +86,7 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     except reference.OutOfTime as error:
         raise Impossible(f"{error}{_with_more_time(request, error.needed)}") from error
     except MemoryError as error:
-        raise Impossible("the models need more memory than there is") from error
+        raise Impossible("there is not enough memory to run the models") from error
 
 
 def _with_more_time(request: Request, seconds: float) -> str:
@@ -168,7 +168,7 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
             raise Impossible(pair.misfit) from error
         raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
     except Unsupported as error:
-        raise Impossible(f"the rewritten model cannot be evaluated: {error}") from error
+        raise Impossible(f"the rewritten model cannot be run: {error}") from error
 
 
 def _told(find: Callable[..., str], request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
@@ -189,7 +189,7 @@ def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
     if not others and first.is_hollow:
         others = [drawn.another(len(drawn.chosen))]
     if others and all(_same_outputs(pair, first, other) for other in others):
-        return "no output depends on the inputs at the sizes that were tried"
+        return "no output depends on the inputs at the tested shapes"
     return ""
 
 
@@ -212,12 +212,12 @@ def _notes(pair: Pair) -> list[str]:
     notes = []
     if pair.holds:
         notes.append(
-            f"{len(pair.holds)} inputs of operators whose result jumps (Round, ArgMax …) were compared; "
-            "behind those operators, both models went on with the original's values"
+            f"{len(pair.holds)} inputs of discontinuous operators (Round, ArgMax, …) were compared; "
+            "downstream, both models use the original's values"
         )
     if pair.uncut:
         notes.append(
-            f"{len(pair.uncut)} inputs of operators whose result jumps (Round, ArgMax …) could not be replaced by the "
+            f"{len(pair.uncut)} inputs of discontinuous operators (Round, ArgMax, …) could not be replaced by the "
             "original's values"
         )
     return notes

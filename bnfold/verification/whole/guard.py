@@ -18,6 +18,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.differences.changes import uncovered
 from bnfold.verification.differences.interface import broken_promise, unread
@@ -186,14 +187,12 @@ def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -
         unit = float(np.finfo(old[name].dtype).eps) / 2
         most = _SPREAD * spread + max(SLACK * unit, LEAST)
         if found > most:
-            return Guard(row, fault=f"output {name!r} differs by {found:.2g} of its largest value, {most:.2g} allowed")
+            return Guard(row, fault=sentences.differs(f"output {name!r}", found, most))
         reacts = reacts or spread > 0
         relative, allowed = max(relative, found), max(allowed, most)
     if allowed > BLIND or not reacts:
         return Guard(row, doubt="the whole models would not show a weight that is wrong")
-    differ = f"differ by at most {relative:.1e} of their largest value" if relative else "do not differ"
-    note = f"outputs {differ}; rounding explains up to {allowed:.1e}"
-    return Guard(replace(row, notes=(note,)))
+    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
 
 
 def _apart(one: Array, other: Array) -> float:

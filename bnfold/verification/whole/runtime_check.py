@@ -231,6 +231,6 @@ def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
 def _disagreement(name: str, found: Errors, why: str = _ILL_CONDITIONED) -> str:
     broken = f"{found.broken} elements are not finite; " if found.broken else ""
     return (
-        f"computes output {name!r} of the original {found.largest:.2g} of its largest value away from float64; "
+        f"output {name!r} of the original differs from float64 by {found.largest:.2g} of its largest value; "
         f"{broken}{why}"
     )

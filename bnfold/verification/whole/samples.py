@@ -104,7 +104,7 @@ def _fitting(request: Request, pair: Pair, model: ir.Model, until: float = math.
         except reference.Random as error:
             raise Impossible(f"the original draws random numbers: {error}") from error
         except (Unsupported, BadInput) as error:
-            raise Impossible(str(error)) from error
+            raise Impossible(f"the original model cannot be run: {error}") from error
     return misfit
 
 
@@ -152,7 +152,7 @@ def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], cho
 def _hint(request: Request, misfit: Unsupported | None) -> str:
     open_inputs = _open_inputs(request)
     if not open_inputs:
-        return f"the original does not run on inputs of the shapes it declares: {misfit}"
+        return f"the original model cannot be run at the shapes that it declares: {misfit}"
     hints = " ".join(f"--input {name}=N,…" for name in open_inputs)
     return f"no input shape tried fits the original ({misfit}); give one with {hints}"
 

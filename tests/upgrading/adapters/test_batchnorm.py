@@ -202,7 +202,7 @@ def test_force_inference(upgraded: Upgraded) -> None:
 def test_training_is_reported_by_name(upgraded: Upgraded) -> None:
     report = upgraded(model(9, outputs=FIVE)).report
     assert report.training == ("bn",)
-    assert "bn; if that was not meant, call model.eval()" in report.advice
+    assert "bn. If that was not meant, call model.eval()" in report.advice
     assert upgraded(model(9)).report.training == ()
     assert upgraded(model(9)).report.advice == ""
 

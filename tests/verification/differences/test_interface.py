@@ -175,7 +175,7 @@ def test_what_was_frozen_is_declared_and_exempt_in_its_own_run() -> None:
     assert outcome.verdict is not None
     assert outcome.verdict.verified
     assert outcome.report.frozen == ["k"]
-    assert "as asked, removed initializers from the graph inputs: 1" in outcome.report.notes
+    assert "as asked, callers can no longer feed the weights that were also inputs (1)" in outcome.report.notes
     assert not bnfold.fold(proto).report.frozen
 
 

@@ -22,7 +22,7 @@ def test_what_agrees_where_nothing_is_is_left_open() -> None:
     verdict = compared("y = Identity (x)")
     assert verdict.status == "unverified"
     assert verdict.reason.startswith(
-        "both agree where a size is 0, as declared; where 0 stands for an open size, output"
+        "the models agree at the declared size 0, but not if 0 means a dynamic size: output"
     )
     assert verdict.localised is None
 

@@ -1,0 +1,67 @@
+"""What a verdict says: a plain sentence first, numbers after it. Command line, pages and Python all print these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bnfold.verification.verdict import TOO_FAR, OutputRow
+
+
+def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", inputs: str = "") -> str:
+    """Return how well the outputs of two whole models agree: on an ordinary input, if one of several is.
+
+    ``inputs`` says more about what the models were fed.
+    """
+    count = f"{samples} input{'s' * (samples > 1)}{inputs}"
+    worst = max(rows, key=lambda row: row.relative, default=None)
+    if worst is None or not worst.relative:
+        return f"outputs are identical ({where}, {count})"
+    typical = max(rows, key=lambda row: row.typical)
+    if samples < 2 or not typical.typical:
+        return _agree(worst.relative, worst.allowed, f"relative; {where}, {count}")
+    return _agree(typical.typical, typical.typical_allowed, f"relative; {where}, a typical one of {count}")
+
+
+def stress(rows: Sequence[OutputRow], samples: int) -> str:
+    """Return the largest difference on all inputs, if some are not typical; else an empty text."""
+    worst = max(rows, key=lambda row: row.relative, default=None)
+    if worst is None or samples < 2 or worst.relative == max(row.typical for row in rows):
+        return ""
+    inputs = f"relative; float64, all {samples} inputs: some are very large, tiny or constant"
+    return _agree(worst.relative, worst.allowed, inputs)
+
+
+def _agree(relative: float, allowed: float, how: str) -> str:
+    return f"outputs agree to {relative:.1e} ({how}). Rounding the new weights allows {allowed:.1e}."
+
+
+def parts_agree(count: int, kind: str, whole: str = "") -> str:
+    """Return that each changed part agrees; ``whole`` says how the whole models agreed in a runtime."""
+    checked = f"{'1 ' + kind if count == 1 else f'each of {count} {kind}s'} was checked in float64"
+    if whole:
+        return f"{checked}, and the whole model was run in {whole}"
+    return f"{checked}, and the rest is unchanged" if count else "nothing that is computed has changed"
+
+
+def runtime_agrees(relative: float, allowed: float) -> str:
+    """Return how well the outputs of two models agree in a runtime."""
+    if not relative:
+        return "outputs are identical"
+    return f"outputs agree to {relative:.1e} (rounding allows {allowed:.1e})"
+
+
+def fate(row: OutputRow) -> str:
+    """Return whether an output agrees, and how closely: on a typical input, if that shows a difference."""
+    if row.fault and row.fault != TOO_FAR:
+        return f"{row.name}: {row.fault}"
+    if row.fault:
+        return differs(row.name, row.relative, row.allowed)
+    if not row.relative:
+        return f"{row.name} is identical"
+    relative, allowed = (row.typical, row.typical_allowed) if row.typical else (row.relative, row.allowed)
+    return f"{row.name} agrees to {relative:.2g}, {allowed:.2g} allowed"
+
+
+def differs(name: str, relative: float, allowed: float) -> str:
+    """Return how far an output is off."""
+    return f"{name} differs by {relative:.2g}, {allowed:.2g} allowed"
