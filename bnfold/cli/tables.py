@@ -13,7 +13,7 @@ from bnfold.errors import printable
 from bnfold.report.events import state
 
 if TYPE_CHECKING:
-    from bnfold.batch.worker import Result, Status
+    from bnfold.batch.worker import FileResult, Status
     from bnfold.verification import OutputRow
 
 PIPE_WIDTH = 1_000_000
@@ -104,7 +104,7 @@ def outputs(rows: Sequence[OutputRow]) -> None:
     _show(table)
 
 
-def models(results: Sequence[Result], order: Sequence[Status]) -> None:
+def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     """One row a model of a folder, those that need attention first."""
     table = _columns("model", "", "BatchNormalization", "what happened")
     most_left_first = sorted(results, key=lambda result: -(result.counts.after if result.counts else 0))
@@ -112,7 +112,7 @@ def models(results: Sequence[Result], order: Sequence[Status]) -> None:
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
-        told = [result.message] if result.message and result.status != "verified" else []
+        told = [result.message] if result.message and (result.left or result.status != "verified") else []
         _add(table, result.source, result.status, became, "; ".join([*told, ", ".join(why)] if why else told))
     _show(table)
 
