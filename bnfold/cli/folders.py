@@ -19,12 +19,11 @@ from bnfold.batch.disk import OnDisk
 from bnfold.batch.places import Place, place
 from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
+from bnfold.cli.options import INTERRUPTED, Asked
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from bnfold.cli.options import Asked
 
 
 _STREAMS = "'-' is one model; where there are several, name the files, folders or URLs that they lie in and go to"
@@ -137,6 +136,8 @@ def _finish(results: Sequence[FileResult], asked: Asked, skipped: int) -> int:
     if shown or not given.quiet:
         told = {"table": not (given.as_json or given.quiet), "folds": asked.options.fold}
         terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
+    if any(result.message == scheduler.INTERRUPTED for result in results):
+        return INTERRUPTED
     if any(result.status == "failed" for result in results):
         return 1
     if given.require_verified and not all(result.is_verified for result in results):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run(Checked):
@@ -323,6 +326,9 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
         prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
         sys.exit(exit_code or error.exit_code)
+    except KeyboardInterrupt:
+        terminal.say("bnfold: interrupted; nothing was written")
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if not (trouble := machine_trouble(error)):
             raise
