@@ -2,7 +2,7 @@
 
 BnfoldError                  one line for the user; carries the exit code of the command line
 ├── BadInput                 a file or an argument that cannot be used at all
-│   ├── BadSetting           an option has a value that it cannot have (a ValueError, too)
+│   ├── BadSetting           an option has a value that it cannot have (exit code 2; a ValueError, too)
 │   ├── BadCommand           a step's command cannot be run as it stands (exit code 2: wrong usage)
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
@@ -56,7 +56,9 @@ class BadInput(BnfoldError):
 
 
 class BadSetting(BadInput, ValueError):
-    """Setting ``name`` has a value that it cannot have; ``problem`` says why."""
+    """Setting ``name`` has a value that it cannot have; ``problem`` says why. Exit code 2: wrong usage."""
+
+    exit_code = 2
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)

@@ -55,15 +55,33 @@ class Checked:
             hint, value = hints[member.name], getattr(self, member.name)
             try:
                 value = _read(value, hint, member.metadata.get("low"))
-            except TypeError:
-                choices = ", ".join(map(repr, get_args(hint)))
-                wanted = f"one of {choices}" if get_origin(hint) is Literal else f"of the type {member.type}"
-                raise BadSetting(member.name, f"{value!r} is not {wanted}") from None
+            except TypeError as error:
+                wrong = error.args[0] if get_origin(hint) is Sequence and isinstance(error.args[0], str) else value
+                raise BadSetting(member.name, f"{wrong!r} is not {described(hint)}") from None
             except ValueError as error:
                 raise BadSetting(member.name, str(error)) from None
             if "operators" in member.metadata:
                 check_operators(member.name, value, member.metadata["operators"])
             object.__setattr__(self, member.name, value)
+
+
+_WORDS = {int: "a whole number", bool: "True or False", str: "a text", Path: "a path", type(None): "None"}
+
+
+def described(hint: Any) -> str:
+    """Say in words what a field of the type ``hint`` may hold."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(map(described, parts))
+    if kind is Literal:
+        return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(repr, parts))}"
+    if kind is Sequence and get_origin(parts[0]) is Literal:
+        return described(parts[0])
+    if kind is Mapping:
+        return "a mapping of names to sizes, such as {'x': (1, 3, 224, 224)}"
+    if kind in (Sequence, frozenset):
+        return f"a {'list' if kind is Sequence else 'set'} of {'texts' if parts[0] is str else 'such values'}"
+    return _WORDS.get(kind) or f"of {getattr(kind, '__name__', kind)}"
 
 
 @cache
@@ -291,3 +309,10 @@ class OutputOptions(Checked):
     in_place: bool = False
     keep_failed: Path | None = None
     explained: bool = False
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        name = self.external_data
+        if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+            problem = f"takes a plain file name, not {name!r}; the data file goes next to {self.path.name}"
+            raise BadSetting("external_data", problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,18 +79,39 @@ class OnDisk:
             raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from error
 
 
-def below(source: str) -> tuple[OnDisk, list[str]]:
-    """The folder that results are placed relative to, and the model files that a path or a pattern names."""
+def below(source: str) -> tuple[OnDisk, list[str], int]:
+    """Find the models that a path or a pattern names.
+
+    Returns:
+        The folder that results are placed relative to, the models below it, and the number of models left out: those
+        in folders of other programs (`is_foreign`) that ``source`` does not name.
+    """
     path = Path(source)
     if path.is_dir():
         root = path
-        found = sorted(root.rglob("*.onnx"))
+        found = [Path(folder, name) for folder, _, names in os.walk(path) for name in names if name.endswith(".onnx")]
     elif path.exists():
-        root, found = path.parent, [path]
+        return OnDisk(path.parent), [path.name] if path.is_file() else [], 0
     else:
         root = Path(*fixed_parts(path.parts))
-        found = sorted(Path(path) for path in glob.glob(source, recursive=True))  # noqa: PTH207 - keeps the user's spelling
-    return OnDisk(root), [path.relative_to(root).as_posix() for path in found if path.is_file()]
+        found = [Path(path) for path in glob.glob(source, recursive=True)]  # noqa: PTH207 - keeps the user's spelling
+    models = sorted(path.relative_to(root).as_posix() for path in found if path.is_file())
+    kept = models if any(map(is_foreign, path.parts)) else [model for model in models if not in_foreign(model)]
+    return OnDisk(root), kept, len(models) - len(kept)
+
+
+FOREIGN = frozenset({"venv", "node_modules", "site-packages", "__pycache__"})
+"""Folders that hold installed packages, whose models are not the user's."""
+
+
+def is_foreign(folder: str) -> bool:
+    """Whether a folder of this name is hidden, or belongs to installed packages."""
+    return folder in FOREIGN or (folder.startswith(".") and folder.strip(".") != "")
+
+
+def in_foreign(relative: str) -> bool:
+    """Whether a file's path leads through such a folder."""
+    return any(map(is_foreign, relative.split("/")[:-1]))
 
 
 def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from bnfold.batch import disk, filesystem
 from bnfold.batch.addresses import MAGIC, is_url, without_password
-from bnfold.batch.disk import OnDisk, fixed_parts
+from bnfold.batch.disk import OnDisk, fixed_parts, in_foreign, is_foreign
 from bnfold.errors import BadInput, BnfoldError
 
 CHANGES = (
@@ -162,24 +162,28 @@ def place(text: str) -> Place:
     return Remote(text, path, before, mark + rest)
 
 
-def below(source: str) -> tuple[Place, list[str]]:
-    """The folder that results are placed relative to, and the model files below it; ``source`` may be one file.
+def below(source: str) -> tuple[Place, list[str], int]:
+    """Find the models that a path, a pattern or a URL names.
+
+    Returns:
+        The folder that results are placed relative to, the models below it, and the number of those left out because
+        they lie in hidden folders or in installed packages.
 
     Raises:
         BadInput: There are none, or a URL cannot be used.
     """
     everything = place(source)
     root: Place
-    if isinstance(everything, Remote):
-        root, found = _below(everything)
-    else:
-        root, found = disk.below(str(everything))
+    root, found, skipped = _below(everything) if isinstance(everything, Remote) else disk.below(str(everything))
     if not found:
-        raise BadInput(f"{source}: no .onnx files there")
-    return root, found
+        hidden = (
+            f" ({skipped} in hidden folders or installed packages; name such a folder to use it)" if skipped else ""
+        )
+        raise BadInput(f"{source}: no .onnx files there{hidden}")
+    return root, found, skipped
 
 
-def _below(everything: Remote) -> tuple[Remote, list[str]]:
+def _below(everything: Remote) -> tuple[Remote, list[str], int]:
     system, path = filesystem.opened(everything.url)
     with filesystem.told(everything, "read"):
         if any(mark in path for mark in MAGIC):
@@ -190,7 +194,9 @@ def _below(everything: Remote) -> tuple[Remote, list[str]]:
         else:
             root = path
             found = [name for name in system.find(path) if name.endswith(".onnx")]
-    return replace(everything, path=root), sorted(posixpath.relpath(name, root or ".") for name in found)
+    models = sorted(posixpath.relpath(name, root or ".") for name in found)
+    kept = models if any(map(is_foreign, path.split("/"))) else [model for model in models if not in_foreign(model)]
+    return replace(everything, path=root), kept, len(models) - len(kept)
 
 
 def _scratch() -> str | None:

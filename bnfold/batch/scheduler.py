@@ -7,93 +7,130 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bnfold.batch import places
-from bnfold.batch.worker import Counts, Result, Settings, Task, aliases, nodes_left, renamed, report, work
+from bnfold.batch.places import Place
+from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, remaining, renamed, report, work
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.pipeline.job import process
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 
 
-def find(source: str, output: str) -> list[Task]:
-    """The models below a folder or matching a pattern (``**`` crosses folders), each with its place below ``output``.
+class Found(NamedTuple):
+    """The models that sources name, and the number of those that were left out (`places.below`)."""
 
-    One file may go to a file: ``output`` that ends in .onnx is one.
+    models: list[Place]
+    skipped: int
+
+
+def find(sources: Sequence[str]) -> Found:
+    """Find the models below folders, matching patterns (``**`` crosses folders), or named themselves.
 
     Raises:
-        BadInput: There are none, ``output`` is or looks like a file, or is the folder that they are in, or a URL cannot
-            be used.
+        BadInput: A source names none, or a URL cannot be used.
     """
-    root, found = places.below(source)
+    located = [places.below(source) for source in sources]
+    models = dict.fromkeys(root.child(path) for root, found, _ in located for path in found)
+    return Found(list(models), sum(skipped for *_, skipped in located))
+
+
+def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -> tuple[list[Task], int]:
+    """Find the models that sources name, each with the place of its result below ``output``, or ``in_place``.
+
+    One file may go to a file: ``output`` that ends in .onnx is one. Returns the number of models left out, too.
+
+    Raises:
+        BadInput: There are none, ``output`` is or looks like a file, or is the folder that they are in, two results
+            would have one name, or a URL cannot be used.
+    """
+    if in_place:
+        found = find(sources)
+        return [Task(model, model) for model in found.models], found.skipped
     target = places.place(output)
-    if target.holds(root) and root.holds(target):
-        raise BadInput(f"{target}: is the folder of the models; choose another one for the results")
-    models = [path for path in found if not target.holds(root.child(path))]
-    if not models:
-        raise BadInput(f"{source}: no .onnx files there but in {target}, where results go")
-    if output.endswith(".onnx") and str(root.child(models[0])) == str(places.place(source)):
-        return [Task(root.child(models[0]), target)]
+    tasks: dict[Place, Task] = {}
+    skipped = 0
+    for source in sources:
+        root, models, left_out = places.below(source)
+        skipped += left_out
+        is_one = str(root.child(models[0])) == str(places.place(source))
+        if not is_one and target.holds(root) and root.holds(target):
+            raise BadInput(f"{target}: is the folder of the models; choose another one for the results")
+        if is_one and len(sources) == 1 and output.endswith(".onnx") and not Path(output).is_dir():
+            return [Task(root.child(models[0]), target)], skipped
+        for task in _tasks_below(root, models, target, tasks):
+            tasks[task.output] = task
+    if not tasks:
+        raise BadInput(f"{sources[0]}: no .onnx files there but in {target}, where results go")
+    what = f"{sources[0]} is a folder" if Path(sources[0]).is_dir() else f"there are {len(tasks)} models"
     if output.lower().endswith(".onnx") and not Path(output).is_dir():
-        raise BadInput(f"{target}: {source} is many models, so OUT is a folder: leave out .onnx")
+        raise BadInput(f"{what}, so OUT must be a folder too, not {target}")
     if target.is_file():
-        raise BadInput(f"{target}: is a file, but {len(models)} models need a folder")
-    return [Task(root.child(path), target.child(path)) for path in models]
+        raise BadInput(f"{target}: is a file, but {len(tasks)} models need a folder")
+    return list(tasks.values()), skipped
 
 
-def inspect(source: str, settings: Settings, progress: Callable[[str, int, int], None]) -> list[Result]:
-    """What would become of every model below a folder or matching a pattern; nothing is written.
+def _tasks_below(root: Place, models: Sequence[str], target: Place, known: Mapping[Place, Task]) -> Iterator[Task]:
+    for path in models:
+        model = root.child(path)
+        if target.holds(model):
+            continue
+        task = Task(model, target.child(path))
+        if task.output in known and known[task.output].source != model:
+            both = f"{known[task.output].source} and {model}"
+            raise BadInput(f"{both} would both be written to {task.output}; give the folder that holds both")
+        yield task
 
-    Raises:
-        BadInput: There are none.
-    """
-    root, models = places.below(source)
+
+def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str, int, int], None]) -> list[FileResult]:
+    """Inspect every model; nothing is written."""
     results = []
-    for done, relative in enumerate(models):
+    for done, place in enumerate(models):
         progress("models", done, len(models))
-        place = root.child(relative)
         names: dict[str, str] = {}
         try:
             with place.opened() as path:
                 names = aliases(path, place)
                 outcome = process(path, None, settings.options, settings.checks)
                 document = report(outcome, full=settings.delivery.explained)
-                left = len(nodes_left(outcome, settings.unwanted))
-                result = Result(str(place), None, "inspected", report=document, left=left, counts=Counts.of(document))
+                left = remaining(outcome, settings.unwanted)
+                result = FileResult(
+                    *(str(place), None, "inspected", left[1]), report=document, left=left[0], counts=Counts.of(document)
+                )
         except BnfoldError as error:
-            result = Result(str(place), None, "failed", str(error))
+            result = FileResult(str(place), None, "failed", str(error))
         results.append(renamed(result, names))
     return results
 
 
 def run(
     tasks: Sequence[Task], settings: Settings, pool: Executor, progress: Callable[[str, int, int], None]
-) -> list[Result]:
+) -> list[FileResult]:
     """Process every task; the results are in the order of the tasks, whatever finished first.
 
     When the user interrupts, what is not finished counts as failed.
     """
-    futures: dict[Future[Result], Task] = {pool.submit(work, task, settings): task for task in tasks}
-    done: dict[Task, Result] = {}
+    futures: dict[Future[FileResult], Task] = {pool.submit(work, task, settings): task for task in tasks}
+    done: dict[Task, FileResult] = {}
     try:
         for future in as_completed(futures):
             task = futures[future]
             try:
                 done[task] = future.result()
             except (Exception, CancelledError) as error:  # noqa: BLE001 - `work` raises nothing: its process is it
-                done[task] = Result(str(task.source), str(task.output), "failed", _cause(error))
+                done[task] = FileResult(str(task.source), str(task.output), "failed", _cause(error))
             progress("models", len(done), len(tasks))
     except KeyboardInterrupt:
         for child in multiprocessing.active_children():  # what they have written so far is no file of the user's yet
             child.terminate()
         for task in tasks:
-            done.setdefault(task, Result(str(task.source), str(task.output), "failed", INTERRUPTED))
+            done.setdefault(task, FileResult(str(task.source), str(task.output), "failed", INTERRUPTED))
     return [done[task] for task in tasks]
 
 
@@ -105,7 +142,7 @@ def _cause(error: BaseException) -> str:
     return f"not finished: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def to_json(results: Sequence[Result]) -> dict[str, Any]:
+def to_json(results: Sequence[FileResult]) -> dict[str, Any]:
     """The summary report of a batch."""
     return {
         "schema": "bnfold-batch/1",

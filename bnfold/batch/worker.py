@@ -16,10 +16,13 @@ from typing import Any, Literal
 from bnfold.batch import up_to_date
 from bnfold.batch.places import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
-from bnfold.pipeline.job import Outcome, process
+from bnfold.pipeline.job import Outcome, forbidden, process
 from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
+
+MOST_NAMED = 5
+"""Nodes of one model that a summary names."""
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
@@ -62,7 +65,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class FileResult:
     """What became of one model of a batch; ``message`` is the error or the verdict's reason.
 
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
@@ -98,7 +101,7 @@ class Counts:
         return cls(len(rows), left, dict(Counter(row["reason"]["code"] for row in rows if row["reason"])))
 
 
-def work(task: Task, settings: Settings) -> Result:
+def work(task: Task, settings: Settings) -> FileResult:
     """In a worker. A user's error is a result; a bug is one as well, with its name, so that the others go on."""
     source, output = str(task.source), str(task.output)
     names: dict[str, str] = {}
@@ -106,7 +109,7 @@ def work(task: Task, settings: Settings) -> Result:
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
         made = None if settings.force else up_to_date.read(seen, task.output, fingerprint)
         if made is not None:
-            return Result(
+            return FileResult(
                 *(source, output, "skipped", "up to date"),
                 is_verified=made["status"] == "verified",
                 counts=Counts(**made["counts"]),
@@ -117,15 +120,15 @@ def work(task: Task, settings: Settings) -> Result:
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, fingerprint, found)
     except BnfoldError as error:
-        result = Result(source, output, "failed", str(error))
+        result = FileResult(source, output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
         trouble = machine_trouble(error)
         message = f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
-        result = Result(source, output, "failed", message)
+        result = FileResult(source, output, "failed", message)
     return renamed(result, names)
 
 
-def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
+def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
     """The ordinary job; ``names`` learns where on disk the model lay meanwhile."""
     source, output = str(task.source), str(task.output)
     with task.source.opened() as path:
@@ -135,23 +138,23 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> Result:
                 names |= aliases(target, task.output)
                 outcome = process(path, replace(settings.delivery, path=target), settings.options, settings.checks)
                 document = report(outcome, full=settings.delivery.explained)
-                left = nodes_left(outcome, settings.unwanted)
+                left, why = remaining(outcome, settings.unwanted)
         except VerificationFailed as failure:
             failed = failure.outcome
             document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
-            return Result(source, output, "failed", str(failure), document, counts=Counts.of(document))
+            return FileResult(source, output, "failed", str(failure), document, counts=Counts.of(document))
     verdict = outcome.verdict
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
-    message = verdict.reason if verdict else ""
-    if left:
-        message = f"forbidden nodes that remain: {len(left)}: {', '.join(left)}"
-    return Result(source, output, status, message, document, status == "verified", len(left), Counts.of(document))
+    message = why or (verdict.reason if verdict else "")
+    return FileResult(source, output, status, message, document, status == "verified", left, Counts.of(document))
 
 
-def nodes_left(outcome: Outcome, unwanted: frozenset[str]) -> list[str]:
-    """The nodes that were not to be there."""
+def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:
+    """Return the number of nodes that were not to be there, and the sentence about them."""
     left = outcome.left(unwanted) if unwanted else []
-    return [f"{graph}: {label}" if graph else label for label, graph, _ in left]
+    names = [f"{graph}: {label}" if graph else label for label, graph, _ in left]
+    more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
+    return len(left), f"{forbidden(len(left), unwanted)}: {', '.join(names[:MOST_NAMED])}{more}" if left else ""
 
 
 def report(outcome: Outcome, *, full: bool) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def aliases(path: Path, place: Place) -> dict[str, str]:
     return {str(path): str(place), f"{path.parent}{os.sep}": str(place.sibling(""))}
 
 
-def renamed(result: Result, names: Mapping[str, str]) -> Result:
+def renamed(result: FileResult, names: Mapping[str, str]) -> FileResult:
     """With the places that the user knows for where models lay while they were processed."""
 
     def told(text: str) -> str:

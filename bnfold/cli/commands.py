@@ -28,7 +28,9 @@ WRITING = (
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())
+sources = click.argument("sources", metavar="IN...", type=click.Path(), nargs=-1, required=True)
 output = click.argument("output", metavar="OUT", type=click.Path())
+paths = click.argument("paths", metavar="IN... OUT", type=click.Path(), nargs=-1)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -48,49 +50,51 @@ def main() -> None:
 
 
 @main.command()
-@source
-@output
+@paths
 @takes("target_opset", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
 def optimize(asked: Asked) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
-    IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder. - means standard input or
-    output.
+    IN may also be several files, a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder. - means
+    standard input or output. With --in-place there is no OUT.
     """
     _run(asked)
 
 
 @main.command()
-@source
-@output
+@paths
 @takes(*DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
 def fold(asked: Asked) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
-    The result is verified. IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder.
+    The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     _run(asked)
 
 
 @main.command()
-@source
-@output
+@paths
 @takes("target_opset", *READING, *CHECKING, *WRITING, fold=False)
 def upgrade(asked: Asked) -> None:
     """Change the opset of the model IN, and nothing else.
 
-    The result is verified. IN may also be a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder.
+    The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     _run(asked)
 
 
 @main.command()
-@source
-@takes("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING, depth="none")
+@sources
+@takes(
+    *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
+    option("quiet", help="Print only errors, and what --assert-none forbids."),
+    reads=("sources",),
+    depth="none",
+)
 def inspect(asked: Asked) -> None:
     """Show what would happen to each BatchNormalization, and why.
 
-    No model is written. IN may also be a folder or a quoted pattern ('models/*.onnx').
+    No model is written. IN may also be several files, a folder or a quoted pattern ('models/*.onnx').
     """
     from bnfold.cli import folders, publish
     from bnfold.pipeline import job
@@ -103,7 +107,7 @@ def inspect(asked: Asked) -> None:
     if asked.run.quantization:
         document["quantization"] = job.quantization(outcome)
     publish.emit(document, asked.run.report, as_json=asked.run.as_json)
-    if not asked.run.as_json:
+    if not (asked.run.as_json or asked.run.quiet):
         terminal.inspection(outcome, document)
     sys.exit(_exit_code(outcome, asked))
 
@@ -132,7 +136,8 @@ def verify(asked: Asked) -> None:
     with terminal.progress() as progress:
         verdict = formats.verify_files(Path(asked.source), Path(asked.output), asked.checks, progress)
     if asked.run.report:
-        publish.write(asked.run.report, {**differences.found(asked), "verify": verdict.to_json()})
+        document = {**differences.found(asked), "verify": verdict.to_json()}
+        publish.emit(document, asked.run.report, as_json=False)
     if asked.run.as_json:
         publish.to_stdout(verdict.to_json())
     else:
@@ -227,7 +232,8 @@ def _check(asked: Asked) -> None:
     from bnfold.pipeline import formats
 
     publish.require(asked.run.report)
-    formats.of(asked.source).check(asked.options, None, asked.run.assert_none)
+    for source in asked.sources:
+        formats.of(source).check(asked.options, None, asked.run.assert_none)
 
 
 def _delivery(asked: Asked) -> OutputOptions | None:
@@ -252,10 +258,9 @@ def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
     options = asked.options
     with terminal.progress(enabled=not asked.run.quiet) as progress:
         try:
-            report = Path(asked.run.report) if asked.run.report else None
             counted = None if asked.run.quiet else count_products
             given = asked.opened(), delivery, options, asked.checks, progress
-            return process(*given, report=report, second_opinion=counted)
+            return process(*given, reports=asked.reports, second_opinion=counted)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             _publish(outcome, asked)
@@ -275,7 +280,7 @@ def _exit_code(outcome: Outcome, asked: Asked) -> int:
         return 0
     left = outcome.left(asked.run.assert_none)
     if left:
-        terminal.still_there(outcome, left)
+        terminal.still_there(outcome, left, asked.run.assert_none)
     return 4 if left else 0
 
 

@@ -30,7 +30,7 @@ def require(asked: Asked) -> None:
         raise BadInput(f"{asked.output}: an ONNX model and an OpenVINO IR cannot be compared")
     if asked.run.report:
         kept = [("the input", path) for path in (*sources, *filter(None, [asked.checks.data]))]
-        path_conflicts.refuse([("the report", Path(asked.run.report))], kept)
+        path_conflicts.refuse([("the report", path) for path in asked.reports], kept)
 
 
 def found(asked: Asked) -> dict[str, Any]:

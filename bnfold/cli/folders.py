@@ -16,17 +16,17 @@ import click
 from bnfold.batch import scheduler
 from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk
-from bnfold.batch.places import Place, below, place
-from bnfold.batch.worker import Result, Settings, Task
+from bnfold.batch.places import Place, place
+from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
+from bnfold.cli.options import INTERRUPTED, Asked
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bnfold.cli.options import Asked
 
-
+_STREAMS = "'-' is one model; where there are several, name the files, folders or URLs that they lie in and go to"
 _MOST_UNSEEN = 100_000
 """Objects to be made before garbage is looked for: what is left of one model goes before there are many."""
 
@@ -38,49 +38,49 @@ def run(asked: Asked) -> int:
     if asked.run.scheduler:  # a worker stands in another folder
         data = asked.checks.data
         checks = replace(asked.checks, data=data and data.absolute())
-        asked = asked._replace(source=_absolute(asked.source), output=_absolute(asked.output), checks=checks)
-    tasks = scheduler.find(asked.source, asked.output)
+        sources, output = tuple(map(_absolute, asked.sources)), asked.output and _absolute(asked.output)
+        asked = asked._replace(sources=sources, output=output, checks=checks)
+    tasks, skipped = scheduler.plan_tasks(asked.sources, asked.output, in_place=asked.delivery.in_place)
     if asked.run.report:
         kept = [("the recorded inputs", asked.checks.data)] if asked.checks.data else []
         kept += [("the scheduler file", Path(asked.run.scheduler))] if asked.run.scheduler else []
         kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, asked)]
-        path_conflicts.refuse([("the report", Path(asked.run.report))], kept)
+        path_conflicts.refuse([("the report", path) for path in asked.reports], kept)
     settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none, asked.run.force)
     with terminal.progress(enabled=not asked.run.quiet) as progress, _workers(asked, tasks) as pool:
         results = scheduler.run(tasks, settings, pool, progress)
-    return _finish(results, asked)
+    return _finish(results, asked, skipped)
 
 
 def inspect(asked: Asked) -> int:
     """Inspect all models; 1 if one of them cannot be processed. One behind a URL shows each BatchNormalization, too."""
     gc.set_threshold(_MOST_UNSEEN)
-    root, found = below(asked.source)
-    models = [root.child(path) for path in found]
-    is_one = str(models[0]) == str(place(asked.source))
+    if STREAM in asked.sources:
+        raise click.UsageError(_STREAMS)
+    found = scheduler.find(asked.sources)
+    is_one = len(asked.sources) == 1 and str(found.models[0]) == str(place(asked.source))
     if asked.run.report:
-        path_conflicts.refuse([("the report", Path(asked.run.report))], _inputs(models))
+        path_conflicts.refuse([("the report", path) for path in asked.reports], _inputs(found.models))
     delivery = replace(asked.delivery, explained=asked.delivery.explained or is_one)
     with terminal.progress() as progress:
         settings = Settings(asked.options, asked.checks, delivery, asked.run.assert_none)
-        results = scheduler.inspect(asked.source, settings, progress)
+        results = scheduler.inspect(found.models, settings, progress)
     rows = results[0].report.get("batchnorms") if is_one and results[0].report else None
-    if rows and not asked.run.as_json:
+    if rows and not (asked.run.as_json or asked.run.quiet):
         from bnfold.cli import tables
 
         tables.batchnorms(rows)
-    return _finish(results, asked)
+    return _finish(results, asked, found.skipped)
 
 
 def _refuse(asked: Asked) -> None:
     """Raise UsageError for what makes no sense with many models."""
-    many, given, written = "IN is a folder, a pattern or a URL", asked.run, asked.delivery
-    streams = "'-' is one model; with a folder, a pattern or a URL, name where models lie and go"
+    many, given, written = "IN is many models", asked.run, asked.delivery
     verbose = f"--verbose is for one file; {many}: --report FILE has every BatchNormalization"
     jobs = "--jobs is for this machine; with --scheduler the cluster's workers say how many"
     names = "behind a URL each model has its own data file: --external-data auto, keep or none"
     for is_wrong, text in (
-        (STREAM in (asked.source, asked.output), streams),
-        (written.in_place, f"--in-place is for one file; {many}"),
+        (STREAM in (*asked.sources, asked.output), _STREAMS),
         (written.keep_failed, f"--keep-failed is for one file; {many}"),
         (given.verbose, verbose),
         (given.scheduler and given.jobs, jobs),
@@ -101,8 +101,8 @@ def _workers(asked: Asked, tasks: Sequence[Task]) -> Iterator[Executor]:
 
     shared = [tasks[0].source.path] if isinstance(tasks[0].source, OnDisk) else []
     shared += [asked.checks.data] if asked.checks.data else []
-    target = place(asked.output)
-    if isinstance(target, OnDisk):
+    target = place(asked.output or asked.source)
+    if isinstance(target, OnDisk) and asked.output:
         folder = tasks[0].output.path.parent if tasks[0].output == target else target.path
         target.make_folder(folder)
         shared.append(folder)
@@ -127,14 +127,17 @@ def _absolute(name: str) -> str:
     return name if is_url(name) else str(Path(name).absolute())
 
 
-def _finish(results: Sequence[Result], asked: Asked) -> int:
-    """Print and write what was found; the exit code."""
+def _finish(results: Sequence[FileResult], asked: Asked, skipped: int) -> int:
+    """Print and write what was found, and return the exit code."""
     given = asked.run
     if asked.delivery.explained:
         publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
     if shown or not given.quiet:
-        terminal.batch_summary(shown if given.quiet else results, table=not given.as_json)
+        told = {"table": not (given.as_json or given.quiet), "folds": asked.options.fold}
+        terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
+    if any(result.message == scheduler.INTERRUPTED for result in results):
+        return INTERRUPTED
     if any(result.status == "failed" for result in results):
         return 1
     if given.require_verified and not all(result.is_verified for result in results):

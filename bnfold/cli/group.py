@@ -127,11 +127,6 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise _counterpart(error, ctx) from error
-        except click.MissingParameter as error:
-            if error.param is None or error.param.metavar != "OUT":
-                raise
-            text = f"Missing argument 'OUT', the file to write, as in `bnfold {ctx.info_name} model.onnx out.onnx`."
-            raise click.UsageError(text, ctx) from error
         except click.UsageError as error:
             hint = _too_many(error.message, given)
             if not hint:

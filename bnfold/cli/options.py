@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run(Checked):
     """Options that only the command line has.
 
     Attributes:
-        report: Write a report: JSON for programs, HTML for people.
+        report: Write a report: JSON for programs, HTML for people; may be repeated.
         as_json: Print the report as JSON on standard output.
         no_verify: Do not compare the result with the original.
         require_verified: Exit with code 3 if the result could not be verified.
@@ -48,7 +51,7 @@ class Run(Checked):
         command: The program and its arguments, with {input} and {output} for the files.
     """
 
-    report: str | None = None
+    report: Sequence[str] = ()
     as_json: bool = False
     no_verify: bool = False
     require_verified: bool = False
@@ -66,9 +69,9 @@ class Run(Checked):
 
 
 class Asked(NamedTuple):
-    """A command line, read; ``output`` is empty for a command that has none."""
+    """A command line, read; ``output`` is empty for a command that has none, and where inputs are overwritten."""
 
-    source: str
+    sources: tuple[str, ...]
     output: str
     options: Options
     checks: VerifyOptions
@@ -76,12 +79,24 @@ class Asked(NamedTuple):
     run: Run
 
     @property
+    def reports(self) -> list[Path]:
+        """The reports to write."""
+        return [Path(path) for path in self.run.report]
+
+    @property
+    def source(self) -> str:
+        """The first of the inputs, for commands that have one."""
+        return self.sources[0]
+
+    @property
     def is_many(self) -> bool:
-        """Whether IN is a folder or a pattern, not one file; what lies or goes behind a URL is treated the same way."""
-        if is_url(self.source) or is_url(self.output):
+        """Whether a folder, a pattern, a URL or several files are named, or one file that goes to a folder."""
+        if len(self.sources) > 1 or is_url(self.source) or is_url(self.output):
             return True
-        is_pattern = any(mark in self.source for mark in MAGIC) and not os.path.exists(self.source)  # noqa: PTH110 - any text
-        return is_pattern or Path(self.source).is_dir()
+        to_folder = self.output.endswith(("/", os.sep)) or (self.output != "" and Path(self.output).is_dir())
+        if to_folder and self.source != STREAM:
+            return True
+        return _is_pattern(self.source) or Path(self.source).is_dir()
 
     def opened(self) -> Source:
         """The model's path, or its bytes from standard input."""
@@ -160,7 +175,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
-    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML"},
+    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
     "keep_failed": {"type": click.Path(dir_okay=False)},
     "scheduler": {"metavar": "ADDRESS"},
@@ -220,7 +235,7 @@ def takes(
         @wraps(command)
         def run(**arguments: Any) -> None:
             _import_numpy()
-            with user_errors([arguments[name] for name in reads], exit_code):
+            with user_errors(_named(arguments, reads), exit_code):
                 command(_read(arguments | settled))
 
         made: Command = run
@@ -246,18 +261,54 @@ def _import_numpy() -> None:
         del os.environ[name]
 
 
+def _named(arguments: dict[str, Any], reads: Sequence[str]) -> list[str]:
+    """Return the inputs that a command line names, for messages."""
+    paths = list(arguments.get("paths", ()))
+    found = paths[:-1] or paths if "paths" in arguments else []
+    for name in reads if not found else ():
+        found += [arguments[name]] if isinstance(arguments.get(name), str) else arguments.get(name, ())
+    return found or ["IN"]
+
+
+def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool) -> tuple[tuple[str, ...], str]:
+    """Tell the inputs from OUT, which comes last; with ``in_place`` there is none."""
+    example = f"`bnfold {click.get_current_context().info_name}"
+    if not paths:
+        raise click.UsageError(f"Missing argument 'IN', the model to read, as in {example} model.onnx out.onnx`.")
+    if in_place:
+        sources = tuple(dict.fromkeys(paths))
+        missing = [path for path in sources[1:] if not (is_url(path) or os.path.lexists(path) or _is_pattern(path))]
+        if missing:
+            raise click.UsageError(f"--in-place overwrites {paths[0]}; leave out the other output, {missing[0]}")
+        return sources, ""
+    if len(paths) < 2:
+        raise click.UsageError(f"Missing argument 'OUT', the file to write, as in {example} {paths[0]} out.onnx`.")
+    return paths[:-1], paths[-1]
+
+
+def _is_pattern(text: str) -> bool:
+    return any(mark in text for mark in MAGIC) and not os.path.exists(text)  # noqa: PTH110 - any text
+
+
 def _read(given: dict[str, Any]) -> Asked:
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
-    run, checks, output = made(Run), made(VerifyOptions), given.get("output", "")
+    run, checks = made(Run), made(VerifyOptions)
+    if run.quiet and run.verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
+    if "paths" in given:
+        sources, output = _inputs_and_output(given["paths"], in_place=given["in_place"])
+    else:
+        sources, output = given.get("sources") or (given["source"],), given.get("output", "")
     if run.no_verify:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
         options = replace(options, fold=False, target_opset="keep")
-    delivery = made(OutputOptions, path=Path(output), explained=bool(run.report) or run.as_json)
-    return Asked(given["source"], output, options, checks, delivery, run)
+    reports = bool(run.report) or run.as_json
+    delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
+    return Asked(sources, output, options, checks, delivery, run)
 
 
 @contextmanager
@@ -275,6 +326,9 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
         prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
         sys.exit(exit_code or error.exit_code)
+    except KeyboardInterrupt:
+        terminal.say("bnfold: interrupted; nothing was written")
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if not (trouble := machine_trouble(error)):
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,22 @@ from bnfold.ir.storage import locked_file
 from bnfold.pipeline import path_conflicts
 
 
-def require(path: str | None) -> None:
-    """Complain about what would stop the report only when all work is done; None asks for nothing.
+def require(paths: Sequence[str]) -> None:
+    """Refuse reports that could not be written once all work is done.
 
     Raises:
         BadInput: It is a URL, or what writes this kind of report is not installed.
         OutputError: It is a folder, or there is none that it could lie in.
     """
-    if path is None:
-        return
-    if is_url(path):
-        raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
-    if path.endswith(".html") and find_spec("jinja2") is None:
-        raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
-    path_conflicts.check_place(Path(path))
+    for path in paths:
+        if is_url(path):
+            raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
+        if path.endswith(".html") and find_spec("jinja2") is None:
+            raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+        path_conflicts.check_place(Path(path))
 
 
-def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> None:
+def emit(document: Mapping[str, Any], paths: Sequence[str], *, as_json: bool) -> None:
     """Print the report and write it, as asked.
 
     Raises:
@@ -41,7 +40,7 @@ def emit(document: Mapping[str, Any], path: str | None, *, as_json: bool) -> Non
     """
     if as_json:
         to_stdout(document)
-    if path:
+    for path in paths:
         write(path, document)
 
 
@@ -74,6 +73,7 @@ def _replace(path: Path, text: str) -> None:
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     with locked_file.temporary(target.parent) as written:
         try:
             written.path.write_text(text, encoding="utf-8")

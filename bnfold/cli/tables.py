@@ -14,7 +14,7 @@ from bnfold.report.events import state
 from bnfold.report.reasons import sentence
 
 if TYPE_CHECKING:
-    from bnfold.batch.worker import Result, Status
+    from bnfold.batch.worker import FileResult, Status
     from bnfold.verification import OutputRow
 
 PIPE_WIDTH = 1_000_000
@@ -120,7 +120,7 @@ def _details(row: OutputRow) -> str:
     return f"{told}; a runtime's own error {_number(row.error_before)} before, {_number(row.error_after)} after"
 
 
-def models(results: Sequence[Result], order: Sequence[Status]) -> None:
+def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     """One row a model of a folder, those that need attention first."""
     table = _columns("model", "", "BatchNormalization", "what happened")
     most_left_first = sorted(results, key=lambda result: -(result.counts.after if result.counts else 0))
@@ -128,7 +128,7 @@ def models(results: Sequence[Result], order: Sequence[Status]) -> None:
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
-        told = [result.message] if result.message and result.status != "verified" else []
+        told = [result.message] if result.message and (result.left or result.status != "verified") else []
         _add(table, result.source, result.status, became, "; ".join([*told, ", ".join(why)] if why else told))
     _show(table)
 

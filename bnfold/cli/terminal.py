@@ -20,7 +20,7 @@ from bnfold.errors import printable
 from bnfold.settings import ESTIMATE
 
 if TYPE_CHECKING:
-    from bnfold.batch.worker import Result, Status
+    from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
     from bnfold.pipeline.job import Outcome
     from bnfold.report.events import Report
@@ -97,7 +97,9 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        say(f"wrote {outcome.output} ({size(outcome.output.stat().st_size)}) in {total:.2f} s: {phases}")
+        files = [path for path in (outcome.output, outcome.data) if path is not None]
+        named = " and ".join(f"{path} ({size(path.stat().st_size)})" for path in files)
+        say(f"wrote {named} in {total:.2f} s: {phases}")
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> None:
@@ -211,10 +213,11 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
             say(f"  note: {note}")
 
 
-def batch_summary(results: Sequence[Result], *, table: bool) -> None:
-    """One row a model on stdout, those that need attention first, and the counts on stderr.
+def batch_summary(results: Sequence[FileResult], *, table: bool, skipped: int = 0, folds: bool = True) -> None:
+    """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
-    Without the table what failed is told on stderr, for standard output belongs to programs then.
+    Without the table what failed, and what is forbidden and remains, is told on stderr: standard output belongs to
+    programs then. ``skipped`` models were left out; ``folds`` says whether more than a look was taken.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 
@@ -225,22 +228,38 @@ def batch_summary(results: Sequence[Result], *, table: bool) -> None:
 
         tables.models(results, ORDER)
     for result in results:
-        if result.status == "failed" and not table:
+        if (result.status == "failed" or result.left) and not table:
             prefix = "" if result.source in result.message else f"{result.source}: "
             say(f"{prefix}{result.message}", BAD)
     for code in dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons):
         say(f"  {_remedy(code)}")
     counts = Counter(result.status for result in results)
-    if results:
+    if results and table:
         say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+    offenders = [result.source for result in results if result.left]
+    if offenders and table:
+        _offenders(offenders, len(results), folds=folds)
+    if skipped and table:
+        what = "1 model" if skipped == 1 else f"{skipped} models"
+        say(f"{what} in hidden folders or installed packages left out; name such a folder to include it")
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
 
 
-def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]]) -> None:
-    """The nodes that were not to be there (label, graph, why not decomposed), and why folding, if any, left them."""
+def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:
+    """Name the files that hold what --assert-none forbids, and the command that helps."""
+    more = f" and {len(files) - MOST} more" if len(files) > MOST else ""
+    have = "has" if len(files) == 1 else "have"
+    say(f"{len(files)} of {known} models {have} what --assert-none forbids: {', '.join(files[:MOST])}{more}", BAD)
+    say(f"  `bnfold inspect {files[0]}` shows why" if folds else f"  `bnfold optimize {files[0]} OUT` folds it")
+
+
+def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]], operators: frozenset[str]) -> None:
+    """Print the nodes of ``operators`` that remain (label, graph, why not decomposed), and why folding left them."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
-    say(f"forbidden nodes that remain: {len(left)}", BAD)
+    from bnfold.pipeline.job import forbidden
+
+    say(forbidden(len(left), operators), BAD)
     for label, graph, why in left:
         event = events.get((label, graph))
         folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""

@@ -54,7 +54,7 @@ def run(
     step = foreign.command(words)
     path_conflicts.check_target(source, delivery)
     model = ir.load(source)
-    path_conflicts.refuse_for_one(source, model, delivery, checks.data, None)
+    path_conflicts.refuse_for_one(source, model, delivery, checks.data)
     before = chain.counted(model)
     if tolerance:
         checks = replace(checks, depth="full")

@@ -35,6 +35,10 @@ class Staged(Protocol):
     def path(self) -> Path:
         """The model file, readable as it stands."""
 
+    @property
+    def data_path(self) -> Path | None:
+        """The file beside the model that holds weights, if there is one."""
+
     def commit(self) -> None:
         """Put it in its place."""
 

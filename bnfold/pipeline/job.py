@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ class Outcome:
         checks: How it was to be verified.
         source: Where the model came from.
         output: Where the model was written; None if it was not.
+        data: The data file beside it that weights were written to; None where there is none.
         verdict: What verification found; None where none was asked for.
         seconds: Time by phase: load, rewrite, write, verify.
         original: What the report says of the original, gathered before the result was put in place.
@@ -54,6 +55,7 @@ class Outcome:
     checks: VerifyOptions
     source: Source
     output: Path | None = None
+    data: Path | None = None
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     original: Mapping[str, Any] | None = None
@@ -127,12 +129,12 @@ def process(
     checks: VerifyOptions,
     progress: Progress | None = None,
     *,
-    report: Path | None = None,
+    reports: Sequence[Path] = (),
     second_opinion: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
 
-    ``report`` is where the caller is going to write the report: no file that the model is read from or written to.
+    ``reports`` are the files that the caller is going to write: none that the model is read from or written to.
     ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
     VerificationFailed, or another `BnfoldError`, to keep it out.
 
@@ -154,7 +156,7 @@ def process(
         try:
             with _timed(seconds, "load"):
                 model = kind.load(source)
-            path_conflicts.refuse_for_one(source, model, delivery, checks.data, report)
+            path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
             formats.start_runtime(kind, checks, model)
             with _timed(seconds, "rewrite"):
                 done = kind.rewrite(model, options, lambda graph, wanted: order.rewrite(graph, wanted, tell))
@@ -168,6 +170,16 @@ def process(
         else:
             return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def forbidden(count: int, operators: frozenset[str]) -> str:
+    """Say that nodes of ``operators`` remain although none should."""
+    one = count == 1
+    plural = "" if one else "s"
+    what = (
+        f"{next(iter(operators))}{plural}" if len(operators) == 1 else f"node{plural} of {', '.join(sorted(operators))}"
+    )
+    return f"{count} {what} remain{'s' if one else ''}, and --assert-none forbids {'it' if one else 'them'}"
 
 
 def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
@@ -235,7 +247,7 @@ def _deliver(
             if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
                 outcome.original = outcome.read_original()
             staged.commit()
-            outcome.output = delivery.path
+            outcome.output, outcome.data = delivery.path, staged.data_path
 
     if outcome.options.simplify:
         with _simplified(outcome, delivery, progress), stage() as staged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def refuse(written: Iterable[Named], kept: Iterable[Named]) -> None:
 
 
 def refuse_for_one(
-    source: object, model: ir.Model, delivery: OutputOptions | None, data: Path | None, report: Path | None
+    source: object, model: ir.Model, delivery: OutputOptions | None, data: Path | None, reports: Sequence[Path] = ()
 ) -> None:
     """`refuse` for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
 
@@ -50,9 +50,7 @@ def refuse_for_one(
     kind = formats.of(source)
     if not (in_place and kind.is_two_files):  # both are replaced
         kept += [("the input's data", path) for path in kind.data_files(model)]
-    if report is not None:
-        written.append(("the report", report))
-    refuse(written, kept)
+    refuse([*written, *(("the report", report) for report in reports)], kept)
 
 
 def _results(delivery: OutputOptions, kept: list[Named]) -> list[Named]:
@@ -109,8 +107,13 @@ def check_target(source: object, delivery: OutputOptions) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raise OutputError where ``path`` is a folder, or there is none that it could lie in."""
+    """Raise OutputError if ``path`` is a folder, or no file can be made there; its folder need not be there yet."""
     if path.is_dir():
         raise OutputError(f"{path}: is a directory")
-    if not path.absolute().parent.is_dir():
-        raise OutputError(f"{path}: there is no directory {path.absolute().parent}")
+    folder = path.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise OutputError(f"{path}: {folder} is a file, not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"{path}: cannot be written: no permission to write in {folder}")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from bnfold.batch.scheduler import INTERRUPTED
-from bnfold.batch.worker import Result
+from bnfold.batch.worker import FileResult
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
 from bnfold.settings import ESTIMATE
@@ -149,7 +149,7 @@ def test_a_model_that_nothing_happened_to_says_so(tmp_path: Path) -> None:
 
 
 def test_after_an_interruption_what_is_done_and_how_to_go_on_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    done, left = Result("a.onnx", "b/a.onnx", "verified"), Result("c.onnx", "b/c.onnx", "failed", INTERRUPTED)
+    done, left = FileResult("a.onnx", "b/a.onnx", "verified"), FileResult("c.onnx", "b/c.onnx", "failed", INTERRUPTED)
     terminal.batch_summary([done, left, left], table=True)
     told = capsys.readouterr()
     assert "a.onnx" in told.out

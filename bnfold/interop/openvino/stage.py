@@ -15,6 +15,7 @@ from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
 from bnfold.interop.openvino.write_back import write_back
+from bnfold.ir.storage.staged import make_folders, remove_folders
 from bnfold.ir.storage.stream import BUFFER, Progress, copy_range, write_payload
 from bnfold.settings import OutputOptions
 
@@ -28,11 +29,19 @@ class Staged:
 
     target: Path
     folder: Path
+    made: list[Path]
+    """Folders that were made for it."""
 
     @property
     def path(self) -> Path:
         """The .xml file, readable as it stands."""
         return self.folder / self.target.name
+
+    @property
+    def data_path(self) -> Path | None:
+        """The file of the constants, if there are any; before and after `commit`."""
+        paths = weights_path(self.path), weights_path(self.target)
+        return next((self.target.with_name(path.name) for path in paths if path.exists()), None)
 
     def commit(self) -> None:
         """Rename into place, constants first. Between the two renames an old model there has new constants."""
@@ -51,6 +60,7 @@ class Staged:
     def discard(self) -> None:
         """Leave no trace."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folders(self.made)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +80,11 @@ def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = N
     """
     target = delivery.path.resolve()
     payloads = written_back(model)
-    staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"))
+    try:
+        made = make_folders(target.parent)
+    except OSError as error:
+        raise OutputError.at(target, error) from error
+    staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"), made)
     try:
         staged.folder.mkdir()
         root = model.document.root

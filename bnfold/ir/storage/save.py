@@ -76,8 +76,9 @@ def stage(
     target = _target(path)
     name = datafile.default_name(target) if external_data in ("auto", "keep", "none") else external_data
     datafile.check_name(name, target)
-    locked_file.remove_stale(target.parent)
     try:
+        if target.parent.is_dir():
+            locked_file.remove_stale(target.parent)
         staged = Staged(target, name, partial(_spared, model, target))
     except OSError as error:
         raise OutputError.at(target, error) from error

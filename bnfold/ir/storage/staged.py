@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +21,7 @@ class Staged:
 
     def __init__(self, target: Path, data_name: str, spared: Callable[[], Collection[Path]]) -> None:
         self.target = target
+        self._folders = make_folders(target.parent)
         self.model = locked_file.temporary(target.parent)
         self.data: LockedFile | None = None
         self.owns_data = True
@@ -31,6 +33,11 @@ class Staged:
     def path(self) -> Path:
         """The model file, readable as it stands."""
         return self.model.path
+
+    @property
+    def data_path(self) -> Path | None:
+        """The data file beside the model, if it has one."""
+        return self.data.path if self.data is not None else None
 
     def commit(self) -> None:
         """Rename into place; data files of the model that stood there are removed afterwards."""
@@ -66,6 +73,7 @@ class Staged:
         self._release()
         if data is not None and self.owns_data:
             datafile.remove_unused(data.path, self.target)
+        remove_folders(self._folders)
 
     def _release(self) -> None:
         self.model.release()
@@ -77,3 +85,17 @@ class Staged:
 
     def __exit__(self, *_: object) -> None:
         self.discard()
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it. Returns the ones that were not there, the outermost first. Raises OSError."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()][::-1]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def remove_folders(made: Sequence[Path]) -> None:
+    """Remove folders that nothing was put into."""
+    for folder in reversed(made):
+        with suppress(OSError):
+            folder.rmdir()

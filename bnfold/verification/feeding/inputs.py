@@ -66,7 +66,7 @@ def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[st
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
         known = ", ".join(repr(value.name) for value in required(model))
-        raise BadInput(f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
+        raise BadSetting("inputs", f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
     told = inferred_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
     shapes = {name: shape for name, shape in told.items() if shape is not None}
     for name in (name for name in told if name not in shapes):
