@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from _bench.peers import PEERS
 
-from _fuzz import condition, legacy, norms, phases, showing, watch
+from _fuzz import condition, norms, phases, showing, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -28,7 +28,9 @@ from bnfold.pipeline import order
 
 AFTER = "after.onnx"
 DEPTHS = ("auto", "full", "local")
-DRAWS = (lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT),) * 3 + (legacy.draw, norms.draw) + (chains.alone,) * 2
+DRAWS = (
+    (lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT),) * 3 + (upgrades.draw, norms.draw) + (chains.alone,) * 2
+)
 WAYS = (
     {"target_opset": "keep", "all_affines": True}, {"target_opset": None}, {"target_opset": 21, "fold": False},
     {"target_opset": "keep", "decompose": "all", "fold": False}, {"target_opset": None, "decompose": "residual"},

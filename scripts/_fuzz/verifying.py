@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import distance, legacy, norms, phases, promises, watch
+from _fuzz import distance, norms, phases, promises, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -29,7 +29,7 @@ from bnfold.report.events import Report
 DIFFERENT = 0.1
 REDRAWS = 8
 DEPTHS = ("auto", "full", "local")
-DRAWS = (chains.draw, chains.draw, legacy.draw, norms.draw, chains.alone)
+DRAWS = (chains.draw, chains.draw, upgrades.draw, norms.draw, chains.alone)
 
 
 def draw(seed: int) -> Case:
