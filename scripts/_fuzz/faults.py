@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from _bench.peers import PEERS
 
-from _fuzz import condition, norms, phases, showing, upgrades, watch
+from _fuzz import condition, detours, norms, phases, showing, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -23,6 +23,7 @@ from _fuzz.parts import nodes
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
 from bnfold import ir, reference, verification
+from bnfold.diffing import diff
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import order
 
@@ -43,7 +44,9 @@ def draw(seed: int) -> Case:
     rng = np.random.default_rng([seed, 3])
     model, feeds, *_ = DRAWS[int(rng.integers(len(DRAWS)))](seed)
     after, by, right = model.SerializeToString(), "", rng.random() < 0.2
-    if right or rng.random() < 0.3:
+    if right and rng.random() < 0.4:
+        model, by = detours.lengthened(model, rng)
+    elif right or rng.random() < 0.3:
         after, by = _rewritten(model, rng)
     if rng.random() < 0.3:
         after = renamed(after)
@@ -107,7 +110,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     with phases.theirs("onnxruntime"):
         truth = showing.truth(before, after, case.feeds)
     kind = "right" if settings["right"] else "fault"
-    tally, error = [f"{kind} {truth}"], ""
+    tally, error = [f"{kind} {truth}"], _unseen(truth, before, after)
     for depth in DEPTHS:
         phases.own()
         try:
@@ -120,6 +123,17 @@ def judge(case: Case, folder: Path) -> Outcome:
         tally.append(f"{kind} {truth} {depth} {verdict.status}")
         error = error or _finding(case, truth, depth, verdict, (before, after))
     return Outcome(error, f"{settings['by']} {' '.join(tally)}", compared=truth != "unclear", tally=tally)
+
+
+def _unseen(truth: showing.Truth, before: Path, after: Path) -> str:
+    """Whether the list of differences is empty although there are some."""
+    if truth not in ("shows", "interface"):
+        return ""
+    try:
+        document = diff(ir.load(before), ir.load(after), values=False)
+    except BnfoldError:
+        return ""
+    return f"unseen: diff finds nothing, {truth}" if document["equal"] else ""
 
 
 def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:

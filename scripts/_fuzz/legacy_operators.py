@@ -261,6 +261,6 @@ def top(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 TABLE: Sequence[Draw] = (
     *[batchnorm] * 4, *[broadcast] * 3, *[reduce] * 2, *[layout] * 3, *[linear] * 2, *[unary] * 2, training,
-    instancenorm, merge, softmax, window, pad, clip, split, dropout, enlarge, pool, *[disputed] * 3, gather, compare, top,
-    positions, mask, one_branch, looped, scanned, alike, two_open,
+    *[disputed] * 3, instancenorm, merge, softmax, window, pad, clip, split, dropout, enlarge, pool, gather, compare,
+    top, positions, mask, one_branch, looped, scanned, alike, two_open,
 )  # fmt: skip
