@@ -41,20 +41,23 @@ def unsqueeze(b: Builder, x: Drawn) -> list[Drawn] | None:
 def from_the_end(b: Builder, x: Drawn) -> list[Drawn] | None:
     """An axis of the input, counted from the end."""
     axis = int(b.rng.integers(-x.rank, 0))
-    op = b.pick(["Softmax", "LogSoftmax", "ArgMax", "Gather", "Concat", "Flatten", "Split", "Squeeze"])
+    op = b.pick(["Softmax", "LogSoftmax", "ArgMax", "Gather", "Concat", "Flatten", "Split"])
     if op == "Gather":
         return b.node(op, [x.name, b.integers([0])], axis=axis)
     if op == "Concat":
         return b.node(op, [x.name, x.name], axis=axis)
-    if op == "Split":
-        return b.node(op, [x.name], axis=axis)
-    if op == "Squeeze":
-        made = b.node("ReduceMax", [x.name], axes=[axis], keepdims=1)[0] if b.opset < 18 else None
-        if made is None:
-            return None
-        axes = {"axes": [axis]} if b.opset < 13 else {}
-        return b.node(op, [made.name, *([] if axes else [b.integers([axis])])], **axes)
     return b.node(op, [x.name], axis=axis)
+
+
+def squeeze(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """What a reduction has left, at an axis that is counted from the end by both."""
+    if b.opset >= 18:
+        return None
+    axes: dict[str, Any] = {"axes": [int(b.rng.integers(-x.rank, 0))]}
+    made = b.node("ReduceMax", [x.name], **axes)[0]
+    if b.opset < 13:
+        return b.node("Squeeze", [made.name], **axes)
+    return b.node("Squeeze", [made.name, b.integers(axes["axes"])])
 
 
 def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -80,7 +83,7 @@ def has_element(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Cast", [made[0].name], to=TensorProto.FLOAT)
 
 
-OWN: Sequence[Draw] = (one_hot, one_hot, unsqueeze, unsqueeze, resize, resize, from_the_end, has_element)
+OWN: Sequence[Draw] = (one_hot, one_hot, unsqueeze, unsqueeze, resize, resize, from_the_end, squeeze, has_element)
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:

@@ -101,15 +101,15 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
         report = order.rewrite(model, options)
         ir.save(model, result)
         verdict = verification.verify(source, result, runtime="none")
-        found = [_evaluated(path, case.feeds) for path in (source, result)]
+        before, after = (_evaluated(path, case.feeds) for path in (source, result))
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
-    error = _finding(expected, *found, verdict)
+    error = _finding(expected, before, after, verdict)
     kinds = sorted({repair.kind for repair in report.repairs})
     forms = f"{case.settings[WRITTEN]} in {declared}: {' '.join(kinds)} {verdict.status}"
-    return Outcome(error, forms, compared=isinstance(found[1], dict))
+    return Outcome(error, forms, compared=isinstance(after, dict))
 
 
 def _evaluated(path: Path, feeds: Any) -> dict[str, Array] | str:

@@ -59,7 +59,8 @@ def _plain(rng: np.random.Generator, opset: int) -> onnx.FunctionProto:
     nodes, needed, defaults = [], [], []
     for index, op in enumerate(ops):
         name, kind, values = KINDS[op]
-        node = helper.make_node(op, [f"t{index}"], [f"t{index + 1}"], **{"keepdims": 1} if "Reduce" in op else {})
+        fixed: dict[str, Any] = {"keepdims": 1} if "Reduce" in op else {}
+        node = helper.make_node(op, [f"t{index}"], [f"t{index + 1}"], **fixed)
         node.attribute.append(_reference(name, f"p{index}_{op}", kind))
         nodes.append(node)
         if rng.random() < 0.4:

@@ -21,12 +21,11 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     opset, dtype = int(rng.choice(OPSETS)), int(rng.choice(TYPES))
     shape = tuple(int(size) for size in rng.choice((2, 3, 4, 5), int(rng.integers(1, 4)), replace=False))
     factors = rng.choice([1.0, 1e3, 1e6, np.inf], shape[-1:], p=[0.4, 0.3, 0.2, 0.1]).astype(np.float32)
+    clipping: dict[str, Any] = {"saturate": 0} if dtype in EIGHT and rng.random() < 0.7 else {}
     nodes = [
         helper.make_node(str(rng.choice(["Relu", "Tanh", "Identity"])), ["x"], ["a"]),
         helper.make_node("Mul", ["a", "k"], ["m"]),
-        helper.make_node(
-            "Cast", ["m"], ["y"], to=dtype, **({"saturate": 0} if dtype in EIGHT and rng.random() < 0.7 else {})
-        ),
+        helper.make_node("Cast", ["m"], ["y"], to=dtype, **clipping),
     ]
     ends = [helper.make_tensor_value_info("y", dtype, shape)]
     if rng.random() < 0.4:
