@@ -100,7 +100,7 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
         model = ir.load(source)
         report = order.rewrite(model, options)
         ir.save(model, result)
-        verdict = verification.verify(source, result, runtime="none")
+        verdict = verification.verify(source, result, frozen=bool(report.frozen), runtime="none")
         before, after = (_evaluated(path, case.feeds) for path in (source, result))
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)

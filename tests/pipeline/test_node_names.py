@@ -37,7 +37,8 @@ def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 def rewritten(source: onnx.ModelProto | Path, **options: Any) -> onnx.ModelProto:
     model = ir.load(source)
     order.rewrite(model, Options(**options))
-    return onnx.ModelProto.FromString(ir.encode(model))
+    after: onnx.ModelProto = onnx.ModelProto.FromString(ir.encode(model))
+    return after
 
 
 def check(before: onnx.ModelProto, after: onnx.ModelProto) -> set[str]:
