@@ -68,8 +68,9 @@ def test_forms_of_other_versions_are_drawn() -> None:
         found |= {(node.op_type, earlier) for node in model.graph.node}
     for op in ("Cast", "Upsample", "Clip", "Pad", "Slice", "Split", "TopK", "BatchNormalization", "Dropout"):
         assert (op, True) in found
-    for op in ("Cast", "Gemm", "Tile", "Clip", "Pad", "Slice", "Add"):
+    for op in ("Cast", "Gemm", "Tile", "Clip", "Pad", "Slice"):
         assert (op, False) in found
+    assert found & {(op, False) for op in ("Add", "Sub", "Mul", "Div", "Pow")}
 
 
 TWO = {"y": np.array([1.0, 2.0])}
@@ -127,7 +128,16 @@ def test_a_refusal_that_need_not_be_is_found(tmp_path: Path, monkeypatch: pytest
 def test_axes_that_are_counted_wrongly_on_the_way_down_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downgrade, "axes_from_front", lambda *_: None)
+    right = downgrade.axes_from_front
+
+    def off(node: ir.Node, *rest: Any) -> str | None:
+        """Of the input's axes, as if the output had no more."""
+        given, reason = node.attr("axis", 0), right(node, *rest)
+        if node.is_op("OneHot") and given < 0 <= node.attr("axis", 0):
+            node.set_attr("axis", node.attr("axis", 0) - 1)
+        return reason
+
+    monkeypatch.setattr(downgrade, "axes_from_front", off)
     errors = []
     for seed in range(60):
         (tmp_path / str(seed)).mkdir()
@@ -138,7 +148,7 @@ def test_axes_that_are_counted_wrongly_on_the_way_down_are_found(
 
 
 def test_ways_down_omit_inputs_and_count_from_the_end() -> None:
-    drawn = [downward.draw(seed)[0] for seed in range(200)]
+    drawn = [downward.draw(seed)[0] for seed in range(500)]
     nodes = [node for model in drawn for node in model.graph.node]
     negative = {
         node.op_type
@@ -185,7 +195,7 @@ def test_detours_change_nothing() -> None:
         longer, kinds = detours.lengthened(model, np.random.default_rng(seed))
         seen |= {*kinds.split()}
         expected, found = (reference.evaluate(ir.load(one), feeds) for one in (model, longer))
-        assert max(distance.relative(array, found[name], at_least=1.0) for name, array in expected.items()) < 1e-9
+        assert max(distance.relative(array, found[name], at_least=1.0) for name, array in expected.items()) < 1e-6
     assert seen == {kind.__name__ for kind in detours.KINDS}
 
 

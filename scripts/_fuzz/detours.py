@@ -17,11 +17,15 @@ TINY = 1e-16
 """An epsilon that rounding takes away beside any number but zero."""
 
 
+SMOOTH = ("Add", "Sub", "Sum", "Mean", "Neg", "Abs", "Relu", "Concat", "Transpose", "Identity")
+"""What such an epsilon in front of cannot show: there is no pole, and no jump."""
+
+
 class Detour:
     """Nodes between a value and one reader of it, under construction."""
 
-    def __init__(self, graph: onnx.GraphProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
-        self.graph, self.value, self.shape, self.dtype = graph, value, shape, dtype
+    def __init__(self, reader: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
+        self.reader, self.value, self.shape, self.dtype = reader, value, shape, dtype
         self.nodes: list[onnx.NodeProto] = []
         self._hint = hint
 
@@ -39,8 +43,9 @@ class Detour:
 
 
 def add_nothing(d: Detour, rng: np.random.Generator) -> str:
-    shape = pick(rng, [(), (1,), (1,) * len(d.shape)])
-    return d.node("Add", [d.value, d.number(float(pick(rng, [0.0, TINY])), shape)])
+    shape = pick(rng, [(), (1,) * len(d.shape)])
+    number = TINY if d.reader.op_type in SMOOTH and rng.random() < 0.7 else 0.0
+    return d.node("Add", [d.value, d.number(number, shape)])
 
 
 def times_one(d: Detour, rng: np.random.Generator) -> str:
@@ -84,8 +89,9 @@ def no_difference(d: Detour, _: np.random.Generator) -> str:
     return d.node("Add", [d.value, d.node("Sub", [size, d.number(float(np.prod(d.shape)))])])
 
 
+OF_NUMBERS = (add_nothing, times_one)
 KINDS: tuple[Callable[[Detour, np.random.Generator], str], ...] = (
-    add_nothing, times_one, join_nothing, own_shape, own_size, whole_range, no_difference,
+    *OF_NUMBERS, join_nothing, own_shape, own_size, whole_range, no_difference,
 )  # fmt: skip
 
 
@@ -99,7 +105,8 @@ def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.M
     for index in map(int, rng.permutation(len(places))[: int(rng.integers(1, 4))]):
         node, slot = places[index]
         shape, dtype = shapes[node.input[slot]]
-        detour, kind = Detour(copy.graph, node.input[slot], shape, dtype, f"detour {index}"), pick(rng, KINDS)
+        detour = Detour(node, node.input[slot], shape, dtype, f"detour {index}")
+        kind = pick(rng, KINDS if shape else OF_NUMBERS)
         node.input[slot] = kind(detour, rng)
         kinds.append(kind.__name__)
         at = [*copy.graph.node].index(node)
@@ -115,6 +122,6 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
     for info in (*graph.value_info, *graph.input):
         kind = info.type.tensor_type
         shape = tuple(dim.dim_value for dim in kind.shape.dim)
-        if kind.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE) and shape and all(shape):
+        if kind.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE) and kind.HasField("shape") and all(shape):
             found[info.name] = shape, kind.elem_type
     return {name: known for name, known in found.items() if name not in {t.name for t in graph.initializer}}

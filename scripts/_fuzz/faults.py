@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from _bench.peers import PEERS
 
-from _fuzz import condition, detours, norms, phases, showing, upgrades, watch
+from _fuzz import boxes, condition, detours, norms, phases, showing, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -45,6 +45,9 @@ def draw(seed: int) -> Case:
     model, feeds, *_ = DRAWS[int(rng.integers(len(DRAWS)))](seed)
     after, by, right = model.SerializeToString(), "", rng.random() < 0.2
     if right and rng.random() < 0.4:
+        if rng.random() < 0.3:
+            model, feeds = boxes.draw(rng)
+            after = model.SerializeToString()
         model, by = detours.lengthened(model, rng)
     elif right or rng.random() < 0.3:
         after, by = _rewritten(model, rng)
