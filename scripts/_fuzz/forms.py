@@ -113,9 +113,9 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
 
 
 def _evaluated(path: Path, feeds: Any) -> dict[str, Array] | str:
-    """What the referee makes of a model, or why it does not."""
+    """What the referee makes of a model whose nodes may have another form, or why it does not."""
     try:
-        return reference.evaluate(ir.load(path), feeds)
+        return reference.evaluate(ir.load(path), feeds, later=True)
     except BnfoldError as error:
         return str(error)
 
