@@ -52,6 +52,14 @@ def test_a_narrow_nan_is_no_difference(seed: int, tmp_path: Path) -> None:
     assert verify_mode.judge(case, tmp_path).error == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [64, 246, 482])
+def test_an_epsilon_that_rounding_takes_away_may_go(seed: int, tmp_path: Path) -> None:
+    case = faults.draw(seed)
+    assert case.settings["right"]
+    assert faults.judge(case, tmp_path).error == ""
+
+
 def test_every_kind_is_drawn_and_nothing_that_only_judges_is_an_option() -> None:
     assert {forms.draw, downward.draw, narrow.draw, legacy.draw} < {*upgrades.KINDS}
     drawn = [rewriting.draw("upgrade", seed).settings for seed in range(2 * len(upgrades.KINDS))]
