@@ -52,7 +52,6 @@ def test_a_narrow_nan_is_no_difference(seed: int, tmp_path: Path) -> None:
     assert verify_mode.judge(case, tmp_path).error == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [64, 246, 482])
 def test_an_epsilon_that_rounding_takes_away_may_go(seed: int, tmp_path: Path) -> None:
     case = faults.draw(seed)

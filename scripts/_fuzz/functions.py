@@ -21,7 +21,6 @@ KINDS: dict[str, tuple[str, int, Values]] = {
     "Elu": ("alpha", AttributeProto.FLOAT, lambda rng: float(rng.choice([0.5, 2.0]))),
     "Softmax": ("axis", AttributeProto.INT, lambda rng: int(rng.integers(RANK))),
     "Hardmax": ("axis", AttributeProto.INT, lambda rng: int(rng.integers(RANK))),
-    "Clip": ("min", AttributeProto.FLOAT, lambda rng: float(rng.choice([-0.5, 0.0]))),
     "Dropout": ("ratio", AttributeProto.FLOAT, lambda rng: float(rng.choice([0.25, 0.5]))),
     "ReduceSum": ("axes", AttributeProto.INTS, lambda rng: [int(rng.integers(RANK))]),
     "ReduceMax": ("axes", AttributeProto.INTS, lambda rng: [int(rng.integers(RANK))]),
@@ -29,8 +28,11 @@ KINDS: dict[str, tuple[str, int, Values]] = {
     "Pad": ("pads", AttributeProto.INTS, lambda rng: [int(size) for size in rng.integers(0, 2, 2 * RANK)]),
     "Transpose": ("perm", AttributeProto.INTS, lambda rng: [int(axis) for axis in rng.permutation(RANK)]),
 }
-"""What a node reads of its function: the attribute's name and type, and values of it. All keep a rank of three."""
-UNTIL = {"Clip": 10, "Dropout": 11, "Pad": 10, "ReduceSum": 12}
+"""What a node reads of its function: the attribute's name and type, and values of it. All keep a rank of three.
+
+No Clip: its bounds become values of a type that a function's body does not say.
+"""
+UNTIL = {"Dropout": 11, "Pad": 10, "ReduceSum": 12}
 """The last opset in which it is an attribute."""
 
 
