@@ -52,6 +52,17 @@ def test_a_narrow_nan_is_no_difference(seed: int, tmp_path: Path) -> None:
     assert verify_mode.judge(case, tmp_path).error == ""
 
 
+@pytest.mark.parametrize("seed", [4, 5, 6, 8])
+def test_functions_that_were_specialised_are_verified(seed: int, tmp_path: Path) -> None:
+    model, feeds, rewrite = functions.draw(seed)
+    settings = {
+        "rewrite": rewrite | {"fold": False}, "fault": None, "near": False, "depth": "auto", "cuts": True,
+        "witness": "none", "seed": seed,
+    }  # fmt: skip
+    outcome = verify_mode.judge(Case(model.SerializeToString(), feeds=feeds, settings=settings), tmp_path)
+    assert (outcome.error, outcome.refused) == ("", False)
+
+
 @pytest.mark.parametrize("seed", [64, 246, 482])
 def test_an_epsilon_that_rounding_takes_away_may_go(seed: int, tmp_path: Path) -> None:
     case = faults.draw(seed)

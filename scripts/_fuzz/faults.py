@@ -16,13 +16,12 @@ from _bench.peers import PEERS
 
 from _fuzz import boxes, condition, detours, norms, phases, showing, upgrades, watch
 from _fuzz import draw as chains
-from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
 from _fuzz.near_misses import near_miss
 from _fuzz.parts import nodes
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
-from bnfold import ir, reference, verification
+from bnfold import ir, verification
 from bnfold.diffing import diff
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import order
@@ -151,20 +150,10 @@ def _finding(
     if right and (truth, verdict.status) == ("same", "failed"):
         promises = by != "bnfold" and verdict.decided_by == "interface"  # a shape that other tools declare wrongly
         return "" if promises else f"accused {said}"
-    if truth in ("same", "unclear") or verdict.status != "verified" or _is_roundoff(*models, case.feeds):
+    if truth in ("same", "unclear") or verdict.status != "verified" or condition.is_roundoff(*models, case.feeds):
         return ""
     if truth == "does not run":  # whether a runtime takes the result, the runtime says that is asked by default
         with phases.theirs("onnxruntime"):
             if not _verify(*models, depth, case.settings["seed"], "onnxruntime").verified:
                 return ""
     return f"missed {said}"
-
-
-def _is_roundoff(before: Path, after: Path, feeds: dict[str, Array] | Any) -> bool:
-    """Whether the difference is one that the original's own weights make when they are rounded."""
-    try:
-        expected, found = (reference.evaluate(ir.load(path), feeds) for path in (before, after))
-    except BnfoldError:
-        return False
-    differs = any(not np.array_equal(array, found[name], equal_nan=True) for name, array in expected.items())
-    return differs and condition.explains(onnx.load(before), feeds, expected, found, by_channel=True)
