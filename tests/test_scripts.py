@@ -64,6 +64,87 @@ def test_ci_runs_what_takes_minutes() -> None:
     assert all(path.relative_to(ROOT).as_posix() in steps for path in marked)
 
 
+def without(package: str, folder: Path) -> str:
+    """A PYTHONPATH on which a package is not installed, whatever else is."""
+    (folder / f"{package}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{package}'\")\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [
+        ("pattern_table", "onnxslim"),
+        ("corpus_table", "onnxoptimizer"),
+        ("simplify_table", "onnxsim"),
+        ("upgrade_table", "onnxscript"),
+        ("benchmark --quick", "onnxslim"),
+        ("quantize_cost", "onnxruntime"),
+        ("qdq_table", "onnxruntime"),
+        ("merge_table", "onnxruntime"),
+        ("decompose_cost", "onnxruntime"),
+        ("fault_table", "onnxruntime"),
+        ("clients_table --client OpenCV", "cv2"),
+    ],
+)
+def test_a_tool_that_is_not_installed_is_named(command: str, package: str, tmp_path: Path) -> None:
+    """Before anything is measured: a table would say that the tool crashes, or removes nothing."""
+    (tmp_path / "m.onnx").touch()
+    done = script(*command.split(), PYTHONPATH=without(package, tmp_path), BNFOLD_CORPUS=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"scripts/{command.split(maxsplit=1)[0]}: not installed: ")
+    assert package in line
+    assert "pip install " in line
+
+
+def test_a_tool_that_does_not_import_is_named_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "onnxslim.py").write_text("raise OSError('no such library')")
+    done = script("pattern_table", "--tool", "onnxslim", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "onnxslim (OSError: no such library)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("corpus_table --tool onnxscript", "nothing to measure: found no network in {}/INDEX.tsv"),
+        ("simplify_table", "nothing to measure: found no network in {}/INDEX.tsv"),
+        (
+            "simplify_table --only other {}/gone.onnx",
+            "nothing to measure: found no network in {}/INDEX.tsv, of those whose",
+        ),
+        ("corpus_table --tool onnxscript {}/gone.onnx", "missing: {}/gone.onnx"),
+        ("upgrade_table --tool bnfold --corpus {}", "nothing to measure: found no model in {}"),
+        ("upgrade_table --tool bnfold --only gone", "no model below opset 15 has 'gone' in its path"),
+        ("upgrade_table --tool bnfold --only gone --converter-tests {}", "missing: {}/tests/python/version_converter"),
+        ("benchmark --only gone --tool cp", "no case is called so; there are "),
+        ("quantize_cost {}/gone.onnx", "missing: {}/gone.onnx"),
+        ("decompose_cost {}/gone.onnx {}/other.onnx", "missing: {}/gone.onnx and 1 more"),
+        ("results_table {}", "nothing to measure: found no model in {}"),
+        ("check_reasons {}", "nothing to measure: found no model in {}"),
+        ("clients_table --client onnxruntime {}", "nothing to measure: found no model in {}"),
+    ],
+)
+def test_models_that_are_not_there_are_named(command: str, message: str, tmp_path: Path) -> None:
+    """An empty table would say that nothing is left of nothing."""
+    there = tmp_path / "installed"
+    there.mkdir()
+    for package in ("onnxslim", "onnxsim"):
+        (there / f"{package}.py").touch()
+    words = command.format(*[tmp_path] * 2).split()
+    done = script(*words, PYTHONPATH=str(there), BNFOLD_CORPUS=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"scripts/{command.split(maxsplit=1)[0]}: {message.format(tmp_path)}")
+
+
+def test_networks_that_an_index_lists_and_nobody_has_are_named(tmp_path: Path) -> None:
+    (tmp_path / "INDEX.tsv").write_text("path\tkind\tbn\tbn_params\na.onnx\tnet\t2\tinit:8\n")
+    done = script("corpus_table", "--tool", "onnxscript", BNFOLD_CORPUS=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"scripts/corpus_table: missing: {tmp_path / 'a.onnx'}\n"
+
+
 def tool(code: str) -> tools.Tool:
     return tools.Tool("tool", lambda source, out: [sys.executable, "-c", code, str(source), str(out)], rewrites=False)
 

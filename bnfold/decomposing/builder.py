@@ -34,7 +34,7 @@ class Builder(Site):
         """Let the outputs of the old node, the keys, be made by who makes the values; the old node is then removed.
 
         Only to be called when everything is computed: a value that nobody reads takes the output's name, and what makes
-        the first output takes the old node's name, doc string and metadata.
+        the first output takes the old node's name, if it has one, its doc string and metadata.
         """
         for output, value in values.items():
             maker = value.producer
@@ -43,7 +43,8 @@ class Builder(Site):
             else:
                 maker.set_output(value.slot, output)
             if maker is not None and output is self.node.output(0):
-                maker.proto.name, maker.proto.doc_string = self.node.name, self.node.proto.doc_string
+                maker.proto.name = self.node.name or maker.proto.name
+                maker.proto.doc_string = self.node.proto.doc_string
                 maker.proto.metadata_props.extend(self.node.proto.metadata_props)
         self.graph.remove(self.node)
 

@@ -15,6 +15,7 @@ from bnfold.ir.tensor import Exact
 def apply(plan: Plan, budget: Budget) -> list[str]:
     """Edit the graph; the names of values that no longer mean what they did, or are gone."""
     links = [link.node for link in plan.chain.links]
+    served = next((node for node in links if node.is_op("BatchNormalization")), links[0]).label
     made = links[:-1] if plan.direction == "up" else links
     gone = [value.name for value in plan.relabelled]
     gone += [value.name for node in made for value in node.outputs if value is not None]
@@ -34,7 +35,7 @@ def apply(plan: Plan, budget: Budget) -> list[str]:
     for value in plan.relabelled:
         if value is not source and value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
-    edit_all(plan.edits, budget)
+    edit_all(plan.edits, budget, served)
     return gone
 
 
@@ -63,8 +64,11 @@ def _bypass(edit: Bypass) -> None:
     edit.node.graph.remove(edit.node)
 
 
-def edit_all(edits: Sequence[Edit], budget: Budget) -> None:
-    """Constants, attributes and operators first; what is put between two nodes hangs on their final edges."""
+def edit_all(edits: Sequence[Edit], budget: Budget, served: str = "") -> None:
+    """Constants, attributes and operators first; what is put between two nodes hangs on their final edges.
+
+    New nodes are named after the node that is ``served``, or the value that they change.
+    """
     for edit in edits:
         if isinstance(edit, SetConstant):
             _set_constant(edit, budget)
@@ -78,7 +82,7 @@ def edit_all(edits: Sequence[Edit], budget: Budget) -> None:
         if edit.side == "before" and key in placed:
             edit.node.set_input(edit.slot, placed[key])
         else:
-            placed[key] = _add_constant(edit)
+            placed[key] = _add_constant(edit, served)
 
 
 def _set_constant(edit: SetConstant, budget: Budget) -> None:
@@ -99,7 +103,7 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_constant(edit: Residual) -> ir.Value:
+def _add_constant(edit: Residual, served: str) -> ir.Value:
     """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the fresh one."""
     node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
     assert value is not None, "a residual stands beside a value that is there"
@@ -109,9 +113,10 @@ def _add_constant(edit: Residual) -> ir.Value:
     if edit.side == "behind":
         node.set_output(slot, fresh)
     held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
+    name = graph.model.fresh_node_name(f"{served or value.name}_shift")
     if edit.side == "behind":
-        graph.insert("Add", (fresh, held), (value,), after=node)
+        graph.insert("Add", (fresh, held), (value,), after=node, name=name)
     else:
-        graph.insert("Add", (value, held), (fresh,), before=node)
+        graph.insert("Add", (value, held), (fresh,), before=node, name=name)
         node.set_input(slot, fresh)
     return fresh

@@ -112,10 +112,11 @@ class Graph:
     ) -> Node:
         """A new node in front of ``before`` or right behind ``after``; without either, at the end.
 
-        An output given as a string is a hint for a fresh value.
+        An output given as a string is a hint for a fresh value. Without a name the node is called as its first output,
+        or nearly so: profiles and viewers tell nodes by their names.
         """
         proto = self.proto.node.add()
-        proto.op_type, proto.domain, proto.name = op_type, domain, name
+        proto.op_type, proto.domain = op_type, domain
         node = Node(self, proto)
         for index, value in enumerate(inputs):
             node.set_input(index, value)
@@ -123,6 +124,7 @@ class Graph:
             node.set_output(index, self.fresh(output) if isinstance(output, str) else output)
         for key, attribute in attrs.items():
             node.set_attr(key, attribute)
+        proto.name = name or self.model.fresh_node_name(node.label)
         if before is None and after is not None:
             self._behind.setdefault(after, []).insert(0, node)
         else:

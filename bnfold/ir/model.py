@@ -35,6 +35,7 @@ class Model:
         self._original: frozenset[str] | None = None
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
+        self._node_names: dict[str, int] | None = None
         self.released: dict[Value, None] = {}
         self._trained = _trained(proto)
         self.graph = self.functions = None  # type: ignore[assignment]
@@ -47,7 +48,7 @@ class Model:
         """Build the index anew from the skeleton, after something else has edited it."""
         from bnfold.ir.index import index_graph
 
-        self.indexed, self._original, self._added = [], None, set()
+        self.indexed, self._original, self._added, self._node_names = [], None, set(), None
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
             index_graph(self, function, None, _function_path(function)) for function in self.proto.functions
@@ -100,6 +101,18 @@ class Model:
             name = f"{hint}_{count}"
         self._numbers[hint] = count
         self._added.add(name)
+        return name
+
+    def fresh_node_name(self, hint: str) -> str:
+        """``hint``, or the hint with the first number that makes it a name that no node of any graph has."""
+        if self._node_names is None:
+            self._node_names = dict.fromkeys((node.name for node in self.nodes()), 0)
+        name, count = hint, self._node_names.get(hint, 0)
+        while name in self._node_names:
+            count += 1
+            name = f"{hint}_{count}"
+        self._node_names[name] = 0
+        self._node_names[hint] = count  # the last number that was tried
         return name
 
     def tensor(self, proto: onnx.TensorProto) -> Tensor:

@@ -39,6 +39,7 @@ class Site:
         self.finished = False
         self.touched = False
         self._last = node
+        self._label = node.label  # that of a node without a name changes with its outputs
 
     # -- what is known
 
@@ -108,14 +109,20 @@ class Site:
         """A new node in front of this one; it makes ``output``, or a fresh value with this hint in its name."""
         self.touched = True
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
-        self.graph.insert(op_type, inputs, [made], before=self.node, **attrs)
+        name = self.node_name(output if isinstance(output, str) else op_type.lower())
+        self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs)
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
         """A new node behind this one, and what was appended, that makes ``output``, a value which this one made."""
         self.touched = True
-        self._last = self.graph.insert(op_type, inputs, [output], after=self._last, **attrs)
+        name = self.node_name(op_type.lower())
+        self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
         return self._last
+
+    def node_name(self, hint: str) -> str:
+        """A name for a node that is added here."""
+        return self.graph.model.fresh_node_name(f"{self._label}_{hint}")
 
     def divert(self, index: int, hint: str) -> ir.Value:
         """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
@@ -171,8 +178,10 @@ class Site:
         )
         names = [self.graph.model.fresh_name(f"{self.node.label}_{hint}") for hint in ("empty", "restored")]
         nodes = (
-            onnx.NodeProto(op_type="Identity", input=[like.name], output=names[:1]),
-            onnx.NodeProto(op_type="Reshape", input=[value.name, shape.name], output=names[1:]),
+            onnx.NodeProto(op_type="Identity", name=self.node_name("empty"), input=[like.name], output=names[:1]),
+            onnx.NodeProto(
+                op_type="Reshape", name=self.node_name("restored"), input=[value.name, shape.name], output=names[1:]
+            ),
         )
         branches = {
             attribute: onnx.GraphProto(name=name, node=[node], output=[onnx.ValueInfoProto(name=name)])

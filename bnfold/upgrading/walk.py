@@ -162,9 +162,9 @@ class Walk:
     def _lower(self, node: ir.Node, opset: int) -> None:
         target = self.shared.target
         downgrade.give_empty_inputs(node, target, self.shared)
-        reason = downgrade.objection(node, opset, target, self.shared.types)
-        if reason is None and opset >= 11:
-            reason = downgrade.axes_from_front(node, target, self.shared.types)
+        # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
+        uncounted = downgrade.axes_from_front(node, target, self.shared.types) if opset >= 11 else None
+        reason = downgrade.objection(node, opset, target, self.shared.types) or uncounted
         if reason is not None:
             self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):

@@ -1,10 +1,9 @@
-"""Who is measured: the command line of bnfold, of a file copy, and of every peer that is installed."""
+"""Who is measured: the command line of bnfold, of a file copy, and of every other tool."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +11,11 @@ from _bench.cases import Case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PEERS = Path(__file__).with_name("peers.py")
+_PEERS_OF = {
+    "optimize": ("onnx", "onnxruntime", "onnxscript", "onnxsim", "onnxslim", "onnxoptimizer"),
+    "upgrade": ("onnx", "version_converter"),
+}
+TOOLS = ("bnfold", "cp", "python", *dict.fromkeys(name for names in _PEERS_OF.values() for name in names))
 _BNFOLD = "import sys; from bnfold.__main__ import run; sys.exit(run())"  # as the installed command does
 
 Command = Callable[[Path, Path], list[str]]
@@ -50,6 +54,13 @@ def tools_for(case: Case, against: Path | None, *, verified: bool = False) -> li
     return [*bnfolds, Tool("cp", _copy, rewrites=False), *_peers(case)]
 
 
+def packages_of(cases: Iterable[Case], wanted: Collection[str] | None) -> list[str]:
+    """Return the packages that the cases need; ``wanted`` are the tools that are measured, or None for all."""
+    names = dict.fromkeys(name for case in cases for name in _PEERS_OF.get(case.job, ()))
+    names.pop("version_converter", None)  # a part of onnx
+    return [name for name in names if wanted is None or name in wanted]
+
+
 def _bnfold(name: str, checkout: Path, *words: str) -> Tool:
     def command(source: Path, out: Path) -> list[str]:
         files = [] if words == ("--help",) else [str(source), str(out)]
@@ -65,10 +76,7 @@ def _copy(source: Path, out: Path) -> list[str]:
 
 
 def _peers(case: Case) -> list[Tool]:
-    names = ["onnx", "onnxruntime"] if case.job == "optimize" else ["onnx", "version_converter"]
-    if case.job == "optimize":
-        names += ["onnxscript", "onnxsim", "onnxslim", "onnxoptimizer"]
-    return [_peer(name) for name in names if name == "version_converter" or importlib.util.find_spec(name)]
+    return [_peer(name) for name in _PEERS_OF.get(case.job, ())]
 
 
 def _peer(name: str) -> Tool:

@@ -23,7 +23,7 @@ def relative(expected: Array, found: Array, at_least: float = 0.0) -> float:
     """
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return 1.0
-    if expected.dtype.kind not in "fiub":
+    if expected.dtype.kind not in "fiub" and expected.dtype.isbuiltin == 1:
         return float((expected != found).any())
     error = float(apart(expected, found).max(initial=0.0))
     numbers = np.where(np.isfinite(expected), expected, 0).astype(np.float64)

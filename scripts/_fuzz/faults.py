@@ -14,21 +14,23 @@ import numpy as np
 import onnx
 from _bench.peers import PEERS
 
-from _fuzz import condition, legacy, norms, phases, showing, watch
+from _fuzz import boxes, condition, detours, norms, phases, showing, upgrades, watch
 from _fuzz import draw as chains
-from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
 from _fuzz.near_misses import near_miss
 from _fuzz.parts import nodes
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
-from bnfold import ir, reference, verification
+from bnfold import ir, verification
+from bnfold.diffing import diff
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import order
 
 AFTER = "after.onnx"
 DEPTHS = ("auto", "full", "local")
-DRAWS = (lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT),) * 3 + (legacy.draw, norms.draw) + (chains.alone,) * 2
+DRAWS = (
+    (lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT),) * 3 + (upgrades.draw, norms.draw) + (chains.alone,) * 2
+)
 WAYS = (
     {"target_opset": "keep", "all_affines": True}, {"target_opset": None}, {"target_opset": 21, "fold": False},
     {"target_opset": "keep", "decompose": "all", "fold": False}, {"target_opset": None, "decompose": "residual"},
@@ -41,7 +43,12 @@ def draw(seed: int) -> Case:
     rng = np.random.default_rng([seed, 3])
     model, feeds, *_ = DRAWS[int(rng.integers(len(DRAWS)))](seed)
     after, by, right = model.SerializeToString(), "", rng.random() < 0.2
-    if right or rng.random() < 0.3:
+    if right and rng.random() < 0.4:
+        if rng.random() < 0.3:
+            model, feeds = boxes.draw(rng)
+            after = model.SerializeToString()
+        model, by = detours.lengthened(model, rng)
+    elif right or rng.random() < 0.3:
         after, by = _rewritten(model, rng)
     if rng.random() < 0.3:
         after = renamed(after)
@@ -105,7 +112,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     with phases.theirs("onnxruntime"):
         truth = showing.truth(before, after, case.feeds)
     kind = "right" if settings["right"] else "fault"
-    tally, error = [f"{kind} {truth}"], ""
+    tally, error = [f"{kind} {truth}"], _unseen(truth, before, after)
     for depth in DEPTHS:
         phases.own()
         try:
@@ -120,6 +127,17 @@ def judge(case: Case, folder: Path) -> Outcome:
     return Outcome(error, f"{settings['by']} {' '.join(tally)}", compared=truth != "unclear", tally=tally)
 
 
+def _unseen(truth: showing.Truth, before: Path, after: Path) -> str:
+    """Whether the list of differences is empty although there are some."""
+    if truth not in ("shows", "interface"):
+        return ""
+    try:
+        document = diff(ir.load(before), ir.load(after), values=False)
+    except BnfoldError:
+        return ""
+    return f"unseen: diff finds nothing, {truth}" if document["equal"] else ""
+
+
 def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
     return verification.verify(before, after, depth=depth, seed=seed, runtime=witness)
 
@@ -132,20 +150,10 @@ def _finding(
     if right and (truth, verdict.status) == ("same", "failed"):
         promises = by != "bnfold" and verdict.decided_by == "interface"  # a shape that other tools declare wrongly
         return "" if promises else f"accused {said}"
-    if truth in ("same", "unclear") or verdict.status != "verified" or _is_roundoff(*models, case.feeds):
+    if truth in ("same", "unclear") or verdict.status != "verified" or condition.is_roundoff(*models, case.feeds):
         return ""
     if truth == "does not run":  # whether a runtime takes the result, the runtime says that is asked by default
         with phases.theirs("onnxruntime"):
             if not _verify(*models, depth, case.settings["seed"], "onnxruntime").verified:
                 return ""
     return f"missed {said}"
-
-
-def _is_roundoff(before: Path, after: Path, feeds: dict[str, Array] | Any) -> bool:
-    """Whether the difference is one that the original's own weights make when they are rounded."""
-    try:
-        expected, found = (reference.evaluate(ir.load(path), feeds) for path in (before, after))
-    except BnfoldError:
-        return False
-    differs = any(not np.array_equal(array, found[name], equal_nan=True) for name, array in expected.items())
-    return differs and condition.explains(onnx.load(before), feeds, expected, found, by_channel=True)

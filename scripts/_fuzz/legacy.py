@@ -5,6 +5,7 @@ Shapes come from running each node: old versions have no shape inference.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper
 from _fuzz.builder import Array, Builder, Drawn
 from _fuzz.feeding import overriding
 from _fuzz.legacy_operators import LARGEST, TABLE
+from _fuzz.operators import Draw
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 
@@ -67,12 +69,8 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     b.inputs.append(Drawn(b.fresh("x"), b.dtype, shape))
     b.values.append(b.inputs[0])
     for _ in range(int(rng.integers(1, 7))):
-        _grow(b)
-    if not b.nodes:
-        b.node("Relu", [b.inputs[0].name])
-    read = {name for node in b.nodes for name in node.input}
-    ends = [value for value in b.values[1:] if value.name not in read]
-    model = b.model(ends or b.values[-1:])
+        grow(b, TABLE)
+    model = finished(b)
     if len(model.graph.input) == len(b.inputs) and b.opset < 9 and rng.random() < 0.5:
         model.ir_version = 3  # in its days every initializer was an input too
         for tensor in model.graph.initializer:
@@ -83,13 +81,23 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     return model, feeds, {"target_opset": target if target is None or target >= b.opset else None}
 
 
-def _grow(b: Legacy) -> None:
+def finished(b: Legacy) -> onnx.ModelProto:
+    """The model, all that no node reads among its outputs."""
+    if not b.nodes:
+        b.node("Relu", [b.inputs[0].name])
+    read = {name for node in b.nodes for name in node.input}
+    ends = [value for value in b.values[1:] if value.name not in read]
+    return b.model(ends or b.values[-1:])
+
+
+def grow(b: Legacy, entries: Sequence[Draw]) -> None:
+    """Try to put one more node behind a value."""
     at = int(b.rng.integers(len(b.values))) if b.chance(0.25) else -1
     value = b.values[at]
     if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or 0 in value.shape or not value.rank:
         value = b.inputs[0]
     kept = b.size
     try:
-        b.pick(TABLE)(b, value)
+        b.pick(entries)(b, value)
     except (NotLegal, onnx.defs.SchemaError, ValueError):
         b.cut(kept)

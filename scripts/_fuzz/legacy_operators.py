@@ -221,6 +221,23 @@ def pool(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(op, [x.name], kernel_shape=[2] * (x.rank - 2), strides=[1] * (x.rank - 2), **padding)
 
 
+def disputed(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """A pooling whose size runtimes and shape inference may compute differently, and what asks for its size."""
+    if x.rank < 3 or min(x.shape[2:]) < 3 or b.opset < 10:
+        return None
+    op = b.pick(["MaxPool", "MaxPool", "AveragePool"])
+    attributes: dict[str, Any] = {name: [int(b.pick([1, 2, 3])) for _ in x.shape[2:]] for name in ("strides",)}
+    if op == "MaxPool":
+        attributes["dilations"] = [int(b.pick([1, 2])) for _ in x.shape[2:]]
+    if b.chance(0.7):
+        attributes["auto_pad"] = b.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
+    if b.chance(0.4):
+        attributes["ceil_mode"] = 1
+    made = b.node(op, [x.name], kernel_shape=[int(b.pick([2, 3])) for _ in x.shape[2:]], **attributes)
+    axis = int(b.rng.integers(x.rank))
+    return b.node(b.pick(["Softmax", "LogSoftmax", "Hardmax", "Flatten"]), [made[0].name], axis=axis)
+
+
 def gather(b: Builder, x: Drawn) -> list[Drawn] | None:
     axis = int(b.rng.integers(x.rank))
     indices = b.rng.integers(0, x.shape[axis], b.pick([[2], [2, 2], []]))
@@ -244,6 +261,6 @@ def top(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 TABLE: Sequence[Draw] = (
     *[batchnorm] * 4, *[broadcast] * 3, *[reduce] * 2, *[layout] * 3, *[linear] * 2, *[unary] * 2, training,
-    instancenorm, merge, softmax, window, pad, clip, split, dropout, enlarge, pool, gather, compare, top,
-    positions, mask, one_branch, looped, scanned, alike, two_open,
+    *[disputed] * 3, instancenorm, merge, softmax, window, pad, clip, split, dropout, enlarge, pool, gather, compare,
+    top, positions, mask, one_branch, looped, scanned, alike, two_open,
 )  # fmt: skip

@@ -10,8 +10,8 @@ from typing import Any
 import onnx
 
 from _fuzz import draw as chains
+from _fuzz import forms, norms, phases, runtime, stacks, upgrades
 from _fuzz import judge as comparison
-from _fuzz import legacy, norms, phases, runtime, stacks
 from _fuzz.case import Case, Outcome
 from bnfold.settings import Options
 
@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Settings] = {
     "decompose": {},
 }
 EQUALIZED = ("fold", "optimize")
-DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": legacy.draw, "decompose": norms.draw}
+DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": upgrades.draw, "decompose": norms.draw}
 
 
 def draw(mode: str, seed: int) -> Case:
@@ -45,16 +45,21 @@ def draw(mode: str, seed: int) -> Case:
 def options(settings: Settings) -> Options:
     """The options of a case's settings."""
     changes: dict[str, Any] = {
-        key: frozenset(value) if key == "decompose_ops" else value for key, value in settings.items()
+        key: frozenset(value) if key == "decompose_ops" else value
+        for key, value in upgrades.to_options(settings).items()
     }
     return replace(Options(max_growth=HUGE), **changes)
 
 
 def judge(mode: str, case: Case, folder: Path) -> Outcome:
     """In float64, and in onnxruntime where it runs the original."""
+    how, result = options(dict(case.settings)), folder / "result.onnx"
+    if forms.WRITTEN in case.settings:
+        return forms.judge(case, folder, how)
     proto = onnx.ModelProto.FromString(case.model)
-    result = folder / "result.onnx"
-    outcome = comparison.judge(proto, case.feeds, options(dict(case.settings)), keep=result)
+    outcome = comparison.judge(proto, case.feeds, how, keep=result)
+    if outcome.refused and case.settings.get(upgrades.COMPLETE):
+        return replace(outcome, error=f"refused: {outcome.behaviour}")
     if outcome.error or not result.is_file() or mode in ("fold", "affines"):
         return outcome
     source = case.lay_out(folder)

@@ -22,15 +22,18 @@ class Entry:
     source: str
 
 
+def folders(corpus: Path | None) -> dict[str, Path]:
+    """Where models are looked for."""
+    given = {} if corpus is None else {"corpus": corpus}
+    return given | {"onnx test data": Path(onnx.__file__).parent / "backend" / "test" / "data"}
+
+
 def entries(corpus: Path | None, target: int, only: str) -> list[Entry]:
     """All models below ``target``, smallest first; files that are no models are left out."""
-    folders = [("onnx test data", Path(onnx.__file__).parent / "backend" / "test" / "data", "**/*.onnx")]
-    if corpus is not None:
-        folders.insert(0, ("corpus", corpus, "**/*.onnx"))
     found = [
         Entry(str(path.relative_to(folder)), path, opset, target, source)
-        for source, folder, pattern in folders
-        for path in folder.glob(pattern)
+        for source, folder in folders(corpus).items()
+        for path in folder.rglob("*.onnx")
         if only in str(path) and (opset := opset_of(path)) is not None and opset < target
     ]
     return sorted(found, key=lambda entry: (entry.source, entry.path.stat().st_size, entry.name))

@@ -22,7 +22,14 @@ def unbatched(site: Site) -> None:
     states = len(operands) - count
     site.graph.model.sync()
     step = _Step(site, bodies[0])
-    step.inner = onnx.helper.make_node("Scan", step.inputs, step.outputs, body=bodies[0].proto, num_scan_inputs=count)
+    step.inner = onnx.helper.make_node(
+        "Scan",
+        step.inputs,
+        step.outputs,
+        site.node_name("one"),
+        body=bodies[0].proto,
+        num_scan_inputs=count,
+    )
     if (directions := site.take("directions")) is not None:
         step.inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", directions))
     if lengths is not None:
@@ -78,7 +85,8 @@ class _Step:
 
     def _add(self, nodes: list[onnx.NodeProto], op_type: str, inputs: list[str], **attrs: Any) -> str:
         made = self._fresh(op_type)
-        nodes.append(onnx.helper.make_node(op_type, inputs, [made], **attrs))
+        name = self._site.node_name(op_type.lower())
+        nodes.append(onnx.helper.make_node(op_type, inputs, [made], name, **attrs))
         return made
 
     def _ints(self, value: int) -> str:

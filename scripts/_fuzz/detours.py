@@ -1,0 +1,127 @@
+"""Right steps of simplifiers, the other way round: detours that exporters write and that other tools take out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from _fuzz.builder import Array
+from _fuzz.parts import pick
+
+Shape = tuple[int, ...]
+TINY = 1e-16
+"""An epsilon that rounding takes away beside any number but zero."""
+
+
+SMOOTH = ("Add", "Sub", "Sum", "Mean", "Neg", "Abs", "Relu", "Concat", "Transpose", "Identity")
+"""What such an epsilon in front of cannot show: there is no pole, and no jump."""
+
+
+class Detour:
+    """Nodes between a value and one reader of it, under construction."""
+
+    def __init__(self, reader: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
+        self.reader, self.value, self.shape, self.dtype = reader, value, shape, dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self._hint = hint
+
+    def node(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"{self._hint} {len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        return name
+
+    def held(self, array: Array) -> str:
+        """A constant of its own, equal to others or not."""
+        return self.node("Constant", [], value=numpy_helper.from_array(np.asarray(array)))
+
+    def number(self, number: float, shape: Sequence[int] = ()) -> str:
+        return self.held(np.full(shape, number, helper.tensor_dtype_to_np_dtype(self.dtype)))
+
+
+def add_nothing(d: Detour, rng: np.random.Generator) -> str:
+    shape = pick(rng, [(), (1,) * len(d.shape)])
+    number = TINY if d.reader.op_type in SMOOTH and rng.random() < 0.7 else 0.0
+    return d.node("Add", [d.value, d.number(number, shape)])
+
+
+def times_one(d: Detour, rng: np.random.Generator) -> str:
+    return d.node(str(pick(rng, ["Mul", "Div"])), [d.value, d.number(1.0)])
+
+
+def join_nothing(d: Detour, rng: np.random.Generator) -> str:
+    axis = int(rng.integers(len(d.shape)))
+    nothing = d.number(0.0, [0 if place == axis else size for place, size in enumerate(d.shape)])
+    return d.node("Concat", [d.value, nothing], axis=axis)
+
+
+def own_shape(d: Detour, _: np.random.Generator) -> str:
+    """To stored sizes, and then to those that the first step has made, one by one."""
+    made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
+    sizes = d.node("Shape", [made])
+    each = [d.node("Gather", [sizes, d.held(np.array([axis]))], axis=0) for axis in range(len(d.shape))]
+    return d.node("Reshape", [d.value, d.node("Concat", each, axis=0)])
+
+
+def own_size(d: Detour, _: np.random.Generator) -> str:
+    """As PyTorch writes `expand`: where a size is −1 it is 1."""
+    wanted = d.held(np.array(d.shape))
+    ones = d.node("ConstantOfShape", [d.node("Shape", [wanted])], value=numpy_helper.from_array(np.array([1])))
+    none = d.node("Equal", [wanted, d.node("Mul", [ones, d.held(np.array(-1))])])
+    return d.node("Expand", [d.value, d.node("Where", [none, ones, wanted])])
+
+
+def whole_range(d: Detour, rng: np.random.Generator) -> str:
+    """All rows, whose numbers are counted from the sizes."""
+    axis = int(rng.integers(len(d.shape)))
+    made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
+    size = d.node("Gather", [d.node("Shape", [made]), d.held(np.array(axis))], axis=0)
+    rows = d.node("Range", [d.held(np.array(0)), size, d.held(np.array(1))])
+    return d.node("Gather", [d.value, rows], axis=axis)
+
+
+def no_difference(d: Detour, _: np.random.Generator) -> str:
+    """Beside the size of the value less itself."""
+    size = d.node("Cast", [d.node("Size", [d.node("Reshape", [d.value, d.held(np.array(d.shape))])])], to=d.dtype)
+    return d.node("Add", [d.value, d.node("Sub", [size, d.number(float(np.prod(d.shape)))])])
+
+
+OF_NUMBERS = (add_nothing, times_one)
+KINDS: tuple[Callable[[Detour, np.random.Generator], str], ...] = (
+    *OF_NUMBERS, join_nothing, own_shape, own_size, whole_range, no_difference,
+)  # fmt: skip
+
+
+def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
+    """The model with one to three detours, and what they are; the model itself where there is no place for one."""
+    copy, kinds = onnx.ModelProto.FromString(model.SerializeToString()), []
+    if max(entry.version for entry in model.opset_import if not entry.domain) < 13:
+        return copy, ""
+    shapes = _shapes(model)
+    places = [(node, slot) for node in copy.graph.node for slot, name in enumerate(node.input) if name in shapes]
+    for index in map(int, rng.permutation(len(places))[: int(rng.integers(1, 4))]):
+        node, slot = places[index]
+        shape, dtype = shapes[node.input[slot]]
+        detour = Detour(node, node.input[slot], shape, dtype, f"detour {index}")
+        kind = pick(rng, KINDS if shape else OF_NUMBERS)
+        node.input[slot] = kind(detour, rng)
+        kinds.append(kind.__name__)
+        at = [*copy.graph.node].index(node)
+        for place, made in enumerate(detour.nodes):
+            copy.graph.node.insert(at + place, made)
+    return copy, " ".join(sorted(kinds))
+
+
+def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
+    """Floats that are computed, whose sizes are all known and that are not empty."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    found: dict[str, tuple[Shape, int]] = {}
+    for info in (*graph.value_info, *graph.input):
+        kind = info.type.tensor_type
+        shape = tuple(dim.dim_value for dim in kind.shape.dim)
+        if kind.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE) and kind.HasField("shape") and all(shape):
+            found[info.name] = shape, kind.elem_type
+    return {name: known for name, known in found.items() if name not in {t.name for t in graph.initializer}}
