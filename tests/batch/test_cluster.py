@@ -202,7 +202,7 @@ def test_a_scheduler_that_is_lost_ends_every_model_with_a_line(error: BaseExcept
             cluster._pass_on(answer, Ended(error))
             return answer
 
-    tasks = scheduler.find(str(shelf / "in"), str(shelf / "out"))
+    tasks = scheduler.plan_tasks([str(shelf / "in")], str(shelf / "out"))[0]
     settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path()))
     results = scheduler.run(tasks, settings, Lost(), lambda *_: None)
     assert len(results) == len(tasks)

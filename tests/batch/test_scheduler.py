@@ -12,7 +12,7 @@ import onnx
 import pytest
 from click.testing import CliRunner, Result
 
-from bnfold.batch.scheduler import find
+from bnfold.batch.scheduler import plan_tasks
 from bnfold.batch.scheduler import run as run_batch
 from bnfold.batch.worker import Settings
 from bnfold.cli.commands import main
@@ -82,7 +82,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
             future.set_exception(KeyboardInterrupt())
             return future
 
-    tasks = find(str(MODELS), str(tmp_path))
+    tasks = plan_tasks([str(MODELS)], str(tmp_path))[0]
     settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(tmp_path))
     results = run_batch(tasks, settings, Interrupted(), lambda *_: None)
     assert len(results) == len(tasks)
@@ -98,25 +98,28 @@ def test_one_summary_report(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_pattern_selects_and_keeps_folders(folder: Path, tmp_path: Path) -> None:
-    tasks = find(f"{folder}/**/t*.onnx", str(tmp_path / "out"))
+    tasks = plan_tasks([f"{folder}/**/t*.onnx"], str(tmp_path / "out"))[0]
     assert [str(task.output) for task in tasks] == [str(tmp_path / "out" / "deeper" / "two.onnx")]
 
 
 def test_outputs_inside_the_input_folder_are_not_taken_for_inputs(folder: Path) -> None:
     out = folder / "optimised"
     run("fold", folder, out, "--no-verify")
-    assert {Path(str(task.source)).parent for task in find(str(folder), str(out))} == {folder, folder / "deeper"}
+    assert {Path(str(task.source)).parent for task in plan_tasks([str(folder)], str(out))[0]} == {
+        folder,
+        folder / "deeper",
+    }
 
 
 def test_a_folder_without_models(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no \.onnx files"):
-        find(str(tmp_path), str(tmp_path / "out"))
+        plan_tasks([str(tmp_path)], str(tmp_path / "out"))[0]
 
 
 def test_an_output_that_is_a_file(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("in the way")
     with pytest.raises(BadInput, match="is a file"):
-        find(str(folder), str(tmp_path / "out"))
+        plan_tasks([str(folder)], str(tmp_path / "out"))[0]
 
 
 def test_threads_of_one_process_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_threads_of_one_process_do_not_disturb_each_other(tmp_path: Path) -> Non
     for name in ("bn9", "depthwise", "in_if", "bn14"):
         shutil.copy(MODELS / f"{name}.onnx", tmp_path)
     for count in (1, 4):
-        tasks = find(f"{tmp_path}/*.onnx", str(tmp_path / str(count)))
+        tasks = plan_tasks([f"{tmp_path}/*.onnx"], str(tmp_path / str(count)))[0]
         with ThreadPoolExecutor(count) as pool:
             settings = Settings(Options(), VerifyOptions(depth="full"), OutputOptions(Path()))
             results = run_batch(tasks, settings, pool, lambda *_: None)

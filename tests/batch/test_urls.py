@@ -144,7 +144,7 @@ def test_inspect_reads_urls(shelf: Path, url: str) -> None:
 
 
 def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
-    (task,) = scheduler.find(str(shelf / "in" / "one.onnx"), str(shelf / "out"))
+    (task,) = scheduler.plan_tasks([str(shelf / "in" / "one.onnx")], str(shelf / "out"))[0]
     brief, full = (work(task, settings(force=True, explained=full)) for full in (False, True))
     assert [row["verdict"] for row in brief.report["batchnorms"]] == ["folded"]
     assert "versions" not in brief.report
@@ -157,7 +157,7 @@ def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
 def test_a_store_without_rename_gets_every_file_at_once(memory: Any) -> None:
     for name in ("external.onnx", "external.onnx.data"):
         memory.put_file(str(MODELS / name), f"/in/{name}")
-    (task,) = scheduler.find("memory://in/*.onnx", "memory://out")
+    (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
     assert work(task, settings()).status == "unchecked"
     assert set(memory.find("/out")) == {
         "/out/external.onnx", "/out/external.onnx.data", "/out/.external.onnx.bnfold"
@@ -171,7 +171,7 @@ def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes
     for name in ("external.onnx", "external.onnx.data"):
         memory.put_file(str(MODELS / name), f"/in/{name}")
     memory.pipe_file("/out/external.onnx.data", b"of somebody else")
-    (task,) = scheduler.find("memory://in/*.onnx", "memory://out")
+    (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
     assert work(task, settings()).status == "unchecked"
     assert memory.cat_file("/out/external.onnx.data") == b"of somebody else"
     (first,) = set(memory.glob("/out/external.onnx.*.data"))
@@ -191,7 +191,7 @@ def test_an_upload_that_fails_leaves_what_was_there(memory: Any, monkeypatch: py
         raise PermissionError("not yours")
 
     monkeypatch.setattr(type(memory), "put_file", refuse)
-    (task,) = scheduler.find("memory://in/*.onnx", "memory://out")
+    (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
     result = work(task, settings())
     assert (result.status, result.message) == (
         "failed", "memory://out/one.onnx: cannot be written: PermissionError: not yours"
@@ -205,7 +205,7 @@ def test_what_an_interrupted_attempt_left_is_removed_and_nothing_else(shelf: Pat
     mine, others = ".one.onnx.0123456789ab.tmp", ".two.onnx.0123456789ab.tmp"
     for name in (mine, others):
         (shelf / "out" / name).write_bytes(b"half")
-    (task,) = scheduler.find(f"{url}/in/*.onnx", f"{url}/out")
+    (task,) = scheduler.plan_tasks([f"{url}/in/*.onnx"], f"{url}/out")[0]
     assert work(task, settings()).status == "unchecked"
     assert names(shelf / "out") == {"one.onnx", ".one.onnx.bnfold", others}
 
@@ -218,7 +218,7 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
                 entry.value = "../outside.data"
     onnx.save(model, shelf / "in" / "deeper" / "external.onnx")
     shutil.copy(MODELS / "external.onnx.data", shelf / "in" / "outside.data")
-    (task,) = scheduler.find(f"{url}/in/deeper/*.onnx", f"{url}/out")
+    (task,) = scheduler.plan_tasks([f"{url}/in/deeper/*.onnx"], f"{url}/out")[0]
     result = work(task, settings())
     assert result.status == "failed"
     assert "lies outside the model's directory" in result.message
@@ -226,7 +226,7 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
 
 def test_missing_data_is_told_by_the_name_that_the_user_knows(shelf: Path, url: str) -> None:
     (shelf / "in" / "deeper" / "external.onnx.data").unlink()
-    (task,) = scheduler.find(f"{url}/in/deeper/*.onnx", f"{url}/out")
+    (task,) = scheduler.plan_tasks([f"{url}/in/deeper/*.onnx"], f"{url}/out")[0]
     result = work(task, settings())
     assert "is missing beside the model" in result.message
     assert "/in/deeper/external.onnx" in result.message
@@ -262,14 +262,14 @@ def test_a_server_that_does_not_rename_over_a_file(silent: bool) -> None:
 def test_processes_that_make_a_folder_at_once_do_not_fail(shelf: Path, url: str) -> None:
     for number in range(6):
         shutil.copy(MODELS / "bn9.onnx", shelf / "in" / f"{number}.onnx")
-    tasks = scheduler.find(f"{url}/in/[0-9].onnx", f"{url}/a/b/c/d")
+    tasks = scheduler.plan_tasks([f"{url}/in/[0-9].onnx"], f"{url}/a/b/c/d")[0]
     with ThreadPoolExecutor(6) as pool:
         found = scheduler.run(tasks, settings(), pool, lambda *_: None)
     assert [result.status for result in found] == ["unchecked"] * 6, found
 
 
 def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, url: str) -> None:
-    (task,) = scheduler.find(f"{url}/in/*.onnx", f"{url}/out")
+    (task,) = scheduler.plan_tasks([f"{url}/in/*.onnx"], f"{url}/out")[0]
     place = task.source
     assert isinstance(place, Remote)
     looked = []
@@ -304,7 +304,7 @@ def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, 
 )
 def test_places_are_named_as_the_user_did(memory: Any, url: str, relative: str, shown: str) -> None:
     memory.pipe_file("/a/b/c.onnx", b"")
-    root, found = places.below(url)
+    root, found, _ = places.below(url)
     assert found == [relative]
     assert str(root.child(relative)) == shown
 
@@ -320,7 +320,7 @@ def test_of_one_model_inspect_shows_each_batchnorm(tmp_path: Path) -> None:
 def test_an_archive_behind_a_path(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "models"), "zip", MODELS, "bn9.onnx")
     url = f"zip://*.onnx::file://{tmp_path}/models.zip"
-    root, found = places.below(url)
+    root, found, _ = places.below(url)
     assert str(root.child(found[0])) == f"zip://bn9.onnx::file://{tmp_path}/models.zip"
     assert run("optimize", url, tmp_path / "out", "--jobs", 1).exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "bn9.onnx")
@@ -336,7 +336,7 @@ def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
     memory.pipe_file("/a/b.onnx", b"")
     memory.pipe_file("/out", b"in the way")
     with pytest.raises(BadInput, match="is a file"):
-        scheduler.find("memory://a/*.onnx", "memory://out")
+        scheduler.plan_tasks(["memory://a/*.onnx"], "memory://out")[0]
 
 
 def test_fsspec_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

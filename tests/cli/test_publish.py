@@ -43,9 +43,9 @@ def test_a_missing_template_library_is_told_before_any_work(monkeypatch: pytest.
     assert "pip install 'bnfold[report]'" in result.stderr
     assert not out.exists()
     with pytest.raises(BadInput):
-        publish.require("x.html")
-    publish.require("x.json")
-    publish.require(None)
+        publish.require(["x.html"])
+    publish.require(["x.json"])
+    publish.require([])
 
 
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:

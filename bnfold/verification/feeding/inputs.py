@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.errors import BadInput
+from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.legal import ShapeOf, declared_shape, legal, small_integers
