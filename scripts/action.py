@@ -1,7 +1,7 @@
 """The step of action.yml: runs bnfold as the environment says, and tells GitHub about it.
 
 COMMAND is optimize, check or verify; MODEL, OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's inputs.
-What went wrong becomes an annotation of the model's file, the model before and after a table in GITHUB_STEP_SUMMARY.
+Each problem becomes an annotation of the model's file, each model a table (before, after) in GITHUB_STEP_SUMMARY.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
@@ -18,14 +18,34 @@ from typing import Any, cast
 BNFOLD = [sys.executable, "-P", "-m", "bnfold"]
 
 
-def commands(environment: Mapping[str, str]) -> dict[str, list[str]]:
+def models(environment: Mapping[str, str]) -> list[str]:
+    """Return the models to work on: MODEL itself, or for check every .onnx file that git tracks (in the folder MODEL).
+
+    Git is asked, for a checkout has files of other packages, too, which are nothing to complain about.
+    """
+    named = environment.get("MODEL", "")
+    if environment["COMMAND"] != "check" or (named and not Path(named).is_dir()):
+        if not named:
+            raise OSError(f"{environment['COMMAND']} works on one model; name it: model: FILE")
+        return [named]
+    command = ["git", "ls-files", "-z", "--", named or "."]
+    tracked = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    if tracked.returncode:
+        raise OSError(f"the models that git tracks are not known ({tracked.stderr.strip()}); name one: model: FILE")
+    found = [path for path in tracked.stdout.split("\0") if path.lower().endswith(".onnx")]
+    if not found:
+        raise OSError(f"git tracks no .onnx file in {named or 'this checkout'}; name one: model: FILE")
+    return found
+
+
+def commands(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, list[str]]:
     """What each COMMAND runs; all of them print their report as JSON."""
-    model, output, more = environment["MODEL"], environment.get("OUTPUT", ""), environment.get("ARGUMENTS", "").split()
+    output, more = environment.get("OUTPUT", ""), environment.get("ARGUMENTS", "").split()
     report = ["--report", environment["REPORT"]] if environment.get("REPORT") else []
     return {
-        "optimize": ["optimize", model, output, "--json", "--require-verified", *report, *more],
-        "check": ["inspect", model, "--json", "--as-is", "--assert-none", "BatchNormalization", *report, *more],
-        "verify": ["verify", model, output, "--json", "--require-verified", *more],
+        "optimize": ["optimize", *models, output, "--json", "--require-verified", *report, *more],
+        "check": ["inspect", *models, "--json", "--as-is", "--assert-none", "BatchNormalization", *report, *more],
+        "verify": ["verify", *models, output, "--json", "--require-verified", *more],
     }
 
 
@@ -57,41 +77,68 @@ def summary(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"\n{cell(verdict['summary'])}"
 
 
-def trouble(code: int, told: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
-    """What went wrong, in a few lines; empty if nothing did."""
-    if code:
-        lines = told.removeprefix("bnfold: ").splitlines()
-        first = max((index for index, line in enumerate(lines) if not line.startswith(" ")), default=0)
-        return "\n".join(lines[first:]) or str(document.get("summary", f"exit code {code}"))
+def trouble(code: int, told: str, document: Mapping[str, Any]) -> str:
+    """What went wrong with one model, in a few lines; empty if nothing did."""
+    if not code:
+        return ""
+    lines = told.removeprefix("bnfold: ").splitlines()
+    first = max((index for index, line in enumerate(lines) if not line.startswith(" ")), default=0)
+    return "\n".join(lines[first:]) or str(document.get("summary", f"exit code {code}"))
+
+
+def too_old(document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+    """Say that a model's opset is below the one that check wants; empty if it is not."""
     least = int(environment.get("LEAST_OPSET") or 1)
-    if environment["COMMAND"] == "check" and document["opset"]["before"] < least:
-        return f"opset {document['opset']['before']}, and {least} was asked for"
-    return ""
+    if environment["COMMAND"] != "check" or not document or document["opset"]["before"] >= least:
+        return ""
+    return f"opset {document['opset']['before']}, and {least} was asked for"
+
+
+def findings(ran: subprocess.CompletedProcess[str], names: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Of each model its name, what is wrong with it, and its report (empty if it could not be read)."""
+    document = json.loads(ran.stdout) if ran.stdout else {}
+    if "models" not in document:
+        yield names[0], trouble(ran.returncode, ran.stderr, document), document
+        return
+    for row in document["models"]:
+        yield row["input"], row["message"], row["report"] or {}
+
+
+def tell(model: str, why: str, document: Mapping[str, Any]) -> None:
+    """Annotate the model's file if something is wrong, and add the model to the job's summary."""
+    lines = list(summary(document)) if document else []
+    if why:
+        print(f"::error file={escaped(model)},title=bnfold::{escaped(why)}")
+        lines = [*(line for line in lines if line.strip() != cell(why)), f"\n**Failed:** {cell(why)}"]
+    if os.environ.get("GITHUB_STEP_SUMMARY"):
+        text = "\n".join([f"### bnfold: {cell(model)}", "", *lines, ""]).replace("\n  ", "\n* ")
+        with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as page:
+            page.write(text + "\n")
 
 
 def main() -> int:
     """Run bnfold; 0 if all went well."""
     for stream in (sys.stdout, sys.stderr):
         cast(TextIOWrapper, stream).reconfigure(encoding="utf-8")  # which GitHub reads, on Windows too
-    known = commands(os.environ)
+    known = commands(os.environ, [])
     if os.environ.get("COMMAND") not in known:
         print(f"::error title=bnfold::command is one of {', '.join(known)}")
         return 2
+    try:
+        names = models(os.environ)
+    except OSError as error:
+        print(f"::error title=bnfold::{escaped(str(error))}")
+        return 2
+    command = [*BNFOLD, *commands(os.environ, names)[os.environ["COMMAND"]]]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    command = [*BNFOLD, *known[os.environ["COMMAND"]]]
     ran = subprocess.run(command, capture_output=True, env=environment, encoding="utf-8", check=False)
     sys.stderr.write(ran.stderr)
-    document = json.loads(ran.stdout) if ran.stdout else {}
-    lines = list(summary(document)) if document else []
-    why = trouble(ran.returncode, ran.stderr, document, os.environ)
-    if why:
-        print(f"::error file={escaped(os.environ['MODEL'])},title=bnfold::{escaped(why)}")
-        lines = [*(line for line in lines if line.strip() != cell(why)), f"\n**Failed:** {cell(why)}"]
-    if os.environ.get("GITHUB_STEP_SUMMARY"):
-        text = "\n".join([f"### bnfold: {cell(os.environ['MODEL'])}", "", *lines, ""]).replace("\n  ", "\n* ")
-        with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as page:
-            page.write(text + "\n")
-    return ran.returncode or int(bool(why))
+    is_bad = False
+    for model, found, document in findings(ran, names):
+        why = found or too_old(document, os.environ)
+        is_bad |= bool(why)
+        tell(model, why, document)
+    return ran.returncode or int(is_bad)
 
 
 if __name__ == "__main__":

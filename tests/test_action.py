@@ -34,7 +34,7 @@ def step(folder: Path, **given: str) -> tuple[int, str, str]:
         encoding="utf-8",
         check=False,
     )
-    return ran.returncode, ran.stdout, page.read_text(encoding="utf-8")
+    return ran.returncode, ran.stdout, page.read_text(encoding="utf-8") if page.exists() else ""
 
 
 def test_a_good_model_is_optimized_and_the_summary_has_the_table(tmp_path: Path) -> None:
@@ -51,8 +51,40 @@ def test_a_check_names_the_file_and_the_node(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
     code, told, page = step(tmp_path, COMMAND="check", MODEL="model.onnx", REPORT="")
     assert code == 4
-    assert told == "::error file=model.onnx,title=bnfold::forbidden nodes that remain: 1%0A  node2\n"
-    assert "**Failed:** forbidden nodes that remain: 1\n* node2\n" in page
+    sentence = "1 BatchNormalization remains, and --assert-none forbids it"
+    assert told == f"::error file=model.onnx,title=bnfold::{sentence}%0A  node2\n"
+    assert f"**Failed:** {sentence}\n* node2\n" in page
+
+
+def test_a_check_without_a_model_looks_at_what_git_tracks(tmp_path: Path) -> None:
+    checkout = with_others_models(tmp_path)
+    code, told, page = step(checkout, COMMAND="check", REPORT="")
+    assert (code, told) == (0, ""), told
+    assert "### bnfold: good.onnx" in page
+    for name in ("bn9.onnx", "dense.onnx"):
+        shutil.copy(MODELS / name, checkout / "kept" / name)
+    subprocess.run(["git", "add", "."], cwd=checkout, check=True)
+    code, told, _ = step(checkout, COMMAND="check", REPORT="all.html")
+    assert code == 4
+    assert told.count("::error") == 2
+    assert "::error file=kept/bn9.onnx,title=bnfold::1 BatchNormalization remains, and --assert-none forbids it" in told
+    assert (checkout / "all.html").exists()
+    code, told, page = step(checkout, COMMAND="check", MODEL="kept", REPORT="", LEAST_OPSET="12")
+    assert code == 4
+    assert "good.onnx" not in told
+    code, told, page = step(checkout, COMMAND="check", REPORT="", LEAST_OPSET="2")
+    assert "::error file=good.onnx,title=bnfold::opset 1, and 2 was asked for" in told
+
+
+def test_a_check_where_nothing_is_tracked_says_what_to_name(tmp_path: Path) -> None:
+    shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    code, told, _ = step(tmp_path, COMMAND="check", REPORT="")
+    assert code == 2
+    assert "git tracks no .onnx file in this checkout; name one: model: FILE" in told
+    code, told, _ = step(tmp_path, COMMAND="optimize", REPORT="")
+    assert code == 2
+    assert "optimize works on one model; name it: model: FILE" in told
 
 
 def test_a_check_wants_an_opset(tmp_path: Path) -> None:
@@ -79,13 +111,36 @@ def test_a_broken_model_is_an_annotation(tmp_path: Path) -> None:
     assert "not an ONNX model" in page
 
 
-def test_the_hook_fails_where_a_model_has_one(tmp_path: Path) -> None:
+def test_the_hook_names_the_models_that_have_one(tmp_path: Path) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert hook["pass_filenames"]
     command = [sys.executable, "-P", "-m", *hook["entry"].split(), *hook["args"]]
-    shutil.copy(MODELS / "in1.onnx", tmp_path / "none.onnx")
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
-    shutil.copy(MODELS / "bn9.onnx", tmp_path / "one.onnx")
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 4
+    for name, model in (("in1.onnx", "in1"), ("other.onnx", "in1"), ("bn9.onnx", "bn9")):
+        shutil.copy(MODELS / f"{model}.onnx", tmp_path / name)
+
+    def run(*names: str) -> tuple[int, str]:
+        ran = subprocess.run([*command, *names], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout + ran.stderr
+
+    assert run("in1.onnx") == (0, "")
+    assert run("in1.onnx", "other.onnx") == (0, "")
+    code, told = run("in1.onnx", "bn9.onnx", "other.onnx")
+    assert code == 4
+    assert told == "bn9.onnx: 1 BatchNormalization remains, and --assert-none forbids it: node2\n"
+
+
+def with_others_models(folder: Path) -> Path:
+    """A checkout with one good model, and another package's models in a .venv that git ignores."""
+    checkout = folder / "checkout"
+    others = checkout / ".venv" / "lib" / "site-packages" / "onnx" / "data"
+    others.mkdir(parents=True)
+    (checkout / "kept").mkdir()
+    shutil.copy(MODELS / "in1.onnx", checkout / "good.onnx")
+    for name in ("bn9.onnx", "dense.onnx"):
+        shutil.copy(MODELS / name, others / name)
+    (checkout / ".gitignore").write_text(".venv\n", encoding="utf-8")
+    committed(checkout)
+    return checkout
 
 
 @pytest.mark.slow
@@ -98,11 +153,8 @@ def test_pre_commit_installs_and_runs_the_hook(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, hooks)
     shutil.copytree(ROOT / "bnfold", hooks / "bnfold", ignore=shutil.ignore_patterns("__pycache__"))
     config = {"repos": [{"repo": str(hooks), "rev": committed(hooks), "hooks": [{"id": "bnfold"}]}]}
-    models = tmp_path / "models"
-    models.mkdir()
+    models = with_others_models(tmp_path)
     (models / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    shutil.copy(MODELS / "in1.onnx", models / "good.onnx")
-    committed(models)
 
     def run() -> tuple[int, str]:
         subprocess.run(["git", "add", "."], cwd=models, check=True)
