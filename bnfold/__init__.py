@@ -14,7 +14,7 @@ from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
     from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
-    from bnfold.pipeline.job import Outcome
+    from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.settings import Options, Policy, VerifyOptions
     from bnfold.verification import Verdict

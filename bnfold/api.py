@@ -15,7 +15,8 @@ from typing import Any
 
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
-from bnfold.pipeline.job import Outcome, process
+from bnfold.pipeline.job import process
+from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
 

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 import bnfold
 from bnfold.cli.commands import main
-from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions, type_hints
+from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
+from bnfold.settings.checked import type_hints
 from tests.conftest import MODELS
 
 PARAMETERS = "float[3] s = {1, 2, 3}, float[3] b = {1, 2, 3}, float[3] m = {1, 2, 3}, float[3] v = {1, 2, 3}"

@@ -147,14 +147,14 @@ def test_what_cannot_be_done(folder: Path, tmp_path: Path) -> None:
     for arguments in (
         ("optimize", folder / f"broken{FILE}.onnx", tmp_path / "out.onnx"),
         ("optimize", folder / f"nobody{FILE}.onnx", tmp_path / "out.onnx"),
-        ("optimize", model, tmp_path / "out.onnx", NASTY),
+        ("optimize", model, tmp_path / "out.onnx", NASTY.replace("\x00", "")),
         ("optimize", model, tmp_path / "out.onnx", f"--{NASTY}"),
         ("optimize", model, tmp_path / "out.onnx", "--only", NASTY),
         ("optimize", model, tmp_path / "out.onnx", "--data", NASTY.replace("\x00", "")),
         ("optimize", model, tmp_path / "out.onnx", "--runtime", NASTY),
         ("optimize", model, model),
         ("optimize", model, tmp_path / "out.onnx", "--input", f"{NASTY}=1,2"),
-        ("fold", model, tmp_path / f"nowhere{FILE}" / "out.onnx"),
+        ("fold", model, model / "out.onnx"),
         (f"neither{FILE}",),
     ):
         assert run(*arguments).exit_code in (1, 2)

@@ -288,12 +288,11 @@ def test_the_output_is_the_input_by_another_name(tmp_path: Path, how: str) -> No
         output.symlink_to("in.onnx")
     elif how == "link to the folder":
         link.symlink_to(folder)
-    refused(here("optimize", source, output), "would overwrite the input", "--in-place")
+    refused(here("optimize", source, output), "OUT is the input file", "--in-place")
     assert source.read_bytes() == MODEL.read_bytes()
     assert here("optimize", source, output, "--in-place", "-q", "--no-verify").returncode == 0
     assert onnx.load(output) == package.optimize(MODEL, verify=QUICK).to_proto()
-    if how == "hard link":
-        assert source.read_bytes() == MODEL.read_bytes()
+    assert onnx.load(source) == onnx.load(output)
 
 
 def test_a_failed_result_goes_neither_over_the_input_nor_to_the_output(tmp_path: Path) -> None:

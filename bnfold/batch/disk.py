@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.batch.addresses import MAGIC
-from bnfold.errors import OutputError
+from bnfold.errors import BadInput, OutputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ def below(source: str) -> tuple[OnDisk, list[str], int]:
     Returns:
         The folder that results are placed relative to, the models below it, and the number of models left out: those
         in folders of other programs (`is_foreign`) that ``source`` does not name.
+
+    Raises:
+        BadInput: There is no such file.
     """
     path = Path(source)
     if path.is_dir():
@@ -92,6 +96,8 @@ def below(source: str) -> tuple[OnDisk, list[str], int]:
         found = [Path(folder, name) for folder, _, names in os.walk(path) for name in names if name.endswith(".onnx")]
     elif path.exists():
         return OnDisk(path.parent), [path.name] if path.is_file() else [], 0
+    elif not any(mark in source for mark in MAGIC):
+        raise BadInput(f"{source}: cannot be read: {os.strerror(errno.ENOENT)}")
     else:
         root = Path(*fixed_parts(path.parts))
         found = [Path(path) for path in glob.glob(source, recursive=True)]  # noqa: PTH207 - keeps the user's spelling

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bnfold.batch import places
+from bnfold.batch.disk import OnDisk
 from bnfold.batch.places import Place
 from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, remaining, renamed, report, work
-from bnfold.errors import BadInput, BnfoldError
+from bnfold.errors import BadInput, BnfoldError, SameFile
 from bnfold.pipeline.job import process
 
 INTERRUPTED = "interrupted: run the same command again to resume"
@@ -63,7 +64,8 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
         if not is_one and target.holds(root) and root.holds(target):
             raise BadInput(f"{target}: is the folder of the models; choose another one for the results")
         if is_one and len(sources) == 1 and output.endswith(".onnx") and not Path(output).is_dir():
-            return [Task(root.child(models[0]), target)], skipped
+            _refuse_same(task := Task(root.child(models[0]), target))
+            return [task], skipped
         for task in _tasks_below(root, models, target, tasks):
             tasks[task.output] = task
     if not tasks:
@@ -74,6 +76,12 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
     if target.is_file():
         raise BadInput(f"{target}: is a file, but {len(tasks)} models need a folder")
     return list(tasks.values()), skipped
+
+
+def _refuse_same(task: Task) -> None:
+    """Raise SameFile if a model would be written over itself; on disk, where names may be links, the job does it."""
+    if task.source == task.output and not isinstance(task.source, OnDisk):
+        raise SameFile(f"{task.output}: OUT is the input file. Choose another name, or add --in-place.")
 
 
 def _tasks_below(root: Place, models: Sequence[str], target: Place, known: Mapping[Place, Task]) -> Iterator[Task]:

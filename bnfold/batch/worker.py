@@ -16,7 +16,8 @@ from typing import Any, Literal
 from bnfold.batch import up_to_date
 from bnfold.batch.places import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
-from bnfold.pipeline.job import Outcome, forbidden, process
+from bnfold.pipeline.job import process
+from bnfold.pipeline.outcome import Outcome, forbidden
 from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json

@@ -11,7 +11,7 @@ from bnfold.report.totals import Products, Totals, changed, size
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.job import Outcome
+    from bnfold.pipeline.outcome import Outcome
 
 MOST = 5
 """Operators whose count changed, without --verbose."""

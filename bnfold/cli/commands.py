@@ -11,10 +11,11 @@ import click
 from bnfold.batch.addresses import STREAM
 from bnfold.cli import terminal
 from bnfold.cli.group import Main
-from bnfold.cli.options import Asked, option, takes
+from bnfold.cli.invocation import Asked
+from bnfold.cli.options import option, takes
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.job import Outcome
+    from bnfold.pipeline.outcome import Outcome
     from bnfold.settings import OutputOptions
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
@@ -253,7 +254,8 @@ def _delivery(asked: Asked) -> OutputOptions | None:
 
 def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
-    from bnfold.pipeline.job import count_products, process
+    from bnfold.pipeline.job import process
+    from bnfold.pipeline.outcome import count_products
 
     options = asked.options
     with terminal.progress(enabled=not asked.run.quiet) as progress:

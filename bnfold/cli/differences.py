@@ -14,7 +14,7 @@ from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
 
 if TYPE_CHECKING:
-    from bnfold.cli.options import Asked
+    from bnfold.cli.invocation import Asked
 
 MOST = 10
 """Differences without --verbose."""

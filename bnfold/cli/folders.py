@@ -19,7 +19,8 @@ from bnfold.batch.disk import OnDisk
 from bnfold.batch.places import Place, place
 from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
-from bnfold.cli.options import INTERRUPTED, Asked
+from bnfold.cli.invocation import Asked
+from bnfold.cli.options import INTERRUPTED
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:

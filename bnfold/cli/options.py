@@ -8,103 +8,23 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from functools import cache, wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from bnfold.batch.addresses import MAGIC, STREAM, is_url, without_password
+from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
+from bnfold.cli.invocation import Run, named, read
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
-from bnfold.settings import Checked, Options, OutputOptions, Policy, VerifyOptions, type_hints
-
-if TYPE_CHECKING:
-    from bnfold.pipeline.formats import Source
+from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
+from bnfold.settings.checked import type_hints
 
 Command = Callable[..., Any]
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run(Checked):
-    """Options that only the command line has.
-
-    Attributes:
-        report: Write a report: JSON for programs, HTML for people; may be repeated.
-        as_json: Print the report as JSON on standard output.
-        no_verify: Do not compare the result with the original.
-        require_verified: Exit with code 3 if the result could not be verified.
-        as_is: Inspect the file as is: no folding, no opset change.
-        assert_none: Exit with code 4 if any of these operators remains.
-        quantization: Show the expected int8 quantization error of each layer's weight: original, folded, equalized.
-        jobs: Number of worker processes for a folder.
-        values: Run both models, and show where their values begin to differ, even if it takes a while.
-        scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
-        force: Process every model of a folder, even if its result is up to date.
-        quiet: Print only errors and warnings.
-        verbose: List every BatchNormalization and every note.
-        tolerance: Accept this relative error per output, or the error of rounding to float16 / bfloat16.
-        command: The program and its arguments, with {input} and {output} for the files.
-    """
-
-    report: Sequence[str] = ()
-    as_json: bool = False
-    no_verify: bool = False
-    require_verified: bool = False
-    as_is: bool = False
-    assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
-    quantization: bool = False
-    jobs: int | None = field(default=None, metadata={"low": 1})
-    values: bool | None = None
-    scheduler: str | None = None
-    force: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    tolerance: str = ""
-    command: Sequence[str] = ()
-
-
-class Asked(NamedTuple):
-    """A command line, read; ``output`` is empty for a command that has none, and where inputs are overwritten."""
-
-    sources: tuple[str, ...]
-    output: str
-    options: Options
-    checks: VerifyOptions
-    delivery: OutputOptions
-    run: Run
-
-    @property
-    def reports(self) -> list[Path]:
-        """The reports to write."""
-        return [Path(path) for path in self.run.report]
-
-    @property
-    def source(self) -> str:
-        """The first of the inputs, for commands that have one."""
-        return self.sources[0]
-
-    @property
-    def is_many(self) -> bool:
-        """Whether a folder, a pattern, a URL or several files are named, or one file that goes to a folder."""
-        if len(self.sources) > 1 or is_url(self.source) or is_url(self.output):
-            return True
-        to_folder = self.output.endswith(("/", os.sep)) or (self.output != "" and Path(self.output).is_dir())
-        if to_folder and self.source != STREAM:
-            return True
-        return _is_pattern(self.source) or Path(self.source).is_dir()
-
-    def opened(self) -> Source:
-        """The model's path, or its bytes from standard input."""
-        if self.source != STREAM:
-            return Path(self.source)
-        if sys.stdin is None:
-            raise click.UsageError("standard input is closed")
-        return sys.stdin.buffer.read()
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -235,8 +155,8 @@ def takes(
         @wraps(command)
         def run(**arguments: Any) -> None:
             _import_numpy()
-            with user_errors(_named(arguments, reads), exit_code):
-                command(_read(arguments | settled))
+            with user_errors(named(arguments, reads), exit_code):
+                command(read(arguments | settled))
 
         made: Command = run
         for each in reversed(options):
@@ -259,56 +179,6 @@ def _import_numpy() -> None:
         import numpy as np  # noqa: F401
     finally:
         del os.environ[name]
-
-
-def _named(arguments: dict[str, Any], reads: Sequence[str]) -> list[str]:
-    """Return the inputs that a command line names, for messages."""
-    paths = list(arguments.get("paths", ()))
-    found = paths[:-1] or paths if "paths" in arguments else []
-    for name in reads if not found else ():
-        found += [arguments[name]] if isinstance(arguments.get(name), str) else arguments.get(name, ())
-    return found or ["IN"]
-
-
-def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool) -> tuple[tuple[str, ...], str]:
-    """Tell the inputs from OUT, which comes last; with ``in_place`` there is none."""
-    example = f"`bnfold {click.get_current_context().info_name}"
-    if not paths:
-        raise click.UsageError(f"Missing argument 'IN', the model to read, as in {example} model.onnx out.onnx`.")
-    if in_place:
-        sources = tuple(dict.fromkeys(paths))
-        missing = [path for path in sources[1:] if not (is_url(path) or os.path.lexists(path) or _is_pattern(path))]
-        if missing:
-            raise click.UsageError(f"--in-place overwrites {paths[0]}; leave out the other output, {missing[0]}")
-        return sources, ""
-    if len(paths) < 2:
-        raise click.UsageError(f"Missing argument 'OUT', the file to write, as in {example} {paths[0]} out.onnx`.")
-    return paths[:-1], paths[-1]
-
-
-def _is_pattern(text: str) -> bool:
-    return any(mark in text for mark in MAGIC) and not os.path.exists(text)  # noqa: PTH110 - any text
-
-
-def _read(given: dict[str, Any]) -> Asked:
-    def made(kind: type[Any], **more: Any) -> Any:
-        return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
-
-    run, checks = made(Run), made(VerifyOptions)
-    if run.quiet and run.verbose:
-        raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
-    if "paths" in given:
-        sources, output = _inputs_and_output(given["paths"], in_place=given["in_place"])
-    else:
-        sources, output = given.get("sources") or (given["source"],), given.get("output", "")
-    if run.no_verify:
-        checks = replace(checks, depth="none")
-    options = made(Options, policy=made(Policy))
-    if run.as_is:
-        options = replace(options, fold=False, target_opset="keep")
-    reports = bool(run.report) or run.as_json
-    delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
-    return Asked(sources, output, options, checks, delivery, run)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from bnfold.settings import ESTIMATE
 if TYPE_CHECKING:
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.job import Outcome
+    from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
@@ -257,7 +257,7 @@ def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]], operators: frozenset[str]) -> None:
     """Print the nodes of ``operators`` that remain (label, graph, why not decomposed), and why folding left them."""
     events = {(event.name, event.graph): event for event in outcome.report.batchnorms}
-    from bnfold.pipeline.job import forbidden
+    from bnfold.pipeline.outcome import forbidden
 
     say(forbidden(len(left), operators), BAD)
     for label, graph, why in left:

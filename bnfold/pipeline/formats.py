@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import onnx
 
-from bnfold import ir, settings
+from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
+from bnfold.settings.checked import OPENVINO_OPERATORS, check_operators
 
 if TYPE_CHECKING:
     from bnfold.report.events import Report
@@ -101,7 +102,7 @@ class Onnx:
         """Raise BadSetting for an operator that only OpenVINO has."""
         names = ("only", "excluded", "decompose_ops")
         for name, given in (*((name, getattr(options, name)) for name in names), ("assert_none", unwanted)):
-            settings.check_operators(name, given & settings.OPENVINO_OPERATORS, openvino=False)
+            check_operators(name, given & OPENVINO_OPERATORS, openvino=False)
 
     def load(self, source: Source) -> ir.Model:
         return source.clone() if isinstance(source, ir.Model) else ir.load(source)

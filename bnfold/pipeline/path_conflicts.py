@@ -99,9 +99,7 @@ def check_target(source: object, delivery: OutputOptions) -> None:
         if formats.of(path) is not formats.of(source):
             raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
     if not delivery.in_place and overwrites(source, delivery):
-        raise SameFile(
-            f"{target}: would overwrite the input; choose another name (the command line's --in-place allows it)"
-        )
+        raise SameFile(f"{target}: OUT is the input file. Choose another name, or add --in-place.")
     for path in paths:
         check_place(path)
 

@@ -49,8 +49,11 @@ def test_a_missing_template_library_is_told_before_any_work(monkeypatch: pytest.
 
 
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
     with pytest.raises(OutputError, match="cannot be written"):
-        publish.write(str(tmp_path / "missing" / "x.json"), report("bn9.onnx"))
+        publish.write(str(tmp_path / "taken" / "x.json"), report("bn9.onnx"))
+    publish.write(str(tmp_path / "made" / "x.json"), report("bn9.onnx"))
+    assert (tmp_path / "made" / "x.json").exists()
 
 
 def test_a_folder_becomes_one_page(tmp_path: Path) -> None:

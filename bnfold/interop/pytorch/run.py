@@ -17,7 +17,7 @@ from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
 from bnfold.pipeline import job
-from bnfold.pipeline.job import Outcome
+from bnfold.pipeline.outcome import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict

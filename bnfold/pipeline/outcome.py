@@ -1,0 +1,144 @@
+"""The result of one model's way through the pipeline: the model, the report, the verdict, where it was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from bnfold import ir
+from bnfold.pipeline import formats
+from bnfold.pipeline.formats import Source
+from bnfold.pipeline.versions import versions
+from bnfold.report import totals
+from bnfold.report.events import Report
+from bnfold.settings import Options, VerifyOptions, to_json
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.chain import StepRow
+    from bnfold.verification import Verdict
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Outcome:
+    """What became of one model.
+
+    Attributes:
+        model: The rewritten model.
+        report: What was done, and why not.
+        options: What was asked for, with ``banned`` as it turned out.
+        checks: How it was to be verified.
+        source: Where the model came from.
+        output: Where the model was written; None if it was not.
+        data: The data file beside it that weights were written to; None where there is none.
+        verdict: What verification found; None where none was asked for.
+        seconds: Time by phase: load, rewrite, write, verify.
+        original: What the report says of the original, gathered before the result was put in place.
+        steps: What became of each step, bnfold's own first; empty without `Options.simplify`.
+    """
+
+    model: ir.Model
+    report: Report
+    options: Options
+    checks: VerifyOptions
+    source: Source
+    output: Path | None = None
+    data: Path | None = None
+    verdict: Verdict | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    original: Mapping[str, Any] | None = None
+    steps: list[StepRow] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """What the command line says after a run."""
+        source = self.source if isinstance(self.source, str | os.PathLike) else "a model in memory"
+        told = [self.report.versions, self.report.became, self.verdict.summary if self.verdict else "not verified"]
+        written = [f"written to {self.output}"] if self.output else []
+        return "\n  ".join([f"Outcome of {source}", *told, *written])
+
+    def _repr_html_(self) -> str | None:
+        """The report, for notebooks; None without jinja2, of the extra ``report``."""
+        from html import escape
+        from importlib.util import find_spec
+
+        if find_spec("jinja2") is None:
+            return None
+        from bnfold.report.html import html
+
+        page = escape(html([self.to_json()]))
+        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+
+    def to_proto(self) -> onnx.ModelProto:
+        """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
+        proto = onnx.ModelProto()
+        proto.ParseFromString(formats.of(self.source).encode(self.model))
+        return proto
+
+    def left(self, operators: frozenset[str]) -> list[tuple[str, str, str]]:
+        """The nodes of these operators that are still there, as `decomposing.left` lists them."""
+        return formats.of(self.source).left(self.model, operators, self.options.policy)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole report, as ``bnfold/report/report.schema.json`` describes it.
+
+        Reads the original model anew, unless that was done before the result was put in place.
+        """
+        document = self.report.to_json()
+        facts = dict(self.original or self.read_original())
+        for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
+            row.update(more)
+        document.update(facts)
+        document["output"] = _file_facts(self.output)
+        document["verify"] = self.verdict.to_json() if self.verdict is not None else None
+        document["steps"] = [row.to_json() for row in self.steps]
+        document["options"] = to_json(self.options)
+        document["seed"] = self.checks.seed
+        document["seconds"] = {phase: round(spent, 4) for phase, spent in self.seconds.items()}
+        document["versions"] = versions()
+        return document
+
+    def read_original(self) -> dict[str, Any]:
+        """The parts of the report that come from the original model."""
+        from bnfold.pipeline.explain import explain
+
+        before = formats.of(self.source).load(self.source)
+        before.freeze_overridable = bool(self.report.frozen)
+        facts = explain(before, self.model, self.report, self.options.policy)
+        count_products(self, before)
+        both = {"before": self.report.before.products, "after": self.report.after.products}
+        counted = {when: products and products.to_json() for when, products in both.items()}
+        return {**facts, "multiply_adds": counted, "input": _file_facts(self.source)}
+
+
+def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
+    """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that."""
+    report = outcome.report
+    if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
+        before = before or formats.of(outcome.source).load(outcome.source)
+        report.before = replace(report.before, products=totals.multiply_adds(before))
+    if report.after.products is None:
+        report.after = replace(report.after, products=totals.multiply_adds(outcome.model))
+
+
+def forbidden(count: int, operators: frozenset[str]) -> str:
+    """Say that nodes of ``operators`` remain although none should."""
+    one = count == 1
+    plural = "" if one else "s"
+    what = (
+        f"{next(iter(operators))}{plural}" if len(operators) == 1 else f"node{plural} of {', '.join(sorted(operators))}"
+    )
+    return f"{count} {what} remain{'s' if one else ''}, and --assert-none forbids {'it' if one else 'them'}"
+
+
+def _file_facts(path: Source | None) -> dict[str, Any] | None:
+    if not isinstance(path, Path):
+        return None
+    import hashlib
+
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
