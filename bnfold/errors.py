@@ -2,8 +2,9 @@
 
 BnfoldError                  one line for the user; carries the exit code of the command line
 ├── BadInput                 a file or an argument that cannot be used at all
-│   ├── BadSetting           an option has a value that it cannot have (exit code 2; a ValueError, too)
-│   ├── BadCommand           a step's command cannot be run as it stands (exit code 2: wrong usage)
+│   ├── WrongUsage           arguments that contradict each other, or that this kind of model lacks (exit code 2)
+│   │   ├── BadSetting       an option has a value that it cannot have (a ValueError, too)
+│   │   └── BadCommand       a step's command cannot be run as it stands
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
@@ -55,10 +56,14 @@ class BadInput(BnfoldError):
     """A file or argument that cannot be used."""
 
 
-class BadSetting(BadInput, ValueError):
-    """Setting ``name`` has a value that it cannot have; ``problem`` says why. Exit code 2: wrong usage."""
+class WrongUsage(BadInput):
+    """Arguments contradict each other, or make no sense for this kind of model."""
 
     exit_code = 2
+
+
+class BadSetting(WrongUsage, ValueError):
+    """Setting ``name`` has a value that it cannot have; ``problem`` says why."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
@@ -68,10 +73,8 @@ class BadSetting(BadInput, ValueError):
         return printable(f"{self.name}: {self.problem}")
 
 
-class BadCommand(BadInput):
+class BadCommand(WrongUsage):
     """A command that there is none of, or that does not say which files it reads and writes."""
-
-    exit_code = 2
 
 
 class MalformedModel(BadInput):

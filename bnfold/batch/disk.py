@@ -33,8 +33,8 @@ class OnDisk:
         return OnDisk(self.path / relative)
 
     def sibling(self, name: str) -> OnDisk:
-        """The file beside this one."""
-        return OnDisk(self.path.with_name(name))
+        """The file beside this one; the folder that it lies in if ``name`` is empty."""
+        return OnDisk(self.path.parent / name)
 
     def holds(self, other: object) -> bool:
         """Whether ``other`` is this folder or below it."""
@@ -55,6 +55,7 @@ class OnDisk:
 
     def write(self, text: str) -> None:
         """Put a small text there."""
+        self.make_folder(self.path.parent)
         try:
             self.path.write_text(text, encoding="utf-8")
         except OSError as error:

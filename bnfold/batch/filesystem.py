@@ -61,6 +61,13 @@ def put(found: AbstractFileSystem, local: Path, path: str) -> None:
         raise
 
 
+def write(found: AbstractFileSystem, data: bytes, path: str) -> None:
+    """Write a small file, and make its folder; object stores have none."""
+    if _renames(found):
+        _make_folder(found, posixpath.dirname(path))
+    found.pipe_file(path, data)
+
+
 def _make_folder(found: AbstractFileSystem, folder: str) -> None:
     """As ``makedirs``, which not every file system does well when two processes make a folder at once."""
     if found.isdir(folder):

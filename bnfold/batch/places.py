@@ -79,7 +79,7 @@ class Remote:
 
     def write(self, text: str) -> None:
         with filesystem.told(self, "written"):
-            filesystem.system(self.url).pipe_file(self.path, text.encode())
+            filesystem.write(filesystem.system(self.url), text.encode(), self.path)
 
     @contextmanager
     def opened(self) -> Iterator[Path]:

@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bnfold.batch import places
+from bnfold.batch import places, up_to_date
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.places import Place
 from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, remaining, renamed, report, work
-from bnfold.errors import BadInput, BnfoldError, SameFile
+from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
 from bnfold.pipeline.job import process
 
 INTERRUPTED = "interrupted: run the same command again to resume"
@@ -48,12 +48,14 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
     One file may go to a file: ``output`` that ends in .onnx is one. Returns the number of models left out, too.
 
     Raises:
-        BadInput: There are none, ``output`` is or looks like a file, or is the folder that they are in, two results
-            would have one name, or a URL cannot be used.
+        BadInput: There are no models, or a URL cannot be used.
+        WrongUsage: ``output`` is or looks like a file, or is the folder that the models are in, or two results would
+            have one name.
     """
     if in_place:
-        found = find(sources)
-        return [Task(model, model) for model in found.models], found.skipped
+        located = [places.below(source) for source in sources]
+        made = {root.child(path): up_to_date.memory(root, path) for root, found, _ in located for path in found}
+        return [Task(model, model, memory) for model, memory in made.items()], sum(left for *_, left in located)
     target = places.place(output)
     tasks: dict[Place, Task] = {}
     skipped = 0
@@ -62,9 +64,10 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
         skipped += left_out
         is_one = str(root.child(models[0])) == str(places.place(source))
         if not is_one and target.holds(root) and root.holds(target):
-            raise BadInput(f"{target}: is the folder of the models; choose another one for the results")
+            raise WrongUsage(f"{target}: is the folder of the models; choose another one for the results")
         if is_one and len(sources) == 1 and output.endswith(".onnx") and not Path(output).is_dir():
-            _refuse_same(task := Task(root.child(models[0]), target))
+            memory = up_to_date.memory(target.sibling(""), target.name)
+            _refuse_same(task := Task(root.child(models[0]), target, memory))
             return [task], skipped
         for task in _tasks_below(root, models, target, tasks):
             tasks[task.output] = task
@@ -72,9 +75,9 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
         raise BadInput(f"{sources[0]}: no .onnx files there but in {target}, where results go")
     what = f"{sources[0]} is a folder" if Path(sources[0]).is_dir() else f"there are {len(tasks)} models"
     if output.lower().endswith(".onnx") and not Path(output).is_dir():
-        raise BadInput(f"{what}, so OUT must be a folder too, not {target}")
+        raise WrongUsage(f"{what}, so OUT must be a folder too, not {target}")
     if target.is_file():
-        raise BadInput(f"{target}: is a file, but {len(tasks)} models need a folder")
+        raise WrongUsage(f"{target}: is a file, but {len(tasks)} models need a folder")
     return list(tasks.values()), skipped
 
 
@@ -89,10 +92,10 @@ def _tasks_below(root: Place, models: Sequence[str], target: Place, known: Mappi
         model = root.child(path)
         if target.holds(model):
             continue
-        task = Task(model, target.child(path))
+        task = Task(model, target.child(path), up_to_date.memory(target, path))
         if task.output in known and known[task.output].source != model:
             both = f"{known[task.output].source} and {model}"
-            raise BadInput(f"{both} would both be written to {task.output}; give the folder that holds both")
+            raise WrongUsage(f"{both} would both be written to {task.output}; give the folder that holds both")
         yield task
 
 

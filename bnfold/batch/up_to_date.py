@@ -1,4 +1,4 @@
-"""What is remembered beside an output: what it was made from, how, and how it was found."""
+"""What is remembered of an output: what it was made from, how, and how it was found."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def seen(source: Place) -> Seen:
         return None
 
 
-def write(source: Seen, output: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
+def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
     """Remember what ``output`` was made from, how, and what was found. Raises OutputError."""
     made = seen(output)
     if source is not None and made is not None:
         held = {"settings": fingerprint, "source": source, "output": made, "found": found}
-        _beside(output).write(json.dumps(held))
+        memory.write(json.dumps(held))
 
 
-def read(source: Seen, output: Place, fingerprint: str) -> Mapping[str, Any] | None:
+def read(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
     """What was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
     if source is None or made is None:
         return None
     try:
-        held = json.loads(_beside(output).read())
+        held = json.loads(memory.read())
         found = held.pop("found")
         same = held == {"settings": fingerprint, "source": source, "output": made}
         return found if same and isinstance(found, dict) else None
@@ -49,5 +49,6 @@ def read(source: Seen, output: Place, fingerprint: str) -> Mapping[str, Any] | N
         return None
 
 
-def _beside(output: Place) -> Place:
-    return output.sibling(f".{output.name}.bnfold")
+def memory(root: Place, path: str) -> Place:
+    """Where results in the folder ``root`` are remembered: in one hidden folder there."""
+    return root.child(f".bnfold/{path}.json")

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from bnfold.batch import up_to_date
+from bnfold.batch import stopping, up_to_date
 from bnfold.batch.places import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import process
@@ -59,10 +59,11 @@ def _versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One model, and where it goes."""
+    """One model, where its result goes, and where it is remembered what that was made from."""
 
     source: Place
     output: Place
+    memory: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,17 @@ class Counts:
 
 
 def work(task: Task, settings: Settings) -> FileResult:
-    """In a worker. A user's error is a result; a bug is one as well, with its name, so that the others go on."""
+    """Process a model, in a worker. Errors are results, those of bnfold itself as well, so that the others go on."""
+    with stopping.at_work():
+        return _work(task, settings)
+
+
+def _work(task: Task, settings: Settings) -> FileResult:
     source, output = str(task.source), str(task.output)
     names: dict[str, str] = {}
     try:
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
-        made = None if settings.force else up_to_date.read(seen, task.output, fingerprint)
+        made = None if settings.force else up_to_date.read(seen, task.output, task.memory, fingerprint)
         if made is not None:
             return FileResult(
                 *(source, output, "skipped", "up to date"),
@@ -119,7 +125,7 @@ def work(task: Task, settings: Settings) -> FileResult:
         if result.status != "failed" and not result.left:  # what is not as it was to be is looked at again
             found = {"status": result.status, "counts": asdict(result.counts) if result.counts else None}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
-                up_to_date.write(seen, task.output, fingerprint, found)
+                up_to_date.write(seen, task.output, task.memory, fingerprint, found)
     except BnfoldError as error:
         result = FileResult(source, output, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "jobs", "scheduler", "force", "quiet", "verbose",
+    "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())
@@ -97,6 +98,10 @@ def inspect(asked: Asked) -> None:
 
     No model is written. IN may also be several files, a folder or a quoted pattern ('models/*.onnx').
     """
+    _inspect(asked)
+
+
+def _inspect(asked: Asked) -> None:
     from bnfold.cli import folders, publish
     from bnfold.pipeline import job
 
@@ -199,15 +204,20 @@ def run(asked: Asked) -> None:
         raise click.UsageError("IN and OUT are one file each")
     files = Path(asked.source), asked.delivery
     with terminal.progress(enabled=not asked.run.quiet) as progress:
-        before, row = command.run(*files, asked.run.command, asked.options, asked.checks, asked.run.tolerance, progress)
+        before, row, written = command.run(
+            *files, asked.run.command, asked.options, asked.checks, asked.run.tolerance, progress
+        )
     if asked.run.as_json:
         publish.to_stdout(row.to_json())
     if not asked.run.quiet:
         terminal.steps(before, [row])
+        terminal.wrote(written)
 
 
 def _run(asked: Asked) -> None:
     """Process one model, or many, and report on it."""
+    if asked.run.dry_run:
+        _inspect(asked._replace(output="", checks=replace(asked.checks, depth="none")))
     _check(asked)
     if asked.is_many:
         from bnfold.cli import folders

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bnfold.batch import scheduler
+from bnfold.batch import scheduler, stopping
 from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.places import Place, place
@@ -95,7 +95,8 @@ def _refuse(asked: Asked) -> None:
 def _workers(asked: Asked, tasks: Sequence[Task]) -> Iterator[Executor]:
     """Processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
     if not asked.run.scheduler:
-        with ProcessPoolExecutor(min(asked.run.jobs or os.cpu_count() or 1, len(tasks))) as pool:
+        count = min(asked.run.jobs or os.cpu_count() or 1, len(tasks))
+        with ProcessPoolExecutor(count, initializer=stopping.prepare) as pool:
             yield pool
         return
     from bnfold.batch import cluster

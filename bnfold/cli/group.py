@@ -50,7 +50,6 @@ COUNTERPARTS = {
     "--dtype": _ELSEWHERE,
     "--inputs": _ELSEWHERE,
     "--outputs": _ELSEWHERE,
-    "--opset": "use --target-opset N",
     "--inspect": "use the command `bnfold inspect IN`",
     "--output": _OUTPUT,
     "--output-model": _OUTPUT,
@@ -114,6 +113,18 @@ def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> N
                 formatter.write(f"  {line:{width}}  {meaning}\n")
 
 
+COMMANDS = {
+    "version": "`bnfold --version`",
+    "help": "`bnfold --help`, or `bnfold COMMAND --help`",
+    "check": "`bnfold inspect IN`, or `bnfold verify BEFORE AFTER`",
+    "compare": "`bnfold verify BEFORE AFTER`, or `bnfold diff BEFORE AFTER`",
+    "convert": "`bnfold upgrade IN OUT --target-opset N`",
+    "simplify": "`bnfold optimize IN OUT --simplify`",
+    "info": "`bnfold inspect IN`",
+}
+"""What users mean by commands that other tools have."""
+
+
 class Command(click.Command):
     """A command with examples in its help, whose usage errors name what a newcomer meant."""
 
@@ -166,6 +177,10 @@ class Main(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            known = (option for command in self.commands.values() for each in command.params for option in each.opts)
+            if error.option_name in known:
+                text = f"{error.option_name} belongs behind the command: bnfold COMMAND … {error.option_name}"
+                raise click.UsageError(text, ctx) from error
             raise _counterpart(error, ctx) from error
 
     def make_context(
@@ -184,6 +199,8 @@ class Main(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if meant := COMMANDS.get(args[0]):
+                raise click.UsageError(f"No such command {args[0]!r}: use {meant}.", ctx) from error
             if "Did you mean" in error.format_message():
                 raise
             known = ", ".join(self.commands)

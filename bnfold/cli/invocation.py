@@ -37,6 +37,7 @@ class Run(Checked):
         force: Process every model of a folder, even if its result is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
+        dry_run: Show what would happen, as inspect does, and write nothing.
         tolerance: Accept this relative error per output, or the error of rounding to float16 / bfloat16.
         command: The program and its arguments, with {input} and {output} for the files.
     """
@@ -54,6 +55,7 @@ class Run(Checked):
     force: bool = False
     quiet: bool = False
     verbose: bool = False
+    dry_run: bool = False
     tolerance: str = ""
     command: Sequence[str] = ()
 
@@ -106,8 +108,8 @@ def named(arguments: dict[str, Any], reads: Sequence[str]) -> list[str]:
     return found or ["IN"]
 
 
-def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool) -> tuple[tuple[str, ...], str]:
-    """Tell the inputs from OUT, which comes last; with ``in_place`` there is none."""
+def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool, dry_run: bool) -> tuple[tuple[str, ...], str]:
+    """Tell the inputs from OUT, which comes last; with ``in_place`` there is none, and ``dry_run`` needs none."""
     example = f"`bnfold {click.get_current_context().info_name}"
     if len(paths) > 2 and paths[-1].isdecimal():
         raise click.UsageError(f"OUT cannot be {paths[-1]}; to verify with several random inputs, use --samples N.")
@@ -120,6 +122,8 @@ def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool) -> tuple[tuple
         if missing:
             raise click.UsageError(f"--in-place overwrites {paths[0]}; leave out the other output, {missing[0]}")
         return sources, ""
+    if dry_run and len(paths) == 1:
+        return paths, ""
     if len(paths) < 2:
         raise click.UsageError(f"Missing argument 'OUT', the file to write, as in {example} {paths[0]} out.onnx`.")
     return paths[:-1], paths[-1]
@@ -139,7 +143,7 @@ def read(given: dict[str, Any]) -> Asked:
     if run.quiet and run.verbose:
         raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
     if "paths" in given:
-        sources, output = _inputs_and_output(given["paths"], in_place=given["in_place"])
+        sources, output = _inputs_and_output(given["paths"], in_place=given["in_place"], dry_run=run.dry_run)
     else:
         sources, output = given.get("sources") or (given["source"],), given.get("output", "")
     if run.no_verify:

@@ -36,12 +36,14 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _target(text: str) -> int | str:
     try:
-        return text if text == "keep" else int(text)
+        return text if text in ("keep", "latest") else int(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep'") from None
+        raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep' nor 'latest'") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:
+    if text.endswith(".onnx"):
+        raise click.BadParameter(f"took the model {text} for an optimiser's name; write --simplify behind the models")
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -68,6 +70,7 @@ STATED = {
     for member in fields(kind)
 }
 FLAGS = {
+    "target_opset": ("--opset", "--target-opset"),
     "excluded": ("--except",),
     "inputs": ("--input",),
     "depth": ("--verify",),
@@ -78,7 +81,7 @@ FLAGS = {
 }
 """Options that are not called as their fields are."""
 FORMS: dict[str, dict[str, Any]] = {
-    "target_opset": {"type": _target, "metavar": "N|KEEP"},
+    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST"},
     "decompose_ops": {"type": _names, "default": "BatchNormalization", "metavar": "OP[,OP]"},
     "assert_none": {"type": _names, "default": "", "show_default": False, "metavar": "OP[,OP]"},
     "only": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},

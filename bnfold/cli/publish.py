@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from bnfold.batch.addresses import is_url
-from bnfold.errors import BadInput, OutputError
+from bnfold.errors import BadInput, OutputError, WrongUsage
 from bnfold.ir.storage import locked_file
 from bnfold.pipeline import path_conflicts
 
@@ -26,7 +26,7 @@ def require(paths: Sequence[str]) -> None:
     """
     for path in paths:
         if is_url(path):
-            raise BadInput(f"{path}: a report is written to a plain path, not to a URL")
+            raise WrongUsage(f"{path}: a report is written to a plain path, not to a URL")
         if path.endswith(".html") and find_spec("jinja2") is None:
             raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
         path_conflicts.check_place(Path(path))

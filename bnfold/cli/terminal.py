@@ -20,6 +20,8 @@ from bnfold.errors import printable
 from bnfold.settings import ESTIMATE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
     from bnfold.pipeline.outcome import Outcome
@@ -83,7 +85,6 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
         _verification(outcome.verdict)
         return
     from bnfold.cli import before_after
-    from bnfold.report.totals import size
 
     if outcome.steps:
         steps(report.before, outcome.steps)
@@ -97,9 +98,15 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
-        files = [path for path in (outcome.output, outcome.data) if path is not None]
-        named = " and ".join(f"{path} ({size(path.stat().st_size)})" for path in files)
-        say(f"wrote {named} in {total:.2f} s: {phases}")
+        wrote([path for path in (outcome.output, outcome.data) if path is not None], f" in {total:.2f} s: {phases}")
+
+
+def wrote(files: Sequence[Path], how: str = "") -> None:
+    """Name the files that were written, and their sizes."""
+    from bnfold.report.totals import size
+
+    beside = [files[0].with_name(path.name) for path in files]  # as the user named the first
+    say(f"wrote {' and '.join(f'{path} ({size(path.stat().st_size)})' for path in beside)}{how}")
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bnfold import ir
-from bnfold.errors import BadInput, StepRefused
+from bnfold.errors import StepRefused, WrongUsage
 from bnfold.pipeline import chain, foreign, formats, path_conflicts
 from bnfold.pipeline.formats import Progress
 from bnfold.report.totals import Totals
@@ -29,7 +29,7 @@ def run(
     checks: VerifyOptions,
     tolerance: str = "",
     progress: Progress | None = None,
-) -> tuple[Totals, chain.StepRow]:
+) -> tuple[Totals, chain.StepRow, list[Path]]:
     """Run the command ``words`` on a copy of ``source``, and put what it makes in place if that computes the same.
 
     Args:
@@ -42,7 +42,7 @@ def run(
         progress: As for `job.process`.
 
     Returns:
-        What the model consisted of before, and what became of the step.
+        What the model consisted of before, what became of the step, and the files that were written.
 
     Raises:
         BadInput: The model or the command cannot be used.
@@ -50,7 +50,7 @@ def run(
         StepRefused: Nothing was written, for the command failed or what it made does not compute the same.
     """
     if formats.of(source) is not formats.ONNX:
-        raise BadInput(f"{source}: a command takes an ONNX model, not an OpenVINO IR")
+        raise WrongUsage(f"{source}: a command takes an ONNX model, not an OpenVINO IR")
     step = foreign.command(words)
     path_conflicts.check_target(source, delivery)
     model = ir.load(source)
@@ -68,7 +68,8 @@ def run(
             raise StepRefused(f"{delivery.path}: not written: {step.name}: {row.reason}", row, code)
         with formats.ONNX.stage(work.model, delivery) as staged:
             staged.commit()
-    return before, work.rows[-1]
+            written = [delivery.path, *([staged.data_path] if staged.data_path else [])]
+    return before, work.rows[-1], written
 
 
 def _is_within(tolerance: str, verdict: Verdict) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import onnx
 
 from bnfold import ir
-from bnfold.errors import BadInput
+from bnfold.errors import WrongUsage
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import OPENVINO_OPERATORS, check_operators
 
@@ -181,5 +181,5 @@ def start_runtime(kind: Format[Any], checks: VerifyOptions, model: Any) -> None:
 def verify_files(before: Path, after: Path, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
     """Compare two model files of one kind. Raises BadInput."""
     if of(before) is not of(after):
-        raise BadInput(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")
+        raise WrongUsage(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")
     return of(before).verify(before, after, checks, progress)

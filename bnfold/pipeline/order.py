@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import onnx
+
 from bnfold import folding, ir, log, upgrading
 from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
@@ -59,7 +61,9 @@ def raise_opset(run: Run) -> None:
     """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
     if run.options.target_opset == "keep":
         return
-    done = upgrading.run(run.model, run.options.target_opset, policy=run.options.policy)
+    target = run.options.target_opset
+    newest = onnx.defs.onnx_opset_version()
+    done = upgrading.run(run.model, newest if target == "latest" else target, policy=run.options.policy)
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(

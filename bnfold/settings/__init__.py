@@ -62,7 +62,8 @@ class Options(Checked):
     """What to do with a model.
 
     Attributes:
-        target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it.
+        target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it,
+            ``latest`` is the newest that the installed onnx knows.
         fold: Whether to fold at all. False upgrades only.
         decompose: Replace BatchNormalization by primitive operators: what folding leaves (residual), or all of them,
             without folding any (all).
@@ -89,7 +90,7 @@ class Options(Checked):
         banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
-    target_opset: int | Literal["keep"] | None = None
+    target_opset: int | Literal["keep", "latest"] | None = None
     fold: bool = True
     decompose: Literal["never", "residual", "all"] = "never"
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = "mul_add"

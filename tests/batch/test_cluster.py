@@ -95,8 +95,9 @@ def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tm
         again = run(*command, "--no-verify")
         assert f"1 failed, {len(MODEL_NAMES)} skipped" in again.stderr
     out = shelf / "out" / "deeper"
-    wanted = {f"{name}.onnx" for name in MODEL_NAMES} | {f".{name}.onnx.bnfold" for name in MODEL_NAMES}
-    assert {path.name for path in out.iterdir()} == wanted | {"external.onnx.data"}
+    assert {path.name for path in out.iterdir()} == {f"{name}.onnx" for name in MODEL_NAMES} | {"external.onnx.data"}
+    remembered = {path.name for path in (shelf / "out" / ".bnfold" / "deeper").iterdir()}
+    assert remembered == {f"{name}.onnx.json" for name in MODEL_NAMES}
     for name in MODEL_NAMES:
         assert verification.verify(shelf / "in" / "deeper" / f"{name}.onnx", out / f"{name}.onnx").verified
     document = json.loads(report.read_text())

@@ -175,6 +175,6 @@ def test_require_verified_remembers_what_was_verified(folder: Path, tmp_path: Pa
 def test_outputs_are_not_written_over_inputs(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*.onnx")}
     result = run("fold", folder, folder)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "is the folder of the models" in result.stderr
     assert {path: path.read_bytes() for path in folder.rglob("*.onnx")} == before

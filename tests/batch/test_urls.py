@@ -79,8 +79,8 @@ def test_a_pattern_is_processed_with_external_data_and_a_broken_model_does_not_s
     result = run("optimize", f"{url}/in/**/*.onnx", f"{url}/out", "--jobs", 2, "--report", report)
     assert result.exit_code == 1
     assert "1 failed, 2 verified" in result.stderr
-    made = {"one.onnx", ".one.onnx.bnfold"} | {
-        f"deeper/{name}" for name in ("external.onnx", "external.onnx.data", ".external.onnx.bnfold")
+    made = {"one.onnx", ".bnfold/one.onnx.json", ".bnfold/deeper/external.onnx.json"} | {
+        f"deeper/{name}" for name in ("external.onnx", "external.onnx.data")
     }
     assert names(shelf / "out") == made
     for name in ("one.onnx", "deeper/external.onnx"):
@@ -130,7 +130,7 @@ def test_one_file_goes_to_a_file_and_never_over_itself(shelf: Path, url: str, tm
 def test_a_file_url_is_a_plain_path(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "one.onnx")
     assert places.place(f"file://{tmp_path}/one.onnx") == disk.OnDisk(tmp_path / "one.onnx")
-    assert run("optimize", f"file://{tmp_path}/*.onnx", tmp_path).exit_code == 1
+    assert run("optimize", f"file://{tmp_path}/*.onnx", tmp_path).exit_code == 2
     assert run("optimize", f"file://{tmp_path}/*.onnx", f"file://{tmp_path}/out").exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "one.onnx")
 
@@ -160,7 +160,7 @@ def test_a_store_without_rename_gets_every_file_at_once(memory: Any) -> None:
     (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
     assert work(task, settings()).status == "unchecked"
     assert set(memory.find("/out")) == {
-        "/out/external.onnx", "/out/external.onnx.data", "/out/.external.onnx.bnfold"
+        "/out/external.onnx", "/out/external.onnx.data", "/out/.bnfold/external.onnx.json"
     }  # fmt: skip
     assert work(task, settings()).status == "skipped"
 
@@ -207,7 +207,7 @@ def test_what_an_interrupted_attempt_left_is_removed_and_nothing_else(shelf: Pat
         (shelf / "out" / name).write_bytes(b"half")
     (task,) = scheduler.plan_tasks([f"{url}/in/*.onnx"], f"{url}/out")[0]
     assert work(task, settings()).status == "unchecked"
-    assert names(shelf / "out") == {"one.onnx", ".one.onnx.bnfold", others}
+    assert names(shelf / "out") == {"one.onnx", ".bnfold/one.onnx.json", others}
 
 
 def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) -> None:
@@ -363,7 +363,7 @@ def test_options_for_one_file_are_refused(option: list[str]) -> None:
 def test_the_report_does_not_go_to_a_url() -> None:
     result = run("optimize", "memory://in", "memory://out", "--report", "memory://all.json")
     assert (result.exit_code, result.stderr) == (
-        1,
+        2,
         "bnfold: memory://in: memory://all.json: a report is written to a plain path, not to a URL\n",
     )
 

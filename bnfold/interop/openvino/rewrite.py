@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bnfold import decomposing, ir
-from bnfold.errors import BadInput
+from bnfold.errors import WrongUsage
 from bnfold.interop.openvino.load import IrModel
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, is_v0
 from bnfold.interop.openvino.stage import written_back
@@ -47,15 +47,15 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
 
 
 def check(options: Options, delivery: OutputOptions | None, _unwanted: frozenset[str]) -> None:
-    """Raise BadInput for an option that an IR knows nothing of."""
+    """Raise WrongUsage for an option that an IR knows nothing of."""
     if delivery is not None and _split(delivery) != _split(OutputOptions(delivery.path)):
-        raise BadInput("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+        raise WrongUsage("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
     if options.simplify:
-        raise BadInput("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
+        raise WrongUsage("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
     if options.target_opset not in (None, "keep"):
-        raise BadInput("an IR has no opset of its own (each layer names one): leave out --target-opset")
+        raise WrongUsage("an IR has no opset of its own (each layer names one): leave out --target-opset")
     if options.policy != Policy() or options.overridable != "auto":
-        raise BadInput(
+        raise WrongUsage(
             "--legacy-mode, --force-inference, --saved-var and --overridable are about ONNX: an IR leaves nothing "
             "of that open"
         )
