@@ -173,11 +173,13 @@ def diff(asked: Asked) -> None:
     something does, 2 for an error.
     """
     from bnfold.cli import differences, publish
+    from bnfold.report.html.differences import headline
 
     differences.require(asked)
     document = differences.found(asked)
     publish.emit(document, asked.run.report, as_json=asked.run.as_json)
     if not asked.run.as_json:
+        terminal.headline(*headline(document))
         for line in differences.lines(document, verbose=asked.run.verbose):
             click.echo(line)
     sys.exit(not document["equal"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import publish
 from bnfold.errors import WrongUsage, printable
-from bnfold.report.html.differences import told
+from bnfold.report.html.differences import inner, told
 from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
 
@@ -63,7 +63,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
         yield line if verbose else _cut(line)
     if len(differences) > MOST and not verbose:
         yield f"  {len(differences) - MOST} more (--verbose, or --report FILE.html with drawings)"
-    if document["values"]:
+    if document["values"] and "reason" not in document["values"]:
         yield from map(_cut, map(printable, _values(document["values"])))
 
 
@@ -73,13 +73,8 @@ def _cut(line: str) -> str:
 
 
 def _values(values: Mapping[str, Any]) -> Iterator[str]:
-    if "reason" in values:
-        yield f"values not compared: {values['reason']}"
-        return
-    largest = values["largest"]
-    told = f", by up to {float(largest['error']):.1e} of their largest number" if values["differing"] else ""
-    yield f"values: {values['differing']} of {len(values['errors'])} differ{told}"
-    if values["differing"] and not values["notable"]:
-        yield "  rounding explains it"
-    for row in values["begins"]:
-        yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"
+    if len(values["errors"]) > values["outputs"]["count"]:
+        yield inner(values)
+    if values["outputs"]["notable"]:
+        for row in values["begins"]:
+            yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"

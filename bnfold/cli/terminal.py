@@ -33,6 +33,8 @@ GOOD, WARNING, BAD = "green", "yellow", "red"
 MOST = 5
 """Lines of one kind below a result."""
 
+COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
+
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
@@ -107,6 +109,11 @@ def wrote(files: Sequence[Path], how: str = "") -> None:
 
     beside = [files[0].with_name(path.name) for path in files]  # as the user named the first
     say(f"wrote {' and '.join(f'{path} ({size(path.stat().st_size)})' for path in beside)}{how}")
+
+
+def headline(text: str, status: str) -> None:
+    """Print the verdict of a comparison on standard output, in its colour."""
+    click.secho(printable(text), fg=COLORS[status], color=False if os.environ.get("NO_COLOR") else None)
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> None:

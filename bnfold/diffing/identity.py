@@ -72,11 +72,14 @@ class Identities:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def constant(self, value: ir.Value | None) -> ir.Tensor | None:
-        """As `ir.constant`, asked once."""
+        """As `ir.constant`, asked once. A weight that callers may replace is what the file holds."""
         try:
             return self._held[value]
         except KeyError:
-            return self._held.setdefault(value, ir.constant(value))
+            tensor = ir.constant(value)
+            if tensor is None and value is not None and value.is_input:
+                tensor = value.tensor
+            return self._held.setdefault(value, tensor)
 
     def _attributes_of(self, node: ir.Node) -> Mapping[str, str]:
         """So that it makes no difference which version a node is of, or whether it spells a default out."""

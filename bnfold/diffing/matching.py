@@ -64,7 +64,8 @@ class Matching:
     def _match(self, old: ir.Graph, new: ir.Graph, common: set[str]) -> None:
         known = self._known
         inputs = {key: value for value, key in ends(new.inputs, common)}
-        self.inputs.update((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
+        pairs = ((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
+        self.inputs.update(pair for pair in pairs if not any(map(known.constant, pair)))  # those have a content
         self._queues[0].append((old, new))
 
         def pair_up(key: Key, **how: bool) -> None:

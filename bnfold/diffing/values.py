@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,31 @@ _NOTABLE = 256
 """Roundings of a value's own type, relative to its largest number, from which on it counts as another one."""
 _MOST = 5
 
-Kept = dict[str, tuple[tuple[int, ...], Array]]
+_FEW = 8
+"""Numbers of one channel that tell whether it only has another scale."""
+
+
+class Sample(NamedTuple):
+    """Some numbers of a value: its shape, the places in its flat array, and what stands there."""
+
+    shape: tuple[int, ...]
+    places: Array
+    numbers: Array
+
+
+Kept = dict[str, Sample]
 
 
 def compare_values(
     before: ir.Model, after: ir.Model, match: Matching, checks: VerifyOptions, *, seconds: float
 ) -> dict[str, Any]:
-    """The errors of matched values in the order of the first model, and where differences begin; or a ``reason``."""
+    """Run both models and compare what matched nodes read.
+
+    Returns:
+        ``errors`` of the values in the order of the first model; how many are ``differing``, ``notable`` (by more than
+        rounding) and ``scaled`` (inner values, notable, that have another factor and shift in each channel);
+        ``outputs`` alone; and where differences that reach an output ``begin``. Or a ``reason`` why there is none.
+    """
     twins: dict[str, str] = {}
     for one, other in _pairs(before, after, match):
         twins.setdefault(one.name, other.name)
@@ -44,7 +62,7 @@ def compare_values(
         given = _given(after, match, feeds)
         seen: Kept = {}
         made = {other: one for one, other in twins.items() if one in kept}
-        _run(after, given, _keeper(seen, made, most), seconds)
+        _run(after, given, _keeper(seen, made, most, kept), seconds)
     except (BnfoldError, MemoryError) as error:
         return {"reason": str(error) or "not enough memory"}
     values = before.graph.values
@@ -54,7 +72,10 @@ def compare_values(
         if twins[name] in seen
     }
     notable = {name for name, error in errors.items() if error > _NOTABLE * float_type(values[name].dtype).roundoff}
-    begins = [name for name in errors if name in notable and not notable.intersection(_read(values[name]))]
+    outputs = [name for name in errors if values[name].is_output]
+    inside = notable.difference(outputs)
+    scaled = [name for name in inside if _is_scaled(kept[name], seen[twins[name]], values[name])]
+    begins = _beginnings(before.graph, errors, notable, [name for name in outputs if name in notable])
 
     def told(name: str) -> dict[str, Any]:
         maker = values[name].producer
@@ -65,6 +86,12 @@ def compare_values(
         "errors": [[name, error] for name, error in errors.items()],
         "differing": sum(error > 0 for error in errors.values()),
         "notable": len(notable),
+        "scaled": len(scaled),
+        "outputs": {
+            "count": len(outputs),
+            "notable": len(notable.intersection(outputs)),
+            "largest": told(max(outputs, key=errors.__getitem__)) if outputs else None,
+        },
         "begins": [told(name) for name in begins[:_MOST]],
         "largest": told(max(errors, key=errors.__getitem__)) if errors else None,
     }
@@ -124,33 +151,89 @@ def _run(model: ir.Model, feeds: Feeds, observer: Callable[[str, Any], None], se
     reference.evaluate(model, feeds, observer=observer, limit_seconds=seconds, noise=reference.Noise())
 
 
-def _keeper(kept: Kept, names: Mapping[str, str] | set[str], most: int) -> Callable[[str, Any], None]:
-    """Keeps the shape of each named value, and of its numbers not more than so many, from the same places."""
+def _keeper(
+    kept: Kept, names: Mapping[str, str] | set[str], most: int, first: Kept | None = None
+) -> Callable[[str, Any], None]:
+    """Return an observer that keeps at most so many numbers of each named value, from the places of the ``first``."""
 
     def keep(name: str, datum: Any) -> None:
         if name in names and isinstance(datum, np.ndarray) and datum.dtype.kind in "biuf":
-            flat = datum.reshape(-1)
-            if flat.size > most:
-                flat = flat[np.random.default_rng(flat.size).integers(0, flat.size, most)]
-            kept[name] = datum.shape, flat.astype(np.float64)
+            twin = first[names[name]] if first is not None and isinstance(names, Mapping) else None
+            is_alike = twin is not None and math.prod(twin.shape) == datum.size
+            places = twin.places if twin is not None and is_alike else _places(datum.shape, most)
+            kept[name] = Sample(datum.shape, places, datum.reshape(-1)[places].astype(np.float64))
 
     return keep
 
 
-def _error(old: tuple[tuple[int, ...], Array], new: tuple[tuple[int, ...], Array], *, shaped: bool) -> float:
+def _places(shape: tuple[int, ...], most: int) -> Array:
+    """Choose places of a flat array: all of a small one, else random ones, several in each channel that is chosen."""
+    size = math.prod(shape)
+    if size <= most:
+        return np.arange(size)
+    generator = np.random.default_rng(size)
+    inner = math.prod(shape[2:])
+    if len(shape) < 2 or size // shape[1] < _FEW:
+        return generator.integers(0, size, most)
+    channels = np.unique(np.linspace(0, shape[1] - 1, min(shape[1], most // _FEW)).astype(np.int64))
+    each = most // channels.size
+    batch, place = (generator.integers(0, high, (channels.size, each)) for high in (shape[0], inner))
+    return ((batch * shape[1] + channels[:, None]) * inner + place).reshape(-1)
+
+
+def _is_scaled(old: Sample, new: Sample, value: ir.Value) -> bool:
+    """Whether each channel of the second value is the first one's times a factor, plus a shift, but for rounding.
+
+    That is what folding does to values inside. Channels of which too few numbers were kept show nothing.
+    """
+    if old.shape != new.shape or len(old.shape) < 2:
+        return False
+    channels = old.places // math.prod(old.shape[2:]) % old.shape[1]
+    allowed = _NOTABLE * float_type(value.dtype).roundoff * np.abs(new.numbers).max(initial=0.0)
+    for channel in np.unique(channels):
+        one, other = (side.numbers[channels == channel] for side in (old, new))
+        if one.size < 3 or not (np.isfinite(one).all() and np.isfinite(other).all()):
+            return False
+        spread = one - one.mean()
+        power = spread @ spread
+        factor = spread @ (other - other.mean()) / power if power else 0.0
+        if np.abs(other - other.mean() - factor * spread).max() > allowed:
+            return False
+    return True
+
+
+def _beginnings(graph: ir.Graph, errors: Mapping[str, float], notable: set[str], wrong: list[str]) -> list[str]:
+    """Find notable values that nothing notable goes into; of these, if outputs are ``wrong``, the ones behind these."""
+    touched: dict[ir.Value, bool] = {}
+    first: list[str] = []
+    for node in graph.nodes:
+        reads = any(touched.get(value, False) for value in node.inputs if value is not None)
+        for value in node.outputs:
+            if value is not None:
+                touched[value] = value.name in notable if value.name in errors else reads
+                if value.name in notable and not reads:
+                    first.append(value.name)
+    behind: set[ir.Value] = set()
+    waiting = [graph.values[name] for name in wrong]
+    while waiting:
+        value = waiting.pop()
+        if value in behind or not touched.get(value, False):
+            continue
+        behind.add(value)
+        waiting += [read for read in value.producer.inputs if read is not None] if value.producer is not None else []
+    return [name for name in first if not wrong or graph.values[name] in behind]
+
+
+def _error(old: Sample, new: Sample, *, shaped: bool) -> float:
     """The largest difference, relative to the largest number of the first; infinite where they cannot be compared.
 
     Unless values are ``shaped``, other dims of as many numbers are a Reshape that only one model has.
     """
-    one, other = old[1], new[1]
+    one, other = old.numbers, new.numbers
     finite = np.isfinite(one)
-    is_alike = old[0] == new[0] or (not shaped and math.prod(old[0]) == math.prod(new[0]))
+    is_alike = old.shape == new.shape or (not shaped and math.prod(old.shape) == math.prod(new.shape))
     if not is_alike or not np.array_equal(one[~finite], other[~finite], equal_nan=True):
         return float("inf")
     gap = np.abs(one[finite] - other[finite]).max(initial=0.0)
     scale = np.abs(one[finite]).max(initial=0.0)
     return float("inf") if np.isnan(gap) else float(gap / scale) if scale else float(gap)
-
-
-def _read(value: ir.Value) -> set[str]:
-    return {read.name for read in value.producer.inputs if read is not None} if value.producer is not None else set()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
@@ -30,8 +32,8 @@ def test_equal_models_end_with_0(tmp_path: Path) -> None:
     result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "again.onnx")
     assert result.exit_code == 0, result.stdout
     assert "32 nodes are the same; nothing differs but names and metadata\n" in result.stdout
-    assert "values: 0 of " in result.stdout
-    assert "rounding explains" not in result.stdout
+    assert result.stdout.startswith("outputs are identical\n")
+    assert result.stdout.endswith("values inside: 31 agree\n")
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -42,17 +44,56 @@ def test_others_end_with_1_and_fill_the_terminal(folded: Path, width: int, monke
     assert max(map(len, result.stdout.splitlines())) == width
     assert "only in A: BatchNormalization" in result.stdout
     assert "by up to" in result.stdout
-    assert "begins at BatchNormalization" in result.stdout
+    assert "begins at" not in result.stdout
     verbose = run("diff", MODELS / "dense.onnx", folded, "--verbose", "--no-values").stdout
     assert "…" not in verbose
-    assert "values:" not in verbose
+    assert "values inside:" not in verbose
+    assert verbose.startswith("outputs were not compared: --values compares them")
 
 
 def test_where_values_differ_as_rounding_does_it_says_so(tmp_path: Path) -> None:
     run("optimize", MODELS / "resnet_opset6.onnx", tmp_path / "out.onnx", "--no-verify")
     result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "out.onnx", "--report", tmp_path / "page.html")
-    assert result.stdout.endswith("of their largest number\n  rounding explains it\n")
-    assert "</code>): rounding explains it. Inputs" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.match(r"outputs agree to \d\.\de-\d\d\n", result.stdout)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<p class="banner verified">outputs agree to ' in page
+
+
+def faulty(source: Path, target: Path) -> None:
+    """Write a model with one weight multiplied by 1.5."""
+    proto = onnx.load(source)
+    weight = [tensor for tensor in proto.graph.initializer if len(tensor.dims) == 4][2]
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.float32(1.5), weight.name))
+    onnx.save(proto, target)
+
+
+def test_a_fault_is_the_first_line_and_values_on_another_scale_are_counted_apart(tmp_path: Path, folded: Path) -> None:
+    good = run("diff", MODELS / "dense.onnx", folded).stdout
+    assert good.startswith("outputs agree to ")
+    assert good.endswith("values inside: 20 agree, 5 on another scale, as after folding\n")
+    faulty(folded, tmp_path / "bad.onnx")
+    bad = run("diff", MODELS / "dense.onnx", tmp_path / "bad.onnx").stdout
+    assert re.match(r"outputs differ by 0\.\d+, first at \w+ \S+\n", bad)
+    assert "  begins at " in bad
+
+
+def test_weights_that_are_inputs_are_compared(tmp_path: Path) -> None:
+    proto = onnx.load(MODELS / "resnet_opset6.onnx")
+    assert len(proto.graph.input) > len(proto.graph.initializer)
+    faulty(MODELS / "resnet_opset6.onnx", tmp_path / "bad.onnx")
+    result = run("diff", MODELS / "resnet_opset6.onnx", tmp_path / "bad.onnx")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("outputs differ by ")
+    assert "31 nodes are the same, 1 difference" in result.stdout
+
+
+def test_the_page_of_verify_has_the_verdict_as_its_headline(tmp_path: Path, folded: Path) -> None:
+    for other, status in ((folded, "verified"), (tmp_path / "bad.onnx", "failed")):
+        faulty(folded, tmp_path / "bad.onnx")
+        run("verify", MODELS / "dense.onnx", other, "--report", tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        first = page[page.index('<p class="banner ') :]
+        assert first.startswith(f'<p class="banner {status}">{status if status == "verified" else "FAILED"}: ')
 
 
 @pytest.mark.parametrize("other", ["nowhere.onnx", "text.onnx", "model.xml"])

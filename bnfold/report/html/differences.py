@@ -22,6 +22,39 @@ def told(document: Mapping[str, Any]) -> str:
     )
 
 
+def headline(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return whether the outputs agree, in words, and as the status that a verdict would have."""
+    if document.get("verify"):
+        return document["verify"]["summary"], document["verify"]["status"]
+    values = document["values"]
+    if not values:
+        return "outputs were not compared: --values compares them, even if it takes a while", "unverified"
+    if "reason" in values:
+        return f"outputs were not compared: {values['reason']}", "unverified"
+    outputs = values["outputs"]
+    if not outputs["count"]:
+        return "outputs were not compared: the models have none in common", "unverified"
+    largest = outputs["largest"]
+    if not outputs["notable"]:
+        error = float(largest["error"])
+        return (f"outputs agree to {error:.1e}" if error else "outputs are identical"), "verified"
+    begins = values["begins"][0]
+    where = f"{begins['operator']} {begins['before']}".strip()
+    return f"outputs differ by {float(largest['error']):.2g}, first at {where}", "failed"
+
+
+def inner(values: Mapping[str, Any]) -> str:
+    """Say how the values inside compare; those that only have another scale, as folding makes them, apart."""
+    notable = values["notable"] - values["outputs"]["notable"]
+    count = len(values["errors"]) - values["outputs"]["count"]
+    parts = [
+        (count - notable, "agree"),
+        (values["scaled"], "on another scale, as after folding"),
+        (notable - values["scaled"], "differ"),
+    ]
+    return "values inside: " + ", ".join(f"{number} {what}" for number, what in parts if number)
+
+
 def html(document: Mapping[str, Any]) -> str:
     """One page; ``document`` is what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
@@ -29,7 +62,7 @@ def html(document: Mapping[str, Any]) -> str:
     """
     document = map_texts(document, printable)
     environment = templates()
-    environment.filters.update(told=told)
+    environment.filters.update(told=told, headline=headline, inner=inner)
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]
     bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]
