@@ -53,7 +53,21 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
         return f"has fewer inputs or outputs than version {older} demands"
     if (slot := next(missing_inputs(node, older), None)) is not None:
         return f"has no input {schema.inputs[slot].name}, which version {older} demands"
+    if node.op_type in _ELEMENTWISE and older < _BROADCASTS and not _have_one_shape(node, types):
+        return f"version {older} demands inputs of one shape, which these are not known to have"
     return type_objection(node, older, types)
+
+
+_ELEMENTWISE = frozenset({"Max", "Mean", "Min", "Sum"})
+_BROADCASTS = 8
+"""The version from which on these operators broadcast."""
+
+
+def _have_one_shape(node: ir.Node, types: Types) -> bool:
+    shapes = [types.shape(value) for value in node.inputs if value is not None]
+    first = shapes[0]
+    is_known = first is not None and all(isinstance(size, int) for size in first)
+    return len(shapes) == 1 or (is_known and all(shape == first for shape in shapes))
 
 
 def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:

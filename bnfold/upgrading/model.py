@@ -12,6 +12,7 @@ from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
 from bnfold.upgrading import imports
+from bnfold.upgrading.functions import inline_dependent
 from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.types import Types
 from bnfold.upgrading.walk import Change, Walk
@@ -62,6 +63,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
+    repairs = inline_dependent(model, goal) if model.proto.functions else []
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -81,7 +83,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
         before=before,
         after=goal,
         changes=tuple(walk.changes),
-        repairs=tuple(walk.shared.repairs),
+        repairs=(*repairs, *walk.shared.repairs),
         passed=walk.passed,
         training=tuple(walk.shared.training),
     )

@@ -49,7 +49,7 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
     if node.domain:
         return ()
     if node.is_op("Cast", "CastLike"):
-        return () if _cast_target(node) in FLOATS else (0,)
+        return () if not node.has_references and _cast_target(node) in FLOATS else (0,)
     if node.is_op("MaxPool") and node.output(1) is not None:
         return (0,)
     return _JUMPS.get(node.op_type, ())
