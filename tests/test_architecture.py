@@ -137,6 +137,7 @@ def test_the_root_stays_small() -> None:
 
 
 SPEAKING = {
+    "cli/invocation.py",
     *("cli/commands.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
     "verification/runtimes/worker.py",
 }

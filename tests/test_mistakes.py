@@ -105,8 +105,8 @@ def files(folder: Path) -> dict[str, bytes]:
         ("verify model.onnx", 2, "Missing argument 'AFTER'"),
         ("inspect model.onnx out.onnx", 1, "out.onnx: cannot be read: No such file or directory"),
         ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
-        ("simplify model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, "),
-        ("convert", 2, "neither a command"),
+        ("squeeze model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, "),
+        ("convert", 2, "use `bnfold upgrade IN OUT --target-opset N`"),
         ("model.onnx out.onnx 3", 2, "use --samples N"),
         ("a.onnx b.onnx c.onnx out", 1, "a.onnx: cannot be read: No such file or directory"),
         # options of other tools
@@ -115,7 +115,6 @@ def files(folder: Path) -> dict[str, bytes]:
         ("model.onnx out.onnx --model-check", 2, "bnfold always verifies"),
         ("model.onnx out.onnx --save-as-external-data", 2, "--external-data NAME.data"),
         ("model.onnx out.onnx --dtype fp16", 2, "run bnfold first"),
-        ("model.onnx out.onnx --opset 17", 2, "use --target-opset N"),
         ("model.onnx -o out.onnx", 2, "the output is the second argument"),
         ("model.onnx out.onnx --skip-fuse-bn", 2, "`bnfold upgrade`, which does not fold"),
         ("model.onnx out.onnx --inplace", 2, "--in-place"),

@@ -40,7 +40,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         f"target_opset: opset {NEWEST + 1} does not exist: the installed onnx",
     ),
     (lambda: made.Options(target_opset=0), "target_opset: opset 0 does not exist"),
-    (lambda: made.Options(target_opset="17"), "target_opset: '17' is not a whole number or 'keep' or None"),
+    (
+        lambda: made.Options(target_opset="17"),
+        "target_opset: '17' is not a whole number or one of 'keep', 'latest' or None",
+    ),
     (lambda: made.Options(target_opset=True), "target_opset: True is not a whole number"),
     (lambda: made.Options(fold="no"), "fold: 'no' is not True or False"),
     (lambda: made.Options(all_affines=1), "all_affines: 1 is not True or False"),

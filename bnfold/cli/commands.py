@@ -227,7 +227,7 @@ def _run(asked: Asked) -> None:
         sys.exit(folders.run(asked))
     if asked.run.scheduler:
         raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
-    outcome = _process(asked, _delivery(asked))
+    outcome = _process(asked, asked.destination())
     _publish(outcome, asked)
     if asked.output == STREAM:
         from bnfold import ir
@@ -247,21 +247,6 @@ def _check(asked: Asked) -> None:
     publish.require(asked.run.report)
     for source in asked.sources:
         formats.of(source).check(asked.options, None, asked.run.assert_none)
-
-
-def _delivery(asked: Asked) -> OutputOptions | None:
-    """Where the result goes; None for standard output."""
-    if asked.output != STREAM:
-        return asked.delivery
-    from bnfold.pipeline import formats
-
-    if sys.stdout is None:
-        raise click.UsageError("standard output is closed")
-    if formats.of(asked.source).is_two_files:
-        raise click.UsageError("an OpenVINO IR is two files and cannot go to standard output; give OUT.xml")
-    if asked.run.as_json:
-        raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
-    return None
 
 
 def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:

@@ -90,6 +90,20 @@ class Asked(NamedTuple):
             return True
         return _is_pattern(self.source) or Path(self.source).is_dir()
 
+    def destination(self) -> OutputOptions | None:
+        """Where the result goes; None for standard output."""
+        if self.output != STREAM:
+            return self.delivery
+        from bnfold.pipeline import formats
+
+        if sys.stdout is None:
+            raise click.UsageError("standard output is closed")
+        if formats.of(self.source).is_two_files:
+            raise click.UsageError("an OpenVINO IR is two files and cannot go to standard output; give OUT.xml")
+        if self.run.as_json:
+            raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
+        return None
+
     def opened(self) -> Source:
         """The model's path, or its bytes from standard input."""
         if self.source != STREAM:

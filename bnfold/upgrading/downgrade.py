@@ -11,6 +11,7 @@ from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.traits import COMBINING
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.table import VALUES_SINCE, steps
@@ -53,14 +54,15 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
         return f"has fewer inputs or outputs than version {older} demands"
     if (slot := next(missing_inputs(node, older), None)) is not None:
         return f"has no input {schema.inputs[slot].name}, which version {older} demands"
-    if node.op_type in _ELEMENTWISE and older < _BROADCASTS and not _have_one_shape(node, types):
+    is_variadic = node.has_trait(COMBINING) and schema.inputs[0].option == _VARIADIC
+    if is_variadic and older < _BROADCASTS and not _have_one_shape(node, types):
         return f"version {older} demands inputs of one shape, which these are not known to have"
     return type_objection(node, older, types)
 
 
-_ELEMENTWISE = frozenset({"Max", "Mean", "Min", "Sum"})
+_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _BROADCASTS = 8
-"""The version from which on these operators broadcast."""
+"""The version from which on elementwise operators of any number of inputs broadcast."""
 
 
 def _have_one_shape(node: ir.Node, types: Types) -> bool:

@@ -12,7 +12,10 @@ from bnfold.upgrading import table
 
 
 def inline_dependent(model: ir.Model, target: int) -> list[Repair]:
-    """Put the body of each such function in the place of its calls. Nodes of the model are other objects afterwards."""
+    """Put the body of each such function in the place of its calls. Nodes of the model are other objects afterwards.
+
+    Where onnx cannot do that, the nodes that need it are refused later.
+    """
     dependent = _dependent(model, target)
     if not dependent:
         return []
@@ -20,7 +23,11 @@ def inline_dependent(model: ir.Model, target: int) -> list[Repair]:
 
     model.sync()
     _state_defaults(model.proto, dependent)
-    model.proto.CopyFrom(inline_selected_functions(model.proto, [key[:2] for key in sorted(dependent)]))
+    try:
+        inlined = inline_selected_functions(model.proto, [key[:2] for key in sorted(dependent)])
+    except RuntimeError:  # a function is of another opset than the model
+        return []
+    model.proto.CopyFrom(inlined)
     model.reindex()
     text = "inlined: the nodes of this function take attributes from each call, and have another form at the new opset"
     return [Repair("inlined-function", key[1], text) for key in sorted(dependent)]
@@ -59,12 +66,16 @@ def _dependent(model: ir.Model, target: int) -> set[FunctionKey]:
     return found
 
 
+_KEPT = ("epsilon", "momentum")
+"""Attributes of normalizations that every version has, with the same meaning."""
+
+
 def _needs_values(node: ir.Node, opset: int, target: int) -> bool:
     if node.domain or node.is_call:
         return False
     version = version_at(node.op_type, opset)
     if node.op_type in table.BY_HAND:
-        return True
+        return any(entry.ref_attr_name and entry.name not in _KEPT for entry in node.proto.attribute)
     if version is None or opset > target:
         return version_at(node.op_type, target) != version
     return not table.is_compatible(node.op_type, version, target)

@@ -175,7 +175,7 @@ def test_the_command_line_takes_a_list_or_nothing(source: Path, tmp_path: Path) 
     done = run("--simplify")
     assert done.exit_code == 0, done.stderr
     assert "original" in done.stderr
-    assert run("--simplify", "nothing").exit_code == 1
+    assert run("--simplify", "nothing").exit_code == 2
     assert "--simplify" in run("--simplify", "nothing").stderr
     again = run("--simplify", "onnxscript,onnxscript", "--json", "-q")
     assert [row["name"] for row in json.loads(again.stdout)["steps"]] == ["bnfold", "onnxscript", "onnxscript"]

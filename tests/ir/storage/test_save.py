@@ -132,12 +132,13 @@ def test_a_small_file_system(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_to_is_refused(place: Path) -> None:
     loaded = ir.load(chain())
+    (place.parent / "a.onnx").write_bytes(b"a file")
     with pytest.raises(OutputError, match="directory"):
         ir.save(loaded, place)
     with pytest.raises(OutputError, match="no regular file"):
         ir.save(loaded, os.devnull)
-    with pytest.raises(OutputError, match="No such file"):
-        ir.save(loaded, place / "nowhere" / "m.onnx")
+    with pytest.raises(OutputError, match=r"Not a directory|File exists"):
+        ir.save(loaded, place.parent / "a.onnx" / "m.onnx")
     with pytest.raises(OutputError, match="null byte"):
         ir.save(loaded, str(place / "a\0b"))
     with pytest.raises(OutputError, match="cannot be written"):
