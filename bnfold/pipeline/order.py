@@ -74,6 +74,7 @@ def raise_opset(run: Run) -> None:
     if done.before == done.after and not done.changes:
         return
     run.follow_replaced()
+    run.forget_inlined()
     alive = set(run.live().values())
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):

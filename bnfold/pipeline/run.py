@@ -38,6 +38,12 @@ class Run:
                 found[node] = event
         return found
 
+    def forget_inlined(self) -> None:
+        """Drop the events of functions that are gone; what they held is in their callers, as other nodes."""
+        paths = {graph.path for graph in self.model.graphs()}
+        self.report.batchnorms[:] = [event for event in self.report.batchnorms if event.graph in paths]
+        self.events = {key: event for key, event in self.events.items() if event.graph in paths}
+
     def follow_replaced(self) -> None:
         """Let events follow BatchNormalizations that make another value (``spatial=0``) or are deeper down (Scan-8)."""
         nodes = [node for node in self.model.nodes() if node.is_op("BatchNormalization")]

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import bnfold
 from bnfold import ir, reference
 from bnfold.errors import MalformedModel, UpgradeBlocked
 from bnfold.upgrading import run as upgrade
@@ -267,3 +268,23 @@ def test_a_constant_that_claims_more_than_it_has_is_refused() -> None:
     proto.graph.initializer[0].dims[:] = [3, 1 << 62]
     with pytest.raises(MalformedModel, match="does not fit its dims"):
         upgrade(ir.load(proto), 15)
+
+
+CALLED_WITH = """<ir_version: 8, opset_import: ["" : 9, "my" : 1]>
+g (float[2,3,4] x, float[3] s) => (float[2,3,4] y, float[2,3,4] z) {
+  y = my.norm <last = 2> (x, s)
+  z = my.norm <last = 1> (x, s)
+}
+<domain: "my", opset_import: ["" : 9]>
+norm <last> (x, s) => (y) { v = Abs (s)  n = BatchNormalization (x, s, s, s, v)  y = Softmax <axis: int = @last> (n) }
+"""
+
+
+def test_a_function_whose_nodes_need_the_attributes_of_a_call_is_inlined() -> None:
+    proto = onnx.parser.parse_model(CALLED_WITH)
+    outcome = bnfold.upgrade(proto)
+    assert outcome.verdict is not None
+    assert outcome.verdict.verified
+    assert not outcome.to_proto().functions
+    assert [event.graph for event in outcome.report.batchnorms] == ["", ""]
+    assert [(repair.kind, repair.node) for repair in outcome.report.repairs] == [("inlined-function", "norm")]
