@@ -243,6 +243,14 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stderr) == (130, "bnfold: interrupted; nothing was written\n")
 
 
+HEEDS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what shells start in the background ignores it
+from bnfold.cli.commands import main
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.measures_children
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -252,8 +260,8 @@ def test_an_interrupted_folder_is_130_and_leaves_no_temporary_files(folder: Path
     command: Sequence[str] = [
         sys.executable,
         "-P",
-        "-m",
-        "bnfold",
+        "-c",
+        HEEDS_CTRL_C,
         "optimize",
         "project",
         "out",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -66,4 +69,7 @@ def test_a_folder_becomes_one_page(tmp_path: Path) -> None:
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     assert "2 models" in page
     assert "not an ONNX model" in page
-    assert page.count('<details class="row"') == 8
+    assert '<details class="row report"' in page
+    (bodies,) = re.findall(r'class="packed">([^<]+)<', page)
+    (body,) = json.loads(zlib.decompress(b64decode(bodies)))
+    assert body.count('<details class="row"') == 8

@@ -55,6 +55,10 @@ def inner(values: Mapping[str, Any]) -> str:
     return "values inside: " + ", ".join(f"{number} {what}" for number, what in parts if number)
 
 
+def _as_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def html(document: Mapping[str, Any]) -> str:
     """One page; ``document`` is what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
@@ -62,7 +66,7 @@ def html(document: Mapping[str, Any]) -> str:
     """
     document = map_texts(document, printable)
     environment = templates()
-    environment.filters.update(told=told, headline=headline, inner=inner)
+    environment.filters.update(told=told, headline=headline, inner=inner, as_sentence=_as_sentence)
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]
     bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]

@@ -76,6 +76,19 @@ class Model:
         return str(self.document.get("status") or (verdict["status"] if verdict else "not verified"))
 
     @property
+    def trouble(self) -> str:
+        """Why there is no report, or no proof: the error, or the verdict's reason; empty if all is well."""
+        verdict = self.document.get("verify")
+        doubt = verdict["reason"] if verdict and verdict["status"] in ("failed", "unverified") else ""
+        return str(self.document.get("message") or doubt)
+
+    @property
+    def became(self) -> str:
+        """The BatchNormalizations before and after."""
+        before, after = self.counts
+        return f"BatchNormalization {short(before)} → {short(after)}"
+
+    @property
     def counts(self) -> tuple[int | None, int | None]:
         """BatchNormalizations before and after; None where they are not known."""
         known = self.document.get("counts")
@@ -130,13 +143,34 @@ def html(documents: Sequence[Document]) -> str:
     body = environment.get_template("body.html.j2")
     shared = {"level": 2 if len(documents) == 1 else 3}
     models = [_model(f"m{index}", document, body, shared) for index, document in enumerate(documents)]
+    models.sort(key=lambda model: _URGENCY.get(model.status, len(_URGENCY)))
+    texts = {reason.code: reason.value for reason in Reason}
+    report = environment.get_template("model.html.j2")
+    shown = models if len(models) == 1 else [model for model in models if "message" not in model.document]
+    bodies = [report.render(model=model, doc=model.document, models=models, texts=texts, **shared) for model in shown]
     page: str = environment.get_template("page.html.j2").render(
-        models=sorted(models, key=lambda model: model.status not in ("failed", "unverified")),
+        models=models,
+        bodies=bodies if len(models) == 1 else [],
+        packed="" if len(models) == 1 else packed(bodies),
+        sums=_sums(models),
         reasons=[(reason, ADVICE[reason]) for reason in Reason],
-        texts={reason.code: reason.value for reason in Reason},
+        texts=texts,
         used={code for document in documents for code in _codes(document)},
     )
     return page
+
+
+_URGENCY = {"failed": 0, "unverified": 1}
+
+
+def _sums(models: Sequence[Model]) -> tuple[str, str]:
+    """Return a sentence about many models, and the most urgent status among them."""
+    statuses = Counter(model.status for model in models)
+    counts = [model.counts for model in models]
+    before, after = (sum(count[side] or 0 for count in counts) for side in (0, 1))
+    text = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
+    worst = next((status for status in _URGENCY if status in statuses), "verified")
+    return f"{text}; BatchNormalization {before:,} → {after:,}", worst
 
 
 def templates() -> Environment:

@@ -1,6 +1,6 @@
 "use strict";
 // Filters, order and links. Without it the page still shows every row; links into closed rows are what it opens.
-for (const form of document.querySelectorAll(".filters")) {
+const addFilters = (form) => {
   const list = form.closest("section").querySelector(".rows");
   const rows = [...list.children];
   const output = form.querySelector("output");
@@ -35,25 +35,23 @@ for (const form of document.querySelectorAll(".filters")) {
     });
   }
   filter(); // a browser that comes back to the page restores the form, not what it hid
-}
+};
 
-// Of many rows what is inside lies packed in the page, and is unpacked when the first one is opened.
+// What is inside of many rows, or of many models, lies packed in the page, and is unpacked when the first one is opened.
 const unpacked = new Map();
 const unpack = async (packed) => {
   const bytes = Uint8Array.from(atob(packed.textContent), (sign) => sign.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 };
-for (const row of document.querySelectorAll(".row[data-body]")) {
-  row.addEventListener("toggle", async () => {
-    if (!row.open || row.dataset.body === "") return;
-    const index = row.dataset.body, packed = row.closest("section").querySelector(".packed");
-    row.dataset.body = "";
-    if (!unpacked.has(packed)) unpacked.set(packed, unpack(packed));
-    row.insertAdjacentHTML("beforeend", (await unpacked.get(packed))[index]);
-  });
-}
+const fill = async (row) => {
+  const index = row.dataset.body, packed = row.closest("section").querySelector(":scope > .packed");
+  row.dataset.body = "";
+  if (!unpacked.has(packed)) unpacked.set(packed, unpack(packed));
+  row.insertAdjacentHTML("beforeend", (await unpacked.get(packed))[index]);
+  enliven(row);
+};
 
-for (const table of document.querySelectorAll(".sortable")) {
+const makeSortable = (table) => {
   const heads = [...table.tHead.rows[0].cells], text = (row, column) => row.cells[column].textContent.trim();
   heads.forEach((head, column) => head.firstChild.addEventListener("click", () => {
     const turned = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
@@ -63,11 +61,26 @@ for (const table of document.querySelectorAll(".sortable")) {
     rows.sort((a, b) => turned * text(a, column).localeCompare(text(b, column), undefined, { numeric: true }));
     table.tBodies[0].append(...rows);
   }));
-}
+};
+
+const enliven = (root) => {
+  root.querySelectorAll(".filters").forEach(addFilters);
+  root.querySelectorAll(".sortable").forEach(makeSortable);
+  for (const row of root.querySelectorAll("[data-body]")) {
+    row.addEventListener("toggle", () => { if (row.open && row.dataset.body !== "") fill(row); });
+  }
+};
+enliven(document);
 
 const reveal = () => {
-  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!target) return;
+  const name = decodeURIComponent(location.hash.slice(1)), target = name && document.getElementById(name);
+  if (!target) {
+    const outer = document.getElementById(name.split("-")[0]); // a place in a report that is still packed
+    if (!outer || !outer.dataset.body) return;
+    fill(outer).then(reveal);
+    outer.open = true;
+    return;
+  }
   target.hidden = false;
   for (let element = target; element; element = element.parentElement) if (element.tagName === "DETAILS") element.open = true;
   target.scrollIntoView();

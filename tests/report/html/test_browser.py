@@ -165,3 +165,18 @@ def test_drawings_have_every_box_inside_and_no_two_on_one_spot(page: webdriver.P
             assert y + high <= height
             for left, top, breadth, depth in boxes[:place]:
                 assert x >= left + breadth or left >= x + wide or y >= top + depth or top >= y + high
+
+
+def test_a_packed_report_opens_with_what_works_in_it(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["many"], width=1600, dark=False)
+    rows = "document.querySelectorAll('.report .rows > .row').length"
+    assert page.run(f"return {rows}") == 0
+    page.run("document.querySelector('#m0 summary').click()")
+    assert page.eventually(f"return {rows}", 8) == 8
+    page.run(f"{ENTER}; enter('text', 'node2')")
+    assert page.run("return [...document.querySelectorAll('.rows > .row')].filter(row => !row.hidden).length") < 8
+
+
+def test_a_link_into_a_packed_report_opens_it(page: webdriver.Page, files: dict[str, Path]) -> None:
+    page.open(files["many"], width=360, dark=False, fragment="#m0-bn3")
+    assert page.eventually("return document.getElementById('m0-bn3')?.open ?? false", True) is True

@@ -140,3 +140,22 @@ def test_the_failing_verdict_is_loud() -> None:
 )
 def test_sizes(count: float, text: str) -> None:
     assert size(count, digits=2) == text
+
+
+def test_a_page_of_many_models_starts_with_sums_and_stays_small() -> None:
+    doubtful = failing_report()
+    doubtful["verify"] |= {"status": "unverified", "reason": "running both models needs about 70 s"}
+    good = report("dense.onnx", verified=True)
+    text = render([good] * 57 + [doubtful, failing_report(), broken(Path("x.onnx"))])
+    assert len(text) < 2 << 20
+    first = text[text.index('<p class="banner ') :]
+    sums = "57 verified, 2 failed, 1 unverified; BatchNormalization 458 → 114"
+    assert first.startswith(f'<p class="banner failed">{sums}<')
+    assert '<td class="unverified">unverified</td>' in text
+    assert '<td class="long">running both models needs about 70 s' in text
+    assert text.index("x.onnx") < text.index("running both models") < text.index(good["input"]["path"])
+
+
+def test_a_verdict_is_said_once() -> None:
+    text = render([report("dense.onnx", verified=True)])
+    assert text.count("verified: outputs agree") == 1
