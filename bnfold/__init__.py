@@ -1,7 +1,16 @@
 """bnfold: upgrade, fold, decompose and verify BatchNormalization in ONNX models.
 
-This is the public interface and nothing else. What it names is imported on first use, so that the command line starts
-at once.
+    optimize(source, output)    upgrade, fold and verify a model, and write it
+    fold(source, output)        fold BatchNormalization into weights, and keep the opset
+    upgrade(source, output)     change the opset and nothing else
+    decompose(source, output)   replace BatchNormalization by primitive operators
+    inspect(source)             show what would happen
+    verify(before, after)       compare two models numerically; true if they are equivalent
+    diff(before, after)         compare two models node by node
+    run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
+    passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
+
+What this module names is imported on first use, so that the command line starts at once.
 """
 
 from __future__ import annotations
@@ -13,7 +22,8 @@ from bnfold import errors
 from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
-    from bnfold.api import decompose, fold, inspect, optimize, upgrade, verify
+    from bnfold import passes, pytorch
+    from bnfold.api import decompose, diff, fold, inspect, optimize, run, upgrade, verify
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.settings import Options, Policy, VerifyOptions
@@ -28,10 +38,14 @@ __all__ = [
     "Verdict",
     "VerifyOptions",
     "decompose",
+    "diff",
     "errors",
     "fold",
     "inspect",
     "optimize",
+    "passes",
+    "pytorch",
+    "run",
     "upgrade",
     "verify",
 ]
@@ -40,7 +54,7 @@ __all__ = [
 _PLACES = {
     "VerifyOptions": "bnfold.settings",
     "Options": "bnfold.settings",
-    "Outcome": "bnfold.pipeline.job",
+    "Outcome": "bnfold.pipeline.outcome",
     "Policy": "bnfold.settings",
     "Report": "bnfold.report.events",
     "Verdict": "bnfold.verification",
@@ -58,4 +72,6 @@ def __getattr__(name: str) -> Any:
         return version("bnfold")
     if name not in __all__:
         raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
+    if name in ("passes", "pytorch"):
+        return import_module(f"bnfold.{name}")
     return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

@@ -73,7 +73,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: made.VerifyOptions(inputs=("x", (1, 2))), "inputs: ('x', (1, 2)) is not a mapping of names to sizes"),
     (lambda: made.OutputOptions(Path("out.onnx"), size_threshold=-1), "size_threshold: -1 is not in the range x>=0"),
     (lambda: made.OutputOptions(None), "path: None is not a path"),
-    (lambda: bnfold.fold(MODELS / "bn9.onnx", decompose="residue"), "decompose: 'residue' is not one of"),
+    (lambda: bnfold.fold(MODELS / "bn9.onnx", decompose="residue"), "decompose: 'residue' is not one of"),  # type: ignore[arg-type]
     (lambda: bnfold.upgrade(MODELS / "bn9.onnx", target_opset=NEWEST + 1), "target_opset: opset"),
     (lambda: passes.UpgradeBatchNormPass(NEWEST + 1), "target_opset: opset"),
     (lambda: replace(made.Options(), decompose="none"), "decompose: 'none' is not one of"),

@@ -152,7 +152,7 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
             return FileResult(source, output, "failed", str(failure), document, counts=Counts.of(document))
     verdict = outcome.verdict
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
-    message = why or (verdict.reason if verdict else "")
+    message = why or (verdict.reason if verdict is not None else "")
     return FileResult(source, output, status, message, document, status == "verified", left, Counts.of(document))
 
 

@@ -140,7 +140,7 @@ def verify(asked: Asked) -> None:
 
     differences.require(asked)
     with terminal.progress() as progress:
-        verdict = formats.verify_files(Path(asked.source), Path(asked.output), asked.checks, progress)
+        verdict = formats.verify_two(Path(asked.source), Path(asked.output), asked.checks, progress)
     if asked.run.report:
         document = {**differences.found(asked), "verify": verdict.to_json()}
         publish.emit(document, asked.run.report, as_json=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import publish
-from bnfold.errors import WrongUsage, printable
+from bnfold.errors import printable
 from bnfold.report.html.differences import inner, told
 from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
@@ -26,8 +26,7 @@ def require(asked: Asked) -> None:
 
     publish.require(asked.run.report)
     sources = Path(asked.source), Path(asked.output)
-    if formats.of(sources[0]) is not formats.of(sources[1]):
-        raise WrongUsage(f"{asked.output}: an ONNX model and an OpenVINO IR cannot be compared")
+    formats.one_kind(*sources)
     if asked.run.report:
         kept = [("the input", path) for path in (*sources, *filter(None, [asked.checks.data]))]
         path_conflicts.refuse([("the report", path) for path in asked.reports], kept)

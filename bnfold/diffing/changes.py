@@ -131,7 +131,10 @@ class Comparison:
             if self._is_same(first, second):
                 continue
             held, kept = known.constant(first), known.constant(second)
-            if held is not None and kept is not None:
+            is_one_kind = (ir.constant(first) is None) == (
+                ir.constant(second) is None
+            )  # both fixed, or both replaceable
+            if held is not None and kept is not None and is_one_kind:
                 names = [each.name for each in (first, second) if each is not None]
                 constants.append({"input": slot, "names": names, **self._constants(held, kept)})
             elif not self._is_told(first, second):

@@ -118,8 +118,10 @@ class Identities:
 
     def _add(self, graph: ir.Graph, common: Collection[str]) -> None:
         for value, key in ends(graph.inputs, common):
-            if self.constant(value) is None:
+            if (tensor := self.constant(value)) is None:
                 self.value[value] = self._number("input", key)
+            elif ir.constant(value) is None:  # callers may feed another
+                self.value[value] = self._number("default", key, *content(tensor))
         for sparse in getattr(graph.proto, "sparse_initializer", ()):
             parts = [content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]
             self.value[graph.lookup(sparse.values.name)] = self._number("sparse", *parts, *sparse.dims)

@@ -152,9 +152,10 @@ class Chain:
         """The verdict on a result: many tools give back what they got, under other names."""
         from bnfold import verification
 
-        return verification.verdict_on_names(self.model, model) or formats.ONNX.verify(
-            self.path, path, self.checks, self.progress, self.options, report
-        )
+        found = verification.verdict_on_names(self.model, model)
+        if found is not None:
+            return found
+        return formats.ONNX.verify(self.path, path, self.checks, self.progress, self.options, report)
 
     def _status(self, verdict: Verdict | None, model: ir.Model) -> Status:
         if verdict is None:

@@ -178,8 +178,14 @@ def start_runtime(kind: Format[Any], checks: VerifyOptions, model: Any) -> None:
         verification.start(checks, model)
 
 
-def verify_files(before: Path, after: Path, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
-    """Compare two model files of one kind. Raises BadInput."""
+def one_kind(before: Source, after: Source) -> Format[Any]:
+    """The kind of two models. Raises WrongUsage if they are of two."""
     if of(before) is not of(after):
-        raise WrongUsage(f"{after}: an ONNX model and an OpenVINO IR cannot be compared")
-    return of(before).verify(before, after, checks, progress)
+        raise WrongUsage("an ONNX model and an OpenVINO IR cannot be compared")
+    return of(before)
+
+
+def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
+    """Compare two models of one kind, files or in memory. Raises BadInput."""
+    kind = one_kind(before, after)
+    return kind.verify(before, after if isinstance(after, Path) else kind.load(after), checks, progress)

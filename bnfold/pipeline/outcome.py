@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
@@ -16,7 +16,7 @@ from bnfold.pipeline.formats import Source
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
-from bnfold.settings import Options, VerifyOptions, to_json
+from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
@@ -56,7 +56,11 @@ class Outcome:
     def __repr__(self) -> str:
         """What the command line says after a run."""
         source = self.source if isinstance(self.source, str | os.PathLike) else "a model in memory"
-        told = [self.report.versions, self.report.became, self.verdict.summary if self.verdict else "not verified"]
+        told = [
+            self.report.versions,
+            self.report.became,
+            self.verdict.summary if self.verdict is not None else "not verified",
+        ]
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join([f"Outcome of {source}", *told, *written])
 
@@ -77,6 +81,37 @@ class Outcome:
         proto = onnx.ModelProto()
         proto.ParseFromString(formats.of(self.source).encode(self.model))
         return proto
+
+    @property
+    def status(self) -> Literal["verified", "unverified", "failed", "unchecked"]:
+        """The verdict's status; ``unchecked`` if there is none."""
+        return "unchecked" if self.verdict is None else self.verdict.status
+
+    @property
+    def verified(self) -> bool:
+        """Whether the result was verified."""
+        return self.status == "verified"
+
+    def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
+        """Write the rewritten model.
+
+        Args:
+            output: The file to write. Its folder is made if it is not there.
+            external_data: Where the weights go: ``auto`` or ``keep`` (as in the input), ``none`` (inside the model
+                file), or the name of a data file.
+            in_place: Whether ``output`` may be the file that the model was read from.
+
+        Raises:
+            OutputError: The file cannot be written, or is the input.
+            BadSetting: ``external_data`` is no plain file name.
+        """
+        from bnfold.pipeline import path_conflicts
+
+        delivery = OutputOptions(Path(output), external_data=external_data, in_place=in_place)
+        path_conflicts.check_target(self.source, delivery)
+        path_conflicts.refuse_for_one(self.source, self.model, delivery, None)
+        with formats.of(self.source).stage(self.model, delivery) as staged:
+            staged.commit()
 
     def left(self, operators: frozenset[str]) -> list[tuple[str, str, str]]:
         """The nodes of these operators that are still there, as `decomposing.left` lists them."""

@@ -229,6 +229,9 @@ class Report:
     def count(self, verdict: Verdict) -> int:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
+    def __repr__(self) -> str:
+        return f"<Report {self.versions}; {self.became}>"
+
     @property
     def versions(self) -> str:
         """Opset and IR version before and after, as a line."""

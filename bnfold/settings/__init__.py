@@ -7,11 +7,12 @@ says what may be given, and the first sentence about it is the option's help.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked
@@ -123,7 +124,26 @@ class Options(Checked):
                 raise BadSetting("target_opset", f"{problem} {newest}")
 
 
-def simplified(options: Options, tools: bool | Sequence[str]) -> Options:
+class OptionFields(TypedDict, total=False):
+    """The fields of `Options` as keywords; the same names, types and meanings."""
+
+    target_opset: int | Literal["keep", "latest"] | None
+    fold: bool
+    decompose: Literal["never", "residual", "all"]
+    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
+    decompose_ops: AbstractSet[str]
+    policy: Policy
+    overridable: Literal["auto", "freeze", "keep"]
+    max_growth: int | None
+    only: AbstractSet[str]
+    excluded: AbstractSet[str]
+    all_affines: bool
+    merge_branches: bool
+    equalize: bool
+    step_seconds: int
+
+
+def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:
     """``options`` with these simplifiers; True is the one that comes with bnfold, and nothing leaves them as they are.
 
     Raises:
@@ -131,7 +151,8 @@ def simplified(options: Options, tools: bool | Sequence[str]) -> Options:
     """
     if not tools:
         return options
-    return replace(options, simplify=("onnxscript",) if tools is True else tuple(tools))  # type: ignore[arg-type] # checked there
+    names = ("onnxscript",) if tools is True else (tools,) if isinstance(tools, str) else tuple(tools)
+    return replace(options, simplify=names)  # type: ignore[arg-type] # checked there
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Location:
     relative: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 
@@ -120,6 +120,13 @@ class Verdict:
     def verified(self) -> bool:
         """Whether the status is ``verified``."""
         return self.status == "verified"
+
+    def __bool__(self) -> bool:
+        """Whether the status is ``verified``: ``assert bnfold.verify(before, after)`` means what it says."""
+        return self.verified
+
+    def __repr__(self) -> str:
+        return f"<Verdict {self.summary}>"
 
     @property
     def summary(self) -> str:

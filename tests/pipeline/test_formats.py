@@ -23,7 +23,7 @@ def test_the_suffix_tells() -> None:
 
 def test_models_of_two_kinds_are_not_compared() -> None:
     with pytest.raises(BadInput, match="cannot be compared"):
-        formats.verify_files(Path("a.onnx"), Path("b.xml"), VerifyOptions())
+        formats.verify_two(Path("a.onnx"), Path("b.xml"), VerifyOptions())
 
 
 def test_what_a_kind_lacks_cannot_be_asked_of_it(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def optimize(
     example_inputs: Any = None,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
-    simplify: bool | Sequence[str] = False,
+    simplify: bool | str | Sequence[str] = False,
 ) -> TorchOutcome:
     """Upgrade and fold what `torch.onnx.export` made, and compare it with the module.
 

@@ -56,6 +56,10 @@ class ModuleVerdict:
     rows: tuple[ModuleRow, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether the status is ``verified``."""
+        return self.verified
+
     @property
     def verified(self) -> bool:
         """Whether the status is ``verified``."""
