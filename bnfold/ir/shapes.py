@@ -179,20 +179,35 @@ Unsure = dict[Node, onnx.TypeProto]
 
 
 def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
-    if not any(map(may_be_unsure, model.nodes())):
+    if not any(may_be_unsure(node) or _merges_branches(node) for node in model.nodes()):
         return {}
     found: Unsure = {}
     kinds: dict[str, onnx.TypeProto] = {}
     for graph, message in _pairs(model, inferred.graph):
         kinds.update((info.name, info.type) for info in (*message.input, *message.value_info, *message.output))
-        for node in graph.nodes:
+        for node, inner in zip(graph.nodes, message.node, strict=True):
             x, made = node.input(0), node.output(0)
             kind = kinds.get(made.name) if made is not None else None
             told = shape_of(kinds.get(x.name)) if x is not None else None
             dims = [None] * len(shape_of(kind) or ()) if told is None else told
             if kind is not None and (axes := unsure_axes(node, dims)):
                 found[node] = without_sizes(kind, axes)
+            elif kind is not None and _merges_branches(node) and (unlike := _unlike_axes(inner, kind)):
+                found[node] = without_sizes(kind, unlike)
     return found
+
+
+def _merges_branches(node: Node) -> bool:
+    """Whether inference takes each size of an If from the branch that tells it, even if the other branch may not."""
+    return node.is_op("If") and node.graph.opset() < 11
+
+
+def _unlike_axes(node: onnx.NodeProto, kind: onnx.TypeProto) -> set[int]:
+    """The axes of the first output whose size is not the same number in all branches, as these were inferred."""
+    ends = [branch.output[0].type for (branch, *_) in graphs_of(node).values() if branch.output]
+    shapes = [tuple(shape_of(end) or ()) for end in ends]
+    sizes = ((axis, size) for axis, size in enumerate(shape_of(kind) or ()) if isinstance(size, int))
+    return {axis for axis, size in sizes if any(shape[axis : axis + 1] != (size,) for shape in shapes)}
 
 
 def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:

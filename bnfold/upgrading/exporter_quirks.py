@@ -8,6 +8,8 @@ from bnfold.ir.schemas import versions_of
 from bnfold.ir.traits import WINDOWED
 from bnfold.semantics import Repair
 
+_CONSUMED = "consumed_inputs"
+
 
 def complete_pads(node: ir.Node) -> Repair | None:
     """One pad for every axis instead of two: PyTorch in 2017, read by Caffe2 as the same on both sides."""
@@ -19,6 +21,15 @@ def complete_pads(node: ir.Node) -> Repair | None:
         return None
     node.set_attr("pads", [*pads, *pads])
     return Repair("half-pads", node.label, f"pads {pads} for {len(pads)} axes: read as the same on both sides")
+
+
+def drop_consumed_inputs(node: ir.Node, version: int) -> Repair | None:
+    """Drop an attribute of opsets 1 to 5 that never meant anything, if the node is of a later version but for it."""
+    if node.find(_CONSUMED) is None or fits(node, version) or not fits(node, version, frozenset({_CONSUMED})):
+        return None
+    node.del_attr(_CONSUMED)
+    text = f"{_CONSUMED}, which {node.op_type}-{version} does not have and which means nothing, is dropped"
+    return Repair("misplaced-attribute", node.label, text)
 
 
 def version_meant(node: ir.Node, version: int, target: int) -> int:

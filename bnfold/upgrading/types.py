@@ -7,6 +7,7 @@ sees operators that it knows, also where the model as a whole is half way betwee
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from functools import cache
 
 import onnx
@@ -147,8 +148,19 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
     if value is None:
         return None
     if value.tensor_proto is None:
-        return value.type
+        return _without_zeros(value.type)
     return _tensor_type(value.tensor_proto.data_type, value.tensor.dims if value.tensor else ())
+
+
+def _without_zeros(kind: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    """Leave open what is declared as 0: some exporters mean an unknown size, and other sizes would follow from it."""
+    if kind is None or all(dim.dim_value or not dim.HasField("dim_value") for dim in kind.tensor_type.shape.dim):
+        return kind
+    opened = deepcopy(kind)
+    for dim in opened.tensor_type.shape.dim:
+        if dim.HasField("dim_value") and not dim.dim_value:
+            dim.ClearField("dim_value")
+    return opened
 
 
 @cache

@@ -113,6 +113,8 @@ class Walk:
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """The version that the node has the form of; another one than its opset says is reported."""
+        if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
+            self.shared.repairs.append(repair)
         meant = exporter_quirks.version_meant(node, version, self.shared.target)
         if meant != version:
             has_attributes = node.attrs.keys() <= form_of(node.op_type, version).attributes.keys()

@@ -96,6 +96,7 @@ class SharedShapes:
         for model in (before, after):
             model.infer_shapes()
         self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
+        self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
         values = [value for graph in old.values() for value in graph.values.values()]
         if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
             return  # there is nothing to learn
@@ -104,22 +105,28 @@ class SharedShapes:
             return  # the rewritten model has nothing to add
         inferred = {path: dict(graph.types) for path, graph in new.items()}
         learn_shapes(after)
-        self._claimed = {path: _tell(old[path], new[path], inferred[path]) for path in old if path in new}
+        both = [path for path in old if path in new]
+        self._claimed = {path: _tell(old[path], new[path], inferred[path]) for path in both}
+        self._alone = {path: _tell_alone(old[path], new[path], inferred[path]) for path in both}
 
-    def claimed(self, path: str) -> Mapping[str, onnx.TypeProto]:
-        """Of a graph of the original, the values whose sizes the rewritten model may tell wrongly, as known before."""
-        return self._claimed.get(path, {})
+    def claimed(self, path: str) -> frozenset[str]:
+        """Of a graph of the original, the values whose sizes the rewritten model may tell wrongly."""
+        return frozenset(self._claimed.get(path, ())) | frozenset(self._alone.get(path, ()))
 
     @contextmanager
     def without_claims(self, path: str) -> Iterator[None]:
         """Within this, these sizes are open again."""
-        types, claimed = self.graphs[0][path].types, self.claimed(path)
-        known = {name: types[name] for name in claimed}
-        types.update(claimed)
+        known = []
+        for graphs, claimed in zip(self.graphs, (self._claimed, self._alone), strict=True):
+            if path in graphs and path in claimed:
+                types = graphs[path].types
+                known.append((types, {name: types[name] for name in claimed[path]}))
+                types.update(claimed[path])
         try:
             yield
         finally:
-            types.update(known)
+            for types, held in known:
+                types.update(held)
 
 
 def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
@@ -131,3 +138,12 @@ def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) 
             if new.types[name] != inferred.get(name):
                 claimed[name] = kind
     return claimed
+
+
+def _tell_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    """Return values of which the original knows nothing, and readers in the rewritten model tell sizes; as inferred."""
+    return {
+        name: inferred.get(name, onnx.TypeProto())
+        for name, kind in new.types.items()
+        if name in old.values and name not in old.types and kind != inferred.get(name)
+    }
