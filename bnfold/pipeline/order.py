@@ -7,6 +7,7 @@ from collections.abc import Callable
 import onnx
 
 from bnfold import folding, ir, log, upgrading
+from bnfold.errors import Unsupported
 from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
@@ -26,6 +27,7 @@ def describe(run: Run) -> None:
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
     run.report.before = totals.count(run.model)
+    run.before = run.model.clone() if run.model.path is None else None
     run.live()
 
 
@@ -162,12 +164,14 @@ def _allow_initializers(run: Run) -> None:
 def check(run: Run) -> None:
     """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
     error = checker_error(run.model)
-    if not error or run.model.path is None:
+    if not error:
         return
-    before = ir.load(run.model.path)
+    before = ir.load(run.model.path) if run.model.path is not None else run.before
+    if before is None:
+        return
     before.proto.ir_version = run.model.proto.ir_version
     if not checker_error(before):
-        raise AssertionError(f"bnfold made a model that onnx's checker rejects, please report this: {error}")
+        raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
 
 
 PASSES: tuple[Callable[[Run], None], ...] = (

@@ -24,6 +24,8 @@ class Run:
     progress: Progress
     freezes: bool = False
     """Whether initializers that callers may override are taken for constants."""
+    before: ir.Model | None = None
+    """The model as it came, if there is no file to read it from again."""
     events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:

@@ -10,7 +10,7 @@ import onnx
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
-from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.schemas import schema_of, version_at, versions_of
 from bnfold.ir.traits import COMBINING
 from bnfold.upgrading.compatible import default_of
 from bnfold.upgrading.shared import Shared
@@ -33,11 +33,22 @@ def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | Non
     if version is None or version == older:
         return None
     if older is None:
-        return f"does not exist before opset {version}"
-    for step in steps(node.op_type, older, version):
-        if step.adapter is not None or step.blocked is not None:
-            return f"means something else, or is written otherwise, before opset {step.version}"
+        return f"does not exist before opset {versions_of(node.op_type)[0]}"
+    if (latest := _latest_form(node.op_type, older, version)) is not None:
+        return f"has another form before opset {latest}"
     return _beyond(node, version, older, types)
+
+
+def needed_opset(node: ir.Node, opset: int) -> int:
+    """Return an opset at which ``node`` is legal as it stands: its operator has this form there."""
+    first, version = versions_of(node.op_type)[0], version_at(node.op_type, opset) or opset
+    return _latest_form(node.op_type, first, version) or version
+
+
+def _latest_form(op_type: str, older: int, version: int) -> int | None:
+    """Return the latest step between two versions that changes meaning or form; None if there is none."""
+    changes = (step.version for step in steps(op_type, older, version) if step.adapter is not None or step.blocked)
+    return max(changes, default=None)
 
 
 def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import onnx
@@ -15,7 +16,7 @@ from bnfold.upgrading import imports
 from bnfold.upgrading.functions import inline_dependent
 from bnfold.upgrading.shared import Shared
 from bnfold.upgrading.types import Types
-from bnfold.upgrading.walk import Change, Walk
+from bnfold.upgrading.walk import Blocker, Change, Walk
 
 
 class Upgraded(NamedTuple):
@@ -75,7 +76,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
             if graph is model.graph or _uses_default_domain(graph):
                 walk.graph(graph)
     if walk.blockers:
-        raise UpgradeBlocked(_message(walk.blockers, before, goal), walk.blockers)
+        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.shared.drop_replaced()
     imports.write_opset(model, goal)
     imports.write_ir_version(model, goal)
@@ -95,6 +96,21 @@ def _uses_default_domain(graph: ir.Graph) -> bool:
     return any(entry.domain in imports.SPELLINGS for entry in graph.proto.opset_import)
 
 
-def _message(blockers: list[str], before: int, target: int) -> str:
-    count = f"{len(blockers)} node{'s have' if len(blockers) > 1 else ' has'}"
-    return f"cannot bring opset {before} to {target}: {count} no equivalent there: {'; '.join(blockers)}"
+_NAMED = 3
+"""Nodes of one kind that the message names; the error's ``blockers`` have all."""
+
+
+def _message(blockers: Sequence[Blocker], before: int, target: int) -> str:
+    """Say in one line what is in the way: a part for each operator and reason, and the opset that would do."""
+    kinds: dict[tuple[str, str], list[Blocker]] = {}
+    for blocker in blockers:
+        kinds.setdefault((blocker.op_type, blocker.why), []).append(blocker)
+    parts = []
+    for (op_type, why), found in kinds.items():
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        count = f"{len(found)} {op_type}" if len(found) > 1 else op_type
+        parts.append(f"{count} ({', '.join(blocker.node for blocker in found[:_NAMED])}{more}): {why}")
+    needs = [blocker.needs for blocker in blockers]
+    enough = max((opset for opset in needs if opset), default=0) if None not in needs else 0
+    hint = f". Use --target-opset {enough} or newer" if target < enough < before else ""
+    return f"cannot convert opset {before} to {target}: {'; '.join(parts)}{hint}"

@@ -42,20 +42,33 @@ class Change(NamedTuple):
     cut: ir.Cut | None
 
 
+class Blocker(NamedTuple):
+    """A node that cannot be brought to the target; ``needs`` is an opset at which it is legal as it stands."""
+
+    op_type: str
+    version: int | None
+    node: str
+    why: str
+    needs: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.op_type}{f'-{self.version}' if self.version else ''} {self.node}: {self.why}"
+
+
 @dataclass(slots=True, eq=False)
 class Walk:
     """One pass over a model.
 
     Attributes:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
-        blockers: A line for every node that cannot be brought to the target.
+        blockers: Every node that cannot be brought to the target.
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
     """
 
     shared: Shared
     functions: frozenset[tuple[str, str]] = frozenset()
     changes: list[Change] = field(default_factory=list)
-    blockers: list[str] = field(default_factory=list)
+    blockers: list[Blocker] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
 
     def graph(self, root: ir.Graph) -> None:
@@ -168,13 +181,16 @@ class Walk:
         uncounted = downgrade.axes_from_front(node, target, self.shared.types) if opset >= 11 else None
         reason = downgrade.objection(node, opset, target, self.shared.types) or uncounted
         if reason is not None:
-            self._block(node.graph, node.label, node.op_type, version_at(node.op_type, opset), reason)
+            version, needs = version_at(node.op_type, opset), downgrade.needed_opset(node, opset)
+            self._block(node.graph, node.label, node.op_type, version, reason, needs)
         elif version_at(node.op_type, opset) != version_at(node.op_type, target):
             downgrade.drop_defaults(node, target)
 
-    def _block(self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str) -> None:
+    def _block(
+        self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
+    ) -> None:
         place = f" in {graph.path}" if graph.path else ""
-        self.blockers.append(f"{op_type}{f'-{version}' if version else ''} {label!r}{place}: {why}")
+        self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
 
     def _pass(self, node: ir.Node) -> None:
         if (node.domain, node.op_type) in self.functions:

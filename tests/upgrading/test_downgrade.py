@@ -4,10 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import onnx
 import pytest
 from onnx import defs
 
+from bnfold import ir
 from bnfold.errors import UpgradeBlocked
+from bnfold.upgrading import run as upgrade
 from bnfold.upgrading import table
 
 Upgraded = Callable[..., Any]
@@ -32,9 +35,9 @@ def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: in
 @pytest.mark.parametrize(
     ("opset", "target", "inputs", "body", "reason"),
     [
-        (18, 15, "float[2, 3] x, int64[1] a", "y = ReduceMean (x, a)", "written otherwise, before opset 18"),
-        (18, 15, "float[2, 3] x, int64[1] a", "y = Split <num_outputs = 1> (x)", "written otherwise"),
-        (13, 11, "float[2, 3] x", "y = Softmax (x)", "means something else"),
+        (18, 15, "float[2, 3] x, int64[1] a", "y = ReduceMean (x, a)", "has another form before opset 18"),
+        (18, 15, "float[2, 3] x, int64[1] a", "y = Split <num_outputs = 1> (x)", "has another form"),
+        (13, 11, "float[2, 3] x", "y = Softmax (x)", "has another form before opset 13"),
         (14, 13, "float[2, 3] x, int64[2] s", "y = Reshape <allowzero = 1> (x, s)", "attribute allowzero is newer"),
         (17, 15, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)", "does not exist before opset 17"),
         (14, 13, "uint8[2, 3] x", "y = Add (x, x)", r"does not take tensor\(uint8\)"),
@@ -126,3 +129,19 @@ def test_all_blocking_nodes_are_listed(upgraded: Upgraded, text: Text) -> None:
         upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)
     assert len(caught.value.blockers) == 2
     assert isinstance(caught.value, RuntimeError)
+
+
+def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
+    nodes = "  ".join(f"y{number} = Gelu (x)" for number in range(5))
+    outputs = ", ".join(f"float[2] y{number}" for number in range(5))
+    last = "m = ReduceMax <keepdims = 0> (z, axes)"
+    body = f"g (float[2] x, float[2, 3] z) => ({outputs}, float[2] m) {{ {nodes}  {last} }}"
+    text = f'<ir_version: 10, opset_import: ["" : 20]> {body}'.replace("{ y0", "<int64[1] axes = {1}> { y0", 1)
+    with pytest.raises(UpgradeBlocked) as caught:
+        upgrade(ir.load(onnx.parser.parse_model(text)), 15)
+    gelu = "5 Gelu ('y0', 'y1', 'y2' and 2 more): does not exist before opset 20"
+    reduce = "ReduceMax ('m'): has another form before opset 18"
+    assert str(caught.value) == f"cannot convert opset 20 to 15: {gelu}; {reduce}"
+    assert len(caught.value.blockers) == 6
+    with pytest.raises(UpgradeBlocked, match=r"before opset 18. Use --target-opset 18 or newer$"):
+        upgrade(ir.load(onnx.parser.parse_model(text.replace("Gelu", "Relu"))), 15)

@@ -113,7 +113,7 @@ def test_a_function_that_passes_its_mode_on_is_left_alone() -> None:
 
 def test_a_function_parameter_that_an_adapter_needs_is_an_error() -> None:
     source = FUNCTION.replace("Softmax <axis = 2>", "Softmax <axis : int = @eps>")
-    with pytest.raises(UpgradeBlocked, match=r"Softmax-1 'y' in my::norm: .*eps"):
+    with pytest.raises(UpgradeBlocked, match=r"Softmax \('y' in my::norm\): .*eps"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 15)
 
 
@@ -148,7 +148,7 @@ def test_one_error_names_every_blocking_node(text: Text) -> None:
     with pytest.raises(UpgradeBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(1, "float[2, 3] x, float[k] a", body))))
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["Tile-1", "Split-1", "BatchNormalization-1"]
-    assert "3 nodes have no equivalent" in str(caught.value)
+    assert str(caught.value).count("; ") == 2
     assert "\n" not in str(caught.value)
 
 
