@@ -58,7 +58,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
         for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
     },
     ("PRelu", 7): broadcast.slope,
-    ("Gemm", 7): partial(attributes.drop, "broadcast"),
+    ("Gemm", 7): attributes.gemm_broadcast,
     ("Cast", 6): attributes.cast_to,
     ("Clip", 6): attributes.clip_bounds,
     ("Clip", 11): inputs.clip_bounds,

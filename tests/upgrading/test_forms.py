@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 import bnfold
-from bnfold import ir
+from bnfold import ir, reference
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.verification import verify
 
@@ -107,3 +108,19 @@ def test_forms_are_what_the_schemas_say(text: Text) -> None:
     assert fits(node, 1)
     assert not fits(node, 6)
     assert list(fitting_versions(node, 6, 15)) == [1]
+
+
+@pytest.mark.parametrize(("opset", "bias", "stated", "told"), [
+    (1, "float[4]", "", ["later-form"]), (6, "float[]", "", ["later-form"]), (6, "float[4]", "<broadcast = 1>", []),
+    (1, "float[3, 4]", "", []),
+])  # fmt: skip
+def test_a_gemm_that_broadcasts_without_saying_so_is_read_as_later_ones(
+    opset: int, bias: str, stated: str, told: list[str]
+) -> None:
+    graph = f"g (float[3, 5] a, float[5, 4] b, {bias} c) => (float[3, 4] y) {{ y = Gemm {stated} (a, b, c) }}"
+    proto = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["" : {opset}]> {graph}')
+    outcome = bnfold.upgrade(proto)
+    assert outcome.verified
+    assert [repair.kind for repair in outcome.report.repairs if repair.node] == told
+    feeds = {"a": np.ones((3, 5)), "b": np.ones((5, 4)), "c": np.full(outcome.model.graph.inputs[2].shape, 2.0)}
+    assert (reference.evaluate(outcome.model, feeds)["y"] == 7).all()

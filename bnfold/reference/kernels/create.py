@@ -131,6 +131,8 @@ def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
 def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Datum, ...]:
     """Training is an input; a ratio of 0 drops nothing either way."""
     rate = 0.5 if ratio is None else float(ratio.item())
+    if not 0 <= rate < 1:  # the text's range, which runtimes check even if nothing is dropped
+        raise ValueError(f"a ratio of {rate:.3g} is not in [0, 1)")
     if training is None or not bool(training.item()) or rate == 0:
         return x, np.ones(x.shape, bool)
     kept = call.generator().random(x.shape) >= rate

@@ -18,6 +18,14 @@ def drop(name: str, site: Site) -> None:
     site.node.del_attr(name)
 
 
+def gemm_broadcast(site: Site) -> None:
+    """Gemm 6 → 7: C always broadcasts. Some exporters relied on that before, and did not say so."""
+    bias = site.node.input(2)
+    shape = site.shape(bias) if bias is not None else None
+    if not site.take("broadcast", 0) and shape is not None and len(shape) != 2:
+        site.repair("later-form", "C does not broadcast before Gemm-7 unless broadcast is set: read as Gemm-7")
+
+
 def keep_default(defaults: Mapping[str, float | str], site: Site) -> None:
     """Defaults that the next version changes: written out where the node relies on them."""
     for name, value in defaults.items():
