@@ -111,7 +111,7 @@ def test_forms_are_what_the_schemas_say(text: Text) -> None:
 
 
 @pytest.mark.parametrize(("opset", "bias", "stated", "told"), [
-    (1, "float[4]", "", ["later-form"]), (6, "float[]", "", ["later-form"]), (6, "float[4]", "<broadcast = 1>", []),
+    (1, "float[4]", "", ["later-form"]), (6, "float[1]", "", ["later-form"]), (6, "float[4]", "<broadcast = 1>", []),
     (1, "float[3, 4]", "", []),
 ])  # fmt: skip
 def test_a_gemm_that_broadcasts_without_saying_so_is_read_as_later_ones(
@@ -122,5 +122,14 @@ def test_a_gemm_that_broadcasts_without_saying_so_is_read_as_later_ones(
     outcome = bnfold.upgrade(proto)
     assert outcome.verified
     assert [repair.kind for repair in outcome.report.repairs if repair.node] == told
-    feeds = {"a": np.ones((3, 5)), "b": np.ones((5, 4)), "c": np.full(outcome.model.graph.inputs[2].shape, 2.0)}
+    dims = [dim.dim_value for dim in proto.graph.input[2].type.tensor_type.shape.dim]
+    feeds = {"a": np.ones((3, 5)), "b": np.ones((5, 4)), "c": np.full(dims, 2.0)}
     assert (reference.evaluate(outcome.model, feeds)["y"] == 7).all()
+
+
+def test_an_upsample_that_shrinks_says_so() -> None:
+    body = "g (float[1, 1, 4, 4] x) => (float[1, 1, 2, 2] y) <float[4] s = {1, 1, 0.5, 0.5}> { y = Upsample (x, s) }"
+    outcome = bnfold.upgrade(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 9]> {body}'))
+    assert outcome.status == "unverified"
+    assert outcome.verdict is not None
+    assert "scales [1.0, 1.0, 0.5, 0.5] go below 1, and Upsample only enlarges" in outcome.verdict.reason

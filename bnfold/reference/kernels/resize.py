@@ -62,7 +62,8 @@ def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
         factors = [float(scale) for scale in (call.attr("scales") if scales is None else scales.reshape(-1))]
     mode = "linear" if call.attr("mode") in ("bilinear", "trilinear") else call.attr("mode")
     fits = len(factors) == x.ndim and all(factor >= 1 or (factor > 0 and call.op == "Resize") for factor in factors)
-    require(fits, f"scales {factors} for rank {x.ndim}")
+    below = " go below 1, and Upsample only enlarges" if call.op != "Resize" and min(factors, default=1) < 1 else ""
+    require(fits, f"scales {factors}{below or f' for rank {x.ndim}'}")
     axes = [Axis(old, _scaled(old, factor), factor) for old, factor in zip(x.shape, factors, strict=True)]
     return _resize(x, axes, Method(mode, rounding="strict"))
 
