@@ -6,6 +6,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   │   ├── BadSetting       an option has a value that it cannot have (a ValueError, too)
 │   │   └── BadCommand       a step's command cannot be run as it stands
 │   ├── MalformedModel       the bytes are no ONNX model, or lie about themselves
+│   │   └── CutOffModel      the file ends within the model
 │   └── ExternalDataError    external data that is missing, outside the model's directory, or too short
 ├── Unsupported              a legal model that bnfold cannot process as asked
 │   ├── ReferenceAttribute   an attribute of a function body whose value only a caller knows
@@ -79,6 +80,10 @@ class BadCommand(WrongUsage):
 
 class MalformedModel(BadInput):
     """The bytes are not an ONNX model, or a length in them points outside what encloses it."""
+
+
+class CutOffModel(MalformedModel):
+    """The file ends before the last field that it begins."""
 
 
 class ExternalDataError(BadInput):

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
-from bnfold.errors import BadInput, ExternalDataError, MalformedModel
+from bnfold.errors import BadInput, CutOffModel, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
 from bnfold.ir.messages import function_key, nested_nodes, tensor_messages
 from bnfold.ir.model import Model
@@ -72,6 +72,10 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
             model = Model(proto, payloads, path)
     except DecodeError as error:
         raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
+    except CutOffModel as error:
+        if kind := describe(source):
+            raise MalformedModel(f"{label}: not an ONNX model: {kind}") from error
+        raise CutOffModel(f"{label}: {error}. Download or export it again") from error
     except MalformedModel as error:
         raise MalformedModel(_not_a_model(label, source, str(error))) from error
     except ExternalDataError as error:
@@ -81,8 +85,9 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
 
 
 def _not_a_model(label: Path | str, source: Source, fault: str) -> str:
-    kind = describe(source)
-    return f"{label}: not an ONNX model: {kind}" if kind else f"{label}: not an ONNX model, or a damaged one ({fault})"
+    if kind := describe(source):
+        return f"{label}: not an ONNX model: {kind}"
+    return f"{label}: not an ONNX model, or a damaged one. Download or export it again ({fault})"
 
 
 def _check_holds_graph(proto: onnx.ModelProto) -> None:

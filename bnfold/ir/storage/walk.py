@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bnfold.errors import MalformedModel
+import onnx
+
+from bnfold.errors import CutOffModel, MalformedModel
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT
@@ -19,6 +21,9 @@ TOO_LONG = 1 << 14
 """Bytes that a length of two bytes cannot say; `Window.pass_over` reads no longer ones."""
 _LONGEST_HEAD = 20  # a tag and a length of ten bytes each
 _LONGEST_TAG = 5  # so protobuf holds it, with lengths too
+
+_OF_MODELS = {field.number for field in onnx.ModelProto.DESCRIPTOR.fields}
+"""The fields of a whole model; a file of something else seldom goes on with one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class Window:
         else:
             raise MalformedModel(f"wire type {kind} is not used by ONNX")
         if stop > end:
+            if start > 0 and end == self._source.size and number in _OF_MODELS:
+                raise CutOffModel(f"is cut off: {end:,} of {stop:,} bytes")
             raise MalformedModel("a length points outside the message that holds it")
         return start, number, kind, position, stop
 

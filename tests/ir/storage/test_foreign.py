@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
-from bnfold.errors import MalformedModel
+from bnfold.errors import CutOffModel, MalformedModel
 from bnfold.ir.storage.load import load
 from tests.conftest import MODELS
 
@@ -74,10 +76,25 @@ def test_a_known_kind_of_file_is_named(content: bytes, kind: str, remedy: str) -
     ids=["truncated", "no graph", "noise", "one byte"],
 )
 def test_what_looks_like_nothing_known_may_be_a_damaged_model(content: bytes) -> None:
-    with pytest.raises(MalformedModel, match="not an ONNX model, or a damaged one"):
+    with pytest.raises(MalformedModel, match=r"not an ONNX model, or a damaged one|is cut off"):
         load(content)
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_no_model_is_taken_for_something_else(path: object) -> None:
     load(str(path))
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.999])
+def test_a_file_that_is_cut_off_says_so(share: float, tmp_path: Path) -> None:
+    whole = (MODELS / "resnet_opset6.onnx").read_bytes()
+    (tmp_path / "cut.onnx").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(CutOffModel) as caught:
+        load(tmp_path / "cut.onnx")
+    found = re.search(
+        r"cut.onnx: is cut off: ([\d,]+) of ([\d,]+) bytes. Download or export it again$", str(caught.value)
+    )
+    assert found is not None
+    here, wanted = (int(number.replace(",", "")) for number in found.groups())
+    assert here == int(len(whole) * share)
+    assert here < wanted <= len(whole)
