@@ -26,6 +26,11 @@ def headline(document: Mapping[str, Any]) -> tuple[str, str]:
     """Return whether the outputs agree, in words, and as the status that a verdict would have."""
     if document.get("verify"):
         return document["verify"]["summary"], document["verify"]["status"]
+    return outputs_agree(document)
+
+
+def outputs_agree(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what comparing values says of the outputs, and as which status."""
     values = document["values"]
     if not values:
         return "outputs were not compared: --values compares them, even if it takes a while", "unverified"
@@ -66,7 +71,9 @@ def html(document: Mapping[str, Any]) -> str:
     """
     document = map_texts(document, printable)
     environment = templates()
-    environment.filters.update(told=told, headline=headline, inner=inner, as_sentence=_as_sentence)
+    environment.filters.update(
+        told=told, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence
+    )
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]
     bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]
