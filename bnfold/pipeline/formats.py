@@ -135,6 +135,7 @@ class Onnx:
         if isinstance(after, ir.Model) and after.is_detached:
             reason = "the weights are in external data, and the model was not read from a file"
             return verification.Verdict("unverified", reason, "nothing")
+        is_rewrite = options is not None  # whose inputs have to keep their names
         options = options or Options()
         return verification.verify(
             before if isinstance(before, Path) else self.load(before),
@@ -145,6 +146,7 @@ class Onnx:
             frozen=report is not None and bool(report.frozen),
             policy=options.policy,
             progress=progress,
+            by_position=not is_rewrite,
         )
 
     def left(self, model: ir.Model, operators: frozenset[str], policy: Policy) -> list[tuple[str, str, str]]:

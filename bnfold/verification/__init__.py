@@ -15,6 +15,7 @@ from typing import Any
 from bnfold import ir, reference
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.settings import VerifyOptions
+from bnfold.verification.differences.pairing import paired
 from bnfold.verification.differences.renamed import verdict_on_names
 from bnfold.verification.feeding.cost import session_seconds
 from bnfold.verification.judge import judge
@@ -46,6 +47,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    by_position: bool = False,
     **settings: Any,
 ) -> Verdict:
     """Compare two models numerically.
@@ -61,6 +63,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         policy: What the original's nodes mean where their text leaves a choice.
         progress: Called with a phase, how much of it is done, and out of how much; with ``estimate``, the seconds that
             comparing whole models will take, and 0, where they are more than five.
+        by_position: Whether inputs and outputs of other names are paired by position, where all of them fit.
         **settings: Fields of `VerifyOptions`, in place of those in ``checks``.
 
     Returns:
@@ -72,12 +75,13 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks = replace(checks or VerifyOptions(), **settings)
     with no_garbage_collection():
         old, new = (_opened(source, frozen=frozen) for source in (before, after))
+        named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,
-        after=new,
+        after=named,
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
-        after_file=_file(after),
+        after_file=_file(after) if named is new else None,
         cuts=tuple(cuts),
         policy=policy or reference.Policy(),
         clock=Clock(checks.verify_seconds if budget_seconds is None else budget_seconds),
@@ -86,7 +90,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     )
     start(checks, request.before)
     with one_thread(), collecting_what_is_young():
-        return judge(request)
+        verdict = judge(request)
+    return replace(verdict, notes=(*verdict.notes, *notes)) if notes else verdict
 
 
 def _opened(source: Source, *, frozen: bool) -> ir.Model:
