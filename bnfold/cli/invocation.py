@@ -98,6 +98,8 @@ class Asked(NamedTuple):
 
         if sys.stdout is None:
             raise click.UsageError("standard output is closed")
+        if sys.stdout.isatty():
+            raise click.UsageError("the model would go to the terminal; give OUT, or send it on: ... - > out.onnx")
         if formats.of(self.source).is_two_files:
             raise click.UsageError("an OpenVINO IR is two files and cannot go to standard output; give OUT.xml")
         if self.run.as_json:
@@ -110,6 +112,8 @@ class Asked(NamedTuple):
             return Path(self.source)
         if sys.stdin is None:
             raise click.UsageError("standard input is closed")
+        if sys.stdin.isatty():
+            click.echo("bnfold: waiting for a model on standard input", err=True)
         return sys.stdin.buffer.read()
 
 

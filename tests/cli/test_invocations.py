@@ -9,15 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import click
 import onnx
 import pytest
 from click.testing import CliRunner, Result
 
 import bnfold
+from bnfold.cli import invocation
 from bnfold.cli.commands import main
+from bnfold.settings import OutputOptions
+from bnfold.verification import Verdict
 from tests.conftest import MODELS
 
 
@@ -61,7 +66,7 @@ def test_one_file_goes_into_a_folder(out: str) -> None:
 def test_a_folder_that_is_not_there_is_made_and_goes_again_with_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("optimize a.onnx new/deep/o.onnx --no-verify").exit_code == 0
     assert norms("new/deep/o.onnx") == 0
-    failed = bnfold.verification.Verdict("failed", "they differ", "float64")
+    failed = Verdict("failed", "they differ", "float64")
     monkeypatch.setattr("bnfold.pipeline.formats.ONNX.verify", lambda *_: failed)
     assert run("optimize a.onnx other/deep/o.onnx").exit_code == 1
     assert not Path("other").exists()
@@ -246,7 +251,10 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 HEEDS_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what shells start in the background ignores it
+from bnfold.cli import invocation
 from bnfold.cli.commands import main
+from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.verification import Verdict
 main()
 """
 
@@ -294,3 +302,26 @@ def test_no_type_of_python_is_shown(line: str) -> None:
     result = run(line)
     assert result.exit_code == 2
     assert not any(word in result.output for word in ("Sequence[", "Literal[", "Traceback", "frozenset"))
+
+
+def test_a_terminal_gets_no_model_and_is_told_that_one_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        @staticmethod
+        def isatty() -> bool:
+            return True
+
+        buffer = BytesIO(Path(MODELS / "bn9.onnx").read_bytes())
+
+    read = invocation.Asked(
+        ("-",), "-", bnfold.Options(), bnfold.VerifyOptions(), OutputOptions(Path("x")), invocation.Run()
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("bnfold.cli.invocation.sys.stdout", Terminal)
+        with pytest.raises(click.UsageError, match="the model would go to the terminal; give OUT"):
+            read.destination()
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("bnfold.cli.invocation.sys.stdin", Terminal)
+        patch.setattr("bnfold.cli.invocation.click.echo", lambda text, **_: said.append(text))
+        assert read.opened() == Path(MODELS / "bn9.onnx").read_bytes()
+    assert said == ["bnfold: waiting for a model on standard input"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bnfold.ir.storage.source import Source
 
 _HEAD = 512
@@ -16,6 +18,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"\x28\xb5\x2f\xfd", "compressed by zstd", _UNPACK),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
     (257, b"ustar", "a tar archive", _UNPACK),
+    (0, b"\x93NUMPY", "an array of numpy's", "the model is another file"),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes", f"{_EXPORT}, for example with tf2onnx"),
     (4, b"TFL3", "a TensorFlow Lite model", f"{_EXPORT}, for example with tf2onnx"),
     (4, b"ORTM", "in ONNX Runtime's ORT format", "use the .onnx file that it was made from"),
@@ -36,7 +39,17 @@ def describe(source: Source) -> str:
         return "; ".join(_PYTORCH)
     if head.startswith(_ZIP):
         return "; ".join(_zip(head))
-    return _text(head)
+    return _protobuf(head) or _text(head)
+
+
+def _protobuf(head: bytes) -> str:
+    """Other frameworks' messages, told by their first fields; an ONNX model begins with a number, then a text."""
+    tensorflow, core_ml = f"a TensorFlow model; {_EXPORT}, for example with tf2onnx", f"a Core ML model; {_EXPORT}"
+    if re.match(rb"\x0a[\x00-\xff]{1,5}?\x0a.[\x20-\x7e]+\x12.[A-Z][A-Za-z0-9]+", head, re.DOTALL):
+        return tensorflow  # a node with a name and an operator
+    if re.match(rb"\x08\x01\x12[\x00-\xff]{1,5}?\x0a", head, re.DOTALL) and b"serve" in head:
+        return tensorflow
+    return core_ml if re.match(rb"\x08[\x01-\x0f]\x12[\x80-\xff]{0,4}[\x00-\x7f]\x0a", head, re.DOTALL) else ""
 
 
 def _zip(head: bytes) -> tuple[str, str]:
