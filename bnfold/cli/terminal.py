@@ -12,6 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,9 @@ MOST = 5
 """Lines of one kind below a result."""
 
 COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
+
+_PATIENCE = 0.5
+"""Seconds before a bar appears: one that is gone at once only flickers."""
 
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
@@ -62,18 +66,25 @@ def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
+    bars = Progress(*columns, console=Console(stderr=True), transient=True)
+    tasks: dict[str, TaskID] = {}
+    begun = monotonic()
 
-        def tell(phase: str, done: int, total: int) -> None:
-            if phase == ESTIMATE:
-                _long(done)
-                return
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total or None)
-            bars.update(tasks[phase], completed=done, total=total or None)
+    def tell(phase: str, done: int, total: int) -> None:
+        if phase == ESTIMATE:
+            _long(done)
+            return
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase, total=total or None)
+        bars.update(tasks[phase], completed=done, total=total or None)
+        if not bars.live.is_started and monotonic() - begun > _PATIENCE:
+            bars.start()
 
+    try:
         yield tell
+    finally:
+        if bars.live.is_started:
+            bars.stop()
 
 
 def _long(seconds: int) -> None:
