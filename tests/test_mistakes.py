@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import click
 import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
 
 from bnfold.cli.commands import main
-from bnfold.cli.group import COUNTERPARTS, EXAMPLES
+from bnfold.cli.group import COUNTERPARTS, EXAMPLES, GROUPS
 from tests.conftest import MODELS
 
 
@@ -201,11 +202,21 @@ def test_no_counterpart_hides_an_option_of_our_own(option: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "run", "verify", "diff"])
-def test_help_ends_with_examples_that_fit_a_line(command: str) -> None:
+def test_help_has_examples_that_fit_a_line(command: str) -> None:
     shown = run(f"{command} --help").stdout
-    _, _, examples = shown.partition("Examples:\n")
+    _, _, after = shown.partition("Examples:\n")
+    examples, _, _ = after.partition("\n\n")
     assert [line.split("  ")[1] for line in examples.splitlines()] == [text for text, _ in EXAMPLES[command or "main"]]
     assert max(map(len, examples.splitlines())) <= 100
+    assert not command or len(shown.partition("Examples:\n")[0].splitlines()) < 14  # on the first screen
+
+
+def test_every_option_is_in_a_group_of_the_help() -> None:
+    for name, command in main.commands.items():
+        shown = CliRunner().invoke(main, [name, "--help"]).stdout
+        listed = [option for option in command.params if isinstance(option, click.Option)]
+        assert {option.name for option in listed} <= {name for names in GROUPS.values() for name in names}, name
+        assert shown.rpartition("Options:\n")[2].split() == ["-h,", "--help", "Show", "this", "message", "and", "exit."]
 
 
 @pytest.mark.parametrize("line", sorted({line for rows in EXAMPLES.values() for line, _ in rows}))

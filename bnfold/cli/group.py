@@ -125,12 +125,41 @@ COMMANDS = {
 """What users mean by commands that other tools have."""
 
 
-class Command(click.Command):
-    """A command with examples in its help, whose usage errors name what a newcomer meant."""
+GROUPS = {
+    "Conversion": ("target_opset", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+    "What to fold": (
+        *("as_is", "all_affines", "merge_branches", "equalize", "quantization", "only", "excluded", "overridable"),
+        "max_growth",
+    ),
+    "Other tools": ("simplify", "step_seconds"),
+    "Old files": ("legacy_mode", "force_inference", "saved_var"),
+    "Verification": (
+        *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "samples", "seed", "runtime"),
+        *("verify_seconds", "values"),
+    ),
+    "Output": (
+        *("report", "as_json", "in_place", "dry_run", "external_data", "size_threshold", "keep_failed", "quiet"),
+        "verbose",
+    ),
+    "Many models": ("jobs", "scheduler", "force"),
+}
+"""Options by what they are about, in the order of the help."""
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
+
+class Command(click.Command):
+    """A command whose help has examples and groups of options, and whose usage errors name what a newcomer meant."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_examples(self, formatter)
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        rows = {each.name: row for each in options if (row := each.get_help_record(ctx)) is not None}
+        for title, names in GROUPS.items():
+            found = [rows.pop(name) for name in names if name in rows]
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+        with formatter.section("Options"):
+            formatter.write_dl([*rows.values()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)  # what parses them takes them off the list
