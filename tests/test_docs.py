@@ -145,6 +145,10 @@ def test_the_shell_completes_commands_options_values_and_files(shell: str) -> No
     assert any("optimize" in word for word in completions("bnfold opt", shell))
     assert any("--decompose-form" in word for word in completions("bnfold optimize --deco", shell))
     assert any("depthwise_conv" in word for word in completions("bnfold optimize --decompose-form de", shell))
+    assert any("onnxslim" in word for word in completions("bnfold optimize --simplify onnxsim,onnxs", shell))
+    assert any("latest" in word for word in completions("bnfold upgrade --opset la", shell))
+    assert any("ConvTranspose" in word for word in completions("bnfold fold --except ConvT", shell))
+    assert any("Relu,Sigmoid" in word for word in completions("bnfold inspect --assert-none Relu,Sigm", shell))
     for line in ("bnfold optimize mod", "bnfold optimize a.onnx mod", "bnfold mod"):
         assert any("file" in word for word in completions(line, shell)), line
 
@@ -153,7 +157,7 @@ def test_the_shell_completes_commands_options_values_and_files(shell: str) -> No
 def test_bash_takes_the_completion_script(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
     script = (
-        'eval "$(_BNFOLD_COMPLETE=bash_source bnfold)"; complete -p bnfold;'
+        'eval "$(bnfold completion bash)"; complete -p bnfold;'
         "COMP_WORDS=(bnfold ins); COMP_CWORD=1; _bnfold_completion bnfold; echo ${COMPREPLY[@]}"
     )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

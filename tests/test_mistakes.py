@@ -201,7 +201,9 @@ def test_no_counterpart_hides_an_option_of_our_own(option: str) -> None:
     assert COUNTERPARTS[option] in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("command", ["", "optimize", "fold", "upgrade", "inspect", "run", "verify", "diff"])
+@pytest.mark.parametrize(
+    "command", ["", "optimize", "fold", "upgrade", "inspect", "run", "verify", "diff", "completion"]
+)
 def test_help_has_examples_that_fit_a_line(command: str) -> None:
     shown = run(f"{command} --help").stdout
     _, _, after = shown.partition("Examples:\n")

@@ -11,6 +11,7 @@ import click
 
 from bnfold.batch.addresses import STREAM
 from bnfold.cli import terminal
+from bnfold.cli.completion import SHELLS, script
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Asked
 from bnfold.cli.options import option, takes
@@ -214,6 +215,13 @@ def run(asked: Asked) -> None:
     if not asked.run.quiet:
         terminal.steps(before, [row])
         terminal.wrote(written)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes commands, options and values in a shell."""
+    click.echo(script(main, shell))
 
 
 def _run(asked: Asked) -> None:

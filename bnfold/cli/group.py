@@ -96,6 +96,7 @@ EXAMPLES = {
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
+    "completion": (("bnfold completion bash", "put it into a file that your shell reads at its start"),),
     "diff": (
         ("bnfold diff before.onnx after.onnx", "exit code 1 if something differs"),
         ("bnfold diff before.onnx after.onnx --report diff.html", "every difference, drawn"),

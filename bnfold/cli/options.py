@@ -16,9 +16,10 @@ import click
 
 from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
+from bnfold.cli.completion import among, choices, operators, opsets
 from bnfold.cli.invocation import Run, named, read
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
-from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
+from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
 
 Command = Callable[..., Any]
@@ -80,13 +81,31 @@ FLAGS = {
     "values": ("--values/--no-values",),
 }
 """Options that are not called as their fields are."""
+_OPERATOR = {
+    "metavar": "OP",
+    "multiple": True,
+    "callback": lambda *given: frozenset(given[2]),
+    "shell_complete": among(operators),
+}
 FORMS: dict[str, dict[str, Any]] = {
-    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST"},
-    "decompose_ops": {"type": _names, "default": "BatchNormalization", "metavar": "OP[,OP]"},
-    "assert_none": {"type": _names, "default": "", "show_default": False, "metavar": "OP[,OP]"},
-    "only": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
-    "excluded": {"metavar": "OP", "multiple": True, "callback": lambda *given: frozenset(given[2])},
+    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST", "shell_complete": among(opsets)},
+    "decompose_ops": {
+        "type": _names,
+        "default": "BatchNormalization",
+        "metavar": "OP[,OP]",
+        "shell_complete": among(lambda: NORMALIZATIONS, several=True),
+    },
+    "assert_none": {
+        "type": _names,
+        "default": "",
+        "show_default": False,
+        "metavar": "OP[,OP]",
+        "shell_complete": among(operators, several=True),
+    },
+    "only": _OPERATOR,
+    "excluded": _OPERATOR,
     "simplify": {
+        "shell_complete": among(lambda: choices(type_hints(Options)["simplify"]), several=True),
         "type": _listed,
         "default": "",
         "show_default": False,
