@@ -216,7 +216,7 @@ def test_legacy_mode(upgraded: Upgraded, mode: Any) -> None:
 
 
 def test_illegal_forms_are_one_clear_error(upgraded: Upgraded) -> None:
-    with pytest.raises(errors.UpgradeBlocked, match=r"BatchNormalization-9 'bn': declares 3 outputs"):
+    with pytest.raises(errors.UpgradeBlocked, match=r"BatchNormalization \('bn'\): declares 3 outputs"):
         upgraded(model(9, outputs=("y", "rm", "rv")))
     with pytest.raises(errors.UpgradeBlocked, match="no is_test"):
         upgraded(model(6), policy=Policy(legacy_mode="error"))
