@@ -229,7 +229,7 @@ class Regions:
         """
         unit = min(float_type(self.graphs[0][name].dtype).roundoff, float_type(None).roundoff)
         made = [result[name] for result in results]
-        return all(
+        return len(set(map(shape_of, made))) == 1 and all(
             _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
             for array in made
         )
