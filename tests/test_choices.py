@@ -83,7 +83,8 @@ def parameters() -> Iterator[tuple[str, tuple[str, ...]]]:
     """The values of each option of the command line that is a choice."""
     for command in main.commands.values():
         for parameter in command.params:
-            if isinstance(parameter.type, click.Choice) and parameter.name is not None:
+            is_option = isinstance(parameter, click.Option)
+            if is_option and isinstance(parameter.type, click.Choice) and parameter.name is not None:
                 yield parameter.name, tuple(parameter.type.choices)
 
 
