@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_a_fold_is_verified_and_a_wrong_weight_is_not(tmp_path: Path, compress: 
     spoil(after, 4, 1.05 if compress else 1.0005)
     verdict = verify(before, after)
     assert verdict.status == "failed"
-    assert "rounding" in verdict.reason
+    assert re.search(r"differs by [\d.e-]+, [\d.e-]+ allowed", verdict.reason)
 
 
 def test_what_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +164,7 @@ def test_a_runtime_that_errs_on_the_original_is_no_judge(
     stand_in(monkeypatch, before, wrong)
     verdict = verify(before, tmp_path / "out.xml")
     assert verdict.status == status
-    assert ("OpenVINO itself" in verdict.reason) == (status == "unverified")
+    assert ("OpenVINO cannot show" in verdict.reason) == (status == "unverified")
 
 
 def test_the_longest_sum(tmp_path: Path) -> None:
