@@ -111,7 +111,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("model.onnx out.onnx 3", 2, "use --samples N"),
         ("a.onnx b.onnx c.onnx out", 1, "a.onnx: cannot be read: No such file or directory"),
         # options of other tools
-        ("model.onnx out.onnx --overwrite-input-shape x:1,3,8,8", 2, "make_dynamic_shape_fixed"),
+        ("model.onnx out.onnx --overwrite-input-shape x:1,3,8,8", 2, "--fix-shapes NAME=1,3,224,224"),
         ("--input-shape x:1,3,8,8 model.onnx out.onnx", 2, "--input NAME=1,3,224,224"),
         ("model.onnx out.onnx --model-check", 2, "bnfold always verifies"),
         ("model.onnx out.onnx --save-as-external-data", 2, "--external-data NAME.data"),

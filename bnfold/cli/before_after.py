@@ -69,7 +69,7 @@ def nothing_to_do(outcome: Outcome) -> str:
     """Return that there was nothing to do, why, and what was written; empty if anything changed or is left."""
     report, options = outcome.report, outcome.options
     same = (report.opset_before, report.ir_before, report.before) == (report.opset_after, report.ir_after, report.after)
-    changed_names = report.renamed or report.removed_names or report.frozen
+    changed_names = report.renamed or report.removed_names or report.frozen or report.fixed
     if not same or report.batchnorms or report.repairs or report.cuts or changed_names or outcome.steps:
         return ""
     folds = options.fold or options.decompose != "never"
@@ -133,6 +133,8 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     yield "weights", size(before.weights), size(after.weights), ""
     if before.products or after.products:
         yield "multiply-adds", products(before.products), products(after.products), ""
+    for name, (was, made) in report.fixed.items():
+        yield f"input {printable(name)}", printable(was), made, ""
     for name, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
         if old != new:
             yield name, str(old), str(new), ""

@@ -54,7 +54,7 @@ def main() -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+@takes("target_opset", "fix_shapes", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
 def optimize(asked: Asked) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
@@ -66,7 +66,7 @@ def optimize(asked: Asked) -> None:
 
 @main.command()
 @paths
-@takes(*DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
+@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
 def fold(asked: Asked) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
@@ -77,7 +77,7 @@ def fold(asked: Asked) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", *READING, *CHECKING, *WRITING, fold=False)
+@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False)
 def upgrade(asked: Asked) -> None:
     """Change the opset of the model IN, and nothing else.
 

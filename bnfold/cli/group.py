@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _SHAPE = (
-    "bnfold does not change input shapes; --input NAME=1,3,224,224 sets open sizes for verification, and "
-    "`python -m onnxruntime.tools.make_dynamic_shape_fixed` sets them in the model"
+    "use --fix-shapes NAME=1,3,224,224 to fix open sizes in the model, or --input NAME=1,3,224,224 to choose them for "
+    "verification only"
 )
 _OUTPUT = "the output is the second argument: bnfold IN OUT"
 _ALWAYS = "bnfold always verifies, unless --no-verify is given"
@@ -29,6 +29,7 @@ COUNTERPARTS = {
     "--input-shape": _SHAPE,
     "--input-shapes": _SHAPE,
     "--overwrite-input-shape": _SHAPE,
+    "--batch-size": "use --fix-shapes NAME=SIZE, where NAME is that of the input's first size",
     "--dynamic-input-shape": "bnfold keeps dynamic sizes dynamic",
     "--test-input-shape": "use --input NAME=1,3,224,224",
     "--model-check-inputs": "use --input NAME=1,3,224,224, or --data FILE.npz",
@@ -127,7 +128,7 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Conversion": ("target_opset", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+    "Conversion": ("target_opset", "fix_shapes", "decompose", "decompose_form", "decompose_ops", "assert_none"),
     "What to fold": (
         *("as_is", "all_affines", "merge_branches", "equalize", "quantization", "only", "excluded", "overridable"),
         "max_growth",

@@ -114,6 +114,12 @@ FORMS: dict[str, dict[str, Any]] = {
         "flag_value": "onnxscript",
     },
     "max_growth": {"metavar": "BYTES"},
+    "fix_shapes": {
+        "type": _shape,
+        "metavar": "NAME=SHAPE",
+        "multiple": True,
+        "callback": lambda *given: dict(given[2]),
+    },
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},

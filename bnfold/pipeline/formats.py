@@ -144,6 +144,7 @@ class Onnx:
             cuts=report.cuts if report is not None else (),
             scaled=report.scaled if report is not None else None,
             frozen=report is not None and bool(report.frozen),
+            fixed=options.fix_shapes,
             policy=options.policy,
             progress=progress,
             by_position=not is_rewrite,

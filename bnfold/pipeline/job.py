@@ -154,7 +154,8 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         ir.save(outcome.model, own := folder / "own.onnx")
         _verify(outcome, own, delivery, progress)
         count_products(outcome)
-        steps = chain.Chain(own, ir.load(own), folder, outcome.options, outcome.checks, progress)
+        options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
+        steps = chain.Chain(own, ir.load(own), folder, options, outcome.checks, progress)
         with _timed(outcome.seconds, "simplify"):
             outcome.steps = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
         outcome.model = steps.model

@@ -8,6 +8,7 @@ import onnx
 
 from bnfold import folding, ir, log, upgrading
 from bnfold.errors import Unsupported
+from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
@@ -29,6 +30,11 @@ def describe(run: Run) -> None:
     run.report.before = totals.count(run.model)
     run.before = run.model.clone() if run.model.path is None else None
     run.live()
+
+
+def fix_shapes(run: Run) -> None:
+    """Before the other passes, which know more with sizes that are fixed."""
+    run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
 
 
 def choose_overridable(run: Run) -> None:
@@ -143,6 +149,8 @@ def tidy(run: Run) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
     run.model.settle()
+    if run.report.fixed and (left := state_shapes(run.model)):
+        run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")
     _allow_initializers(run)
     run.report.opset_after = run.model.opset()
     run.report.ir_after = run.model.proto.ir_version
@@ -175,7 +183,7 @@ def check(run: Run) -> None:
 
 
 PASSES: tuple[Callable[[Run], None], ...] = (
-    describe, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
 )  # fmt: skip
 
 

@@ -184,6 +184,7 @@ class Report:
         before: Nodes by operator, bytes of weights, inputs and outputs of the model as it came.
         after: The same of the result.
         frozen: Initializers that callers could override, and no longer can.
+        fixed: The shape that an input had and has, by the name of the input, where it was asked for.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
@@ -201,6 +202,7 @@ class Report:
     before: Totals = field(default_factory=Totals)
     after: Totals = field(default_factory=Totals)
     frozen: list[str] = field(default_factory=list)
+    fixed: dict[str, tuple[str, str]] = field(default_factory=dict)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
@@ -273,6 +275,7 @@ class Report:
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
             "frozen": list(self.frozen),
+            "fixed": {name: {"before": old, "after": new} for name, (old, new) in self.fixed.items()},
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},
             "weights": {"before": self.before.weights, "after": self.after.weights},
             "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},

@@ -65,6 +65,8 @@ class Options(Checked):
     Attributes:
         target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it,
             ``latest`` is the newest that the installed onnx knows.
+        fix_shapes: Shape to give to an input with dynamic sizes, in the result; may be repeated. A size that has a
+            name can be given by it alone, such as batch=1. What follows for other values is written as well.
         fold: Whether to fold at all. False upgrades only.
         decompose: Replace BatchNormalization by primitive operators: what folding leaves (residual), or all of them,
             without folding any (all).
@@ -92,6 +94,7 @@ class Options(Checked):
     """
 
     target_opset: int | Literal["keep", "latest"] | None = None
+    fix_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict, metadata={"low": 1})
     fold: bool = True
     decompose: Literal["never", "residual", "all"] = "never"
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = "mul_add"
@@ -128,6 +131,7 @@ class OptionFields(TypedDict, total=False):
     """The fields of `Options` as keywords; the same names, types and meanings."""
 
     target_opset: int | Literal["keep", "latest"] | None
+    fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "residual", "all"]
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]

@@ -6,13 +6,14 @@ Nothing here knows how models are rewritten; what a rewrite says about itself is
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from bnfold import ir, reference
+from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.settings import VerifyOptions
 from bnfold.verification.differences.pairing import paired
@@ -44,6 +45,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     cuts: Sequence[ir.Cut] = (),
     scaled: Scaled | None = None,
     frozen: bool = False,
+    fixed: Mapping[str, Sequence[int]] | None = None,
     budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -59,6 +61,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         cuts: Where rewrites happened; each is checked on its own.
         scaled: Values that are other ones by factors; where these are wrong, that is found.
         frozen: Whether the rewrite was asked to take inputs that have a default for constants.
+        fixed: The shapes that the rewrite was asked to give to inputs.
         budget_seconds: For comparing whole models; None for ``checks.verify_seconds``.
         policy: What the original's nodes mean where their text leaves a choice.
         progress: Called with a phase, how much of it is done, and out of how much; with ``estimate``, the seconds that
@@ -75,6 +78,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks = replace(checks or VerifyOptions(), **settings)
     with no_garbage_collection():
         old, new = (_opened(source, frozen=frozen) for source in (before, after))
+        fix_inputs(old, fixed or {})
         named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from _fuzz.case import Outcome
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, UpgradeBlocked
 from bnfold.folding import ask
+from bnfold.ir.fixing import fix_inputs
 from bnfold.pipeline import order
 from bnfold.report.events import Report
 from bnfold.settings import Options
@@ -63,8 +64,10 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
     after = _saved(model, keep)
-    error = _compared(proto, feeds, expected, found) or _at_other_sizes(proto, feeds, after)
-    error = _left(model, report, settings) or _broken_promise(proto, after, report, found) or error
+    error = _compared(proto, feeds, expected, found)
+    if not settings.fix_shapes:
+        error = error or _at_other_sizes(proto, feeds, after)
+    error = _left(model, report, settings) or _broken_promise(proto, after, report, found, settings.fix_shapes) or error
     return Outcome(error, _behaviour(report), len(report.batchnorms), _gone(report), compared=True)
 
 
@@ -112,9 +115,13 @@ def _behaviour(report: Report) -> str:
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
 
 
-def _broken_promise(proto: onnx.ModelProto, after: ir.Model, report: Report, found: Feeds) -> str:
+def _broken_promise(
+    proto: onnx.ModelProto, after: ir.Model, report: Report, found: Feeds, fixed: Mapping[str, Sequence[int]]
+) -> str:
     """What callers may no longer feed, or get otherwise than declared; defaults that were frozen are reported."""
-    before, result = onnx.ModelProto.FromString(proto.SerializeToString()), after.proto
+    original = ir.load(proto)
+    fix_inputs(original, fixed)
+    before, result = original.proto, after.proto
     kept = [info for info in before.graph.input if info.name not in report.frozen]
     del before.graph.input[:]
     before.graph.input.extend(kept)

@@ -10,9 +10,11 @@ from typing import Any
 import onnx
 
 from _fuzz import draw as chains
-from _fuzz import forms, norms, phases, runtime, stacks, upgrades
+from _fuzz import feeding, forms, norms, phases, runtime, stacks, upgrades
 from _fuzz import judge as comparison
 from _fuzz.case import Case, Outcome
+from bnfold import ir
+from bnfold.ir.fixing import fix_inputs
 from bnfold.settings import Options
 
 Settings = dict[str, Any]
@@ -39,6 +41,9 @@ def draw(mode: str, seed: int) -> Case:
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
     if settings.get("overridable", "keep") != "keep":  # what callers feed may differ only where the inputs stay
         feeds = {name: array for name, array in feeds.items() if name not in stored}
+    if mode == "optimize" and seed % 5 == 0 and all(array.size for array in feeds.values()):
+        places = [place for places in feeding.open_dims(model, feeds).values() for place in places]
+        settings["fix_shapes"] = {name: [*feeds[name].shape] for name, _ in places}
     return Case(model.SerializeToString(), feeds=feeds, settings=settings)
 
 
@@ -63,6 +68,10 @@ def judge(mode: str, case: Case, folder: Path) -> Outcome:
     if outcome.error or not result.is_file() or mode in ("fold", "affines"):
         return outcome
     source = case.lay_out(folder)
+    if how.fix_shapes:
+        fixed = ir.load(source)
+        fix_inputs(fixed, how.fix_shapes)
+        ir.save(fixed, source := folder / "fixed.onnx")
     with phases.theirs("onnxruntime"):
         error, _ = runtime.compare(source, result)
     return replace(outcome, error=error)

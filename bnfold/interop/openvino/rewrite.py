@@ -50,6 +50,8 @@ def check(options: Options, delivery: OutputOptions | None, _unwanted: frozenset
     """Raise WrongUsage for an option that an IR knows nothing of."""
     if delivery is not None and _split(delivery) != _split(OutputOptions(delivery.path)):
         raise WrongUsage("--external-data and --size-threshold are about ONNX: the constants of an IR are in its .bin")
+    if options.fix_shapes:
+        raise WrongUsage("--fix-shapes is about ONNX: OpenVINO reshapes an IR itself, with model.reshape()")
     if options.simplify:
         raise WrongUsage("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
     if options.target_opset not in (None, "keep"):

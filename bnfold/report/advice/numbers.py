@@ -20,7 +20,7 @@ NUMBERS: dict[Reason, Advice] = {
     ),
     Reason.NOT_STATIC: Advice(
         "Whether the rewrite is correct depends on a size, a shape or an index that is known only at run time.",
-        "Fix the input shapes before folding (onnxruntime.tools.make_dynamic_shape_fixed, or export with static "
+        "Fix the input shapes (--fix-shapes NAME=1,3,224,224, or export with static "
         "shapes), so that shape inference can find the sizes in between.",
         model(
             "(float[1,2,4,4] x, int64[4] size) => (float[A,B,C,D] y)",

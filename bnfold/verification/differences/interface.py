@@ -111,7 +111,12 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """One sentence about an output that ``after`` alone declares with another size than was computed; else empty."""
+    """One sentence about an output that ``after`` alone declares with another size than was computed; else empty.
+
+    Where ``after`` takes fewer sizes, what it declares is meant for those.
+    """
+    if narrowed(before, after):
+        return ""
     had, has = (_declared(model.graph.proto.output) for model in (before, after))
     for name, shape in outputs.items():
         if _clash(has[name], shape) and not _clash(had[name], shape):
