@@ -68,40 +68,38 @@ EXAMPLES = {
         ("bnfold optimize models/ out/", "every model in a folder"),
     ),
     "optimize": (
-        ("bnfold optimize model.onnx out.onnx", "upgrade to opset 15, fold"),
-        ("bnfold optimize model.onnx out.onnx --target-opset 18", "a newer opset"),
-        ("bnfold optimize model.onnx out.onnx --report why.html", "with an HTML report"),
-        ("bnfold optimize model.onnx out.onnx --simplify", "and run onnxscript's optimizer"),
-        ("bnfold optimize models/ out/ --jobs 4", "a folder, four at a time"),
-        ("bnfold optimize a.onnx b.onnx --assert-none BatchNormalization", "exit code 4 if any is left"),
+        ("bnfold optimize model.onnx out.onnx", "opset 15, and fold"),
+        ("bnfold optimize model.onnx out.onnx --opset 18", "a newer opset"),
+        ("bnfold optimize *.onnx out/", "many models"),
+        ("bnfold optimize model.onnx --in-place", "overwrite the model"),
+        ("bnfold optimize a.onnx b.onnx --fix-shapes x=1,3,224,224", "close open sizes"),
+        ("bnfold optimize a.onnx b.onnx --report why.html", "with an HTML report"),
+        ("bnfold optimize a.onnx b.onnx --simplify", "other passes, too"),
     ),
     "fold": (
         ("bnfold fold model.onnx out.onnx", "keep the opset"),
-        ("bnfold fold model.onnx model.onnx --in-place", "overwrite the model"),
+        ("bnfold fold model.onnx --in-place", "overwrite the model"),
     ),
     "upgrade": (
         ("bnfold upgrade model.onnx out.onnx", "to opset 15"),
-        ("bnfold upgrade model.onnx out.onnx --target-opset 17", "to opset 17"),
+        ("bnfold upgrade model.onnx out.onnx --opset 17", "to opset 17"),
     ),
     "inspect": (
         ("bnfold inspect model.onnx", "a table, and advice"),
         ("bnfold inspect models/ --json", "a folder, as JSON"),
-        ("bnfold inspect models/ --as-is --assert-none BatchNormalization", "exit code 4 if a file has one"),
+        ("bnfold inspect models/ --as-is --assert-none Conv", "exit code 4 if one"),
     ),
-    "run": (
-        ("bnfold run a.onnx b.onnx -- python pass.py {input} {output}", "your script"),
-        ("bnfold run a.onnx b.onnx --tolerance float16 -- python half.py {input} {output}", "one that rounds"),
-    ),
+    "run": (("bnfold run a.onnx b.onnx -- python pass.py {input} {output}", "or any tool"),),
     "verify": (
         ("bnfold verify before.onnx after.onnx", "on random inputs"),
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
-    "completion": (("bnfold completion bash", "put it into a file that your shell reads at its start"),),
+    "completion": (("bnfold completion bash", "to be read when the shell starts"),),
     "diff": (
-        ("bnfold diff before.onnx after.onnx", "exit code 1 if something differs"),
+        ("bnfold diff before.onnx after.onnx", "exit code 1 if any does"),
         ("bnfold diff before.onnx after.onnx --report diff.html", "every difference, drawn"),
-        ("bnfold diff before.onnx after.onnx --values", "even if it takes a while"),
+        ("bnfold diff before.onnx after.onnx --values", "values, too"),
     ),
 }
 
@@ -133,19 +131,18 @@ GROUPS = {
         *("as_is", "all_affines", "merge_branches", "equalize", "quantization", "only", "excluded", "overridable"),
         "max_growth",
     ),
-    "Other tools": ("simplify", "step_seconds"),
-    "Old files": ("legacy_mode", "force_inference", "saved_var"),
+    "Other tools": ("simplify",),
+    "Old files": ("legacy_mode", "force_inference"),
     "Verification": (
-        *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "samples", "seed", "runtime"),
-        *("verify_seconds", "values"),
+        *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
+        "values",
     ),
-    "Output": (
-        *("report", "as_json", "in_place", "dry_run", "external_data", "size_threshold", "keep_failed", "quiet"),
-        "verbose",
-    ),
+    "Output": ("report", "as_json", "in_place", "dry_run", "external_data", "keep_failed", "quiet", "verbose"),
     "Many models": ("jobs", "scheduler", "force"),
 }
 """Options by what they are about, in the order of the help."""
+RARE = ("step_seconds", "saved_var", "size_threshold", "samples", "seed")
+"""Options that the help only names."""
 
 
 class Command(click.Command):
@@ -160,8 +157,12 @@ class Command(click.Command):
             if found:
                 with formatter.section(title):
                     formatter.write_dl(found)
+        rare = [rows.pop(name)[0].split()[0] for name in RARE if name in rows]
         with formatter.section("Options"):
             formatter.write_dl([*rows.values()])
+        if rare:
+            with formatter.section("Rarely needed, explained by Python's help(bnfold.settings)"):
+                formatter.write(f"  {', '.join(rare)}\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)  # what parses them takes them off the list

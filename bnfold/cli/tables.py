@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -121,15 +122,23 @@ def _details(row: OutputRow) -> str:
 
 
 def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
-    """One row a model of a folder, those that need attention first."""
-    table = _columns("model", "", "BatchNormalization", "what happened")
+    """One row a model, those that need attention first; a folder that all of them share is named once, in the head."""
+    shared = os.path.commonprefix([result.source for result in results])  # noqa: RUF071 - of URLs, too
+    folder = shared[: max(shared.rfind("/"), shared.rfind(os.sep)) + 1]
+    table = _columns(printable(f"model in {folder}") if folder else "model", "", "BatchNormalization", "what happened")
     most_left_first = sorted(results, key=lambda result: -(result.counts.after if result.counts else 0))
     for result in sorted(most_left_first, key=lambda result: order.index(result.status)):
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
         told = [result.message] if result.message and (result.left or result.status != "verified") else []
-        _add(table, result.source, result.status, became, "; ".join([*told, ", ".join(why)] if why else told))
+        _add(
+            table,
+            result.source.removeprefix(folder),
+            result.status,
+            became,
+            "; ".join([*told, ", ".join(why)] if why else told),
+        )
     _show(table)
 
 

@@ -14,7 +14,7 @@ from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
 from bnfold.verification.feeding.dims import Known
 from bnfold.verification.feeding.legal import ShapeOf, declared_shape, legal, small_integers
-from bnfold.verification.feeding.roles import role, uses
+from bnfold.verification.feeding.roles import is_positive_for_some, role, uses
 from bnfold.verification.feeding.shapes import Sizing
 from bnfold.verification.feeding.sized import inferred_shapes
 from bnfold.verification.numbers.floats import float_type, is_float
@@ -170,10 +170,13 @@ def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Genera
 
 
 def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
-    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range."""
+    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range.
+
+    In every second sample numbers of both signs go to whoever reads a value beside a Log or Sqrt.
+    """
     normal = rng.standard_normal(shape)
     purpose = role(value)
-    if purpose == "data":
+    if purpose == "data" or (purpose == "positive" and sample % 2 and is_positive_for_some(value)):
         kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
         center = _stored_mean(value, normal) if kind == "at mean" else 0.0
         data = _DATA[kind](normal)

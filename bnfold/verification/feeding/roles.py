@@ -55,6 +55,18 @@ def role(value: ir.Value) -> str:
     return "positive" if "positive" in purposes else next(iter(purposes), "data")
 
 
+def is_positive_for_some(value: ir.Value) -> bool:
+    """Whether only Log and Sqrt need it to be positive, which give NaN otherwise, and others read it as well."""
+    others = {(node.op_type, slot) for node, slot in uses(value) if not (node.is_op("Log", "Sqrt") or _hands_on(node))}
+    return bool(others) and all(_ROLES.get(use) != "positive" for use in others)
+
+
+def _hands_on(node: ir.Node) -> bool:
+    """Whether it only hands its value on to other nodes."""
+    made = node.output(0)
+    return node.op_type in _CARRIERS and made is not None and not made.is_output
+
+
 def _is_product_with(node: ir.Node) -> bool:
     """Whether the first operand is a constant: then the second is no weight, but the data."""
     return node.is_op("MatMul", "Gemm") and ir.constant(node.input(0)) is not None
