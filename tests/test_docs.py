@@ -151,23 +151,3 @@ def test_the_shell_completes_commands_options_values_and_files(shell: str) -> No
     assert any("Relu,Sigmoid" in word for word in completions("bnfold inspect --assert-none Relu,Sigm", shell))
     for line in ("bnfold optimize mod", "bnfold optimize a.onnx mod", "bnfold mod"):
         assert any("file" in word for word in completions(line, shell)), line
-
-
-@windows
-def test_bash_takes_the_completion_script(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").touch()
-    script = (
-        'eval "$(bnfold completion bash)"; complete -p bnfold;'
-        "COMP_WORDS=(bnfold ins); COMP_CWORD=1; _bnfold_completion bnfold; echo ${COMPREPLY[@]}"
-    )
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "complete -o nosort -F _bnfold_completion bnfold" in done.stdout, done.stderr
-    assert "inspect" in done.stdout
