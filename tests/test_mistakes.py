@@ -107,7 +107,8 @@ def files(folder: Path) -> dict[str, bytes]:
         ("inspect model.onnx out.onnx", 1, "out.onnx: cannot be read: No such file or directory"),
         ("optimise model.onnx out.onnx", 2, "Did you mean 'optimize'?"),
         ("squeeze model.onnx out.onnx", 2, "neither a command (optimize, fold, upgrade, inspect, verify, "),
-        ("convert", 2, "use `bnfold upgrade IN OUT --target-opset N`"),
+        ("downgrade", 2, "which goes down as well"),
+        ("convert", 2, "use `bnfold upgrade IN OUT --opset N`"),
         ("model.onnx out.onnx 3", 2, "use --samples N"),
         ("a.onnx b.onnx c.onnx out", 1, "a.onnx: cannot be read: No such file or directory"),
         # options of other tools
@@ -122,7 +123,8 @@ def files(folder: Path) -> dict[str, bytes]:
         ("-V", 2, "use --version"),
         # values
         ("model.onnx out.onnx --target-opset 99", 2, "opset 99 does not exist"),
-        ("model.onnx out.onnx --input x:1,3", 2, "is not of the form NAME=2,3,224,224"),
+        ("model.onnx out.onnx --input x/1,3", 2, "is not of the form NAME=2,3,224,224"),
+        ("run model.onnx out.onnx python -c 1", 2, "bnfold's options come first, then IN OUT -- COMMAND"),
         ("model.onnx out.onnx --input nothere=1,3,8,8", 2, "the model has no input 'nothere'; its inputs are "),
         ("model.onnx out.onnx --input x=1,3", 1, "has 4 dimensions, the shape given has 2: (1, 3)"),
         ("model.onnx out.onnx --data nowhere.npz", 2, "'nowhere.npz' does not exist"),

@@ -44,6 +44,8 @@ COUNTERPARTS = {
     "--mutable-initializer": "use --overridable keep",
     "--freeze-overridable": "use --overridable freeze",
     "--depth": "use --verify auto, full or local",
+    "--no-batchnorm": "use --decompose residual, and --assert-none BatchNormalization",
+    "--no-fold": "use `bnfold upgrade`, which does not fold",
     "--skip-fuse-bn": "use `bnfold upgrade`, which does not fold",
     "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
@@ -118,7 +120,8 @@ COMMANDS = {
     "help": "`bnfold --help`, or `bnfold COMMAND --help`",
     "check": "`bnfold inspect IN`, or `bnfold verify BEFORE AFTER`",
     "compare": "`bnfold verify BEFORE AFTER`, or `bnfold diff BEFORE AFTER`",
-    "convert": "`bnfold upgrade IN OUT --target-opset N`",
+    "convert": "`bnfold upgrade IN OUT --opset N`",
+    "downgrade": "`bnfold upgrade IN OUT --opset N`, which goes down as well",
     "simplify": "`bnfold optimize IN OUT --simplify`",
     "info": "`bnfold inspect IN`",
 }
@@ -169,6 +172,9 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            if self.name == "run" and "--" not in given:
+                text = f"No such option {error.option_name!r}: bnfold's options come first, then IN OUT -- COMMAND."
+                raise click.UsageError(text, ctx) from error
             raise _counterpart(error, ctx) from error
         except click.UsageError as error:
             hint = _too_many(error.message, given)

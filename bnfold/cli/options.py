@@ -29,10 +29,11 @@ INTERRUPTED = 130
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, dims = text.rpartition("=")
-    if not name or not re.fullmatch(r"[\d\s,]*", dims):
+    """Other tools write NAME:2,3,224,224 and NAME:2x3x224x224."""
+    name, _, dims = text.rpartition("=" if "=" in text else ":")
+    if not name or not re.fullmatch(r"[\d\s,x]*", dims):
         raise click.BadParameter(f"{text!r} is not of the form NAME=2,3,224,224")
-    return name, tuple(int(dim) for dim in dims.split(",") if dim.strip())
+    return name, tuple(int(dim) for dim in re.split("[,x]", dims) if dim.strip())
 
 
 def _target(text: str) -> int | str:

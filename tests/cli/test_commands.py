@@ -167,7 +167,7 @@ def test_an_impossible_opset(opset: str, out: Path) -> None:
 def test_a_usage_error_is_exit_code_2(out: Path) -> None:
     assert run("optimize", MODELS / "bn9.onnx").exit_code == 2
     assert run("optimize", MODELS / "bn9.onnx", out, "--target-opset", "newest").exit_code == 2
-    assert run("optimize", MODELS / "bn9.onnx", out, "--input", "x:3").exit_code == 2
+    assert run("optimize", MODELS / "bn9.onnx", out, "--input", "x-3").exit_code == 2
 
 
 def test_the_input_is_not_overwritten_unasked(tmp_path: Path) -> None:

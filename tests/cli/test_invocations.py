@@ -202,7 +202,7 @@ def test_a_dry_run_shows_what_would_happen(line: str, folder: Path) -> None:
         ("version", "use `bnfold --version`"),
         ("help", "use `bnfold --help`"),
         ("check a.onnx", "use `bnfold inspect IN`, or `bnfold verify BEFORE AFTER`"),
-        ("convert a.onnx o.onnx", "use `bnfold upgrade IN OUT --target-opset N`"),
+        ("convert a.onnx o.onnx", "use `bnfold upgrade IN OUT --opset N`"),
         ("simplify a.onnx o.onnx", "use `bnfold optimize IN OUT --simplify`"),
         ("--verbose optimize a.onnx o.onnx", "bnfold COMMAND … --verbose"),
         ("optimize", "as in `bnfold optimize model.onnx out.onnx`"),

@@ -140,9 +140,10 @@ def test_only_the_size_that_was_asked_for_is_promised(tmp_path: Path) -> None:
     assert "takes only [1, 3, 5, 5]" in verdict.reason
 
 
-def test_the_command_line_reads_and_shows_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["x=1,3,6,6", "x:1,3,6,6", "x:1x3x6x6"])
+def test_the_command_line_reads_and_shows_it(form: str, tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")
-    given = ["--fix-shapes", "x=1,3,6,6"]
+    given = ["--fix-shapes", form]
     result = CliRunner().invoke(main, ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "o.onnx"), *given])
     assert result.exit_code == 0
     assert "input x                 N,3,H,W    1,3,6,6" in result.stderr
