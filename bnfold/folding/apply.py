@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bnfold import ir
 from bnfold.folding.affine import plainest
-from bnfold.folding.growth import Budget
 from bnfold.folding.plan import Plan
+from bnfold.folding.size_budget import Budget
 from bnfold.folding.step import Become, Bypass, Edit, Residual, SetAttr, SetConstant
 from bnfold.ir.tensor import Exact
 

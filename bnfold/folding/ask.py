@@ -9,8 +9,8 @@ from bnfold import ir
 from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import record
+from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
 

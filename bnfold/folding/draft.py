@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bnfold.folding.affine import Affine
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
-from bnfold.folding.recognise import Chain
+from bnfold.folding.chains import Chain
+from bnfold.folding.size_budget import Budget, Limits
 from bnfold.folding.step import Edit
 from bnfold.ir import Node, Value
 

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.folding import facts, guard, shapes
+from bnfold.folding import facts, range_check, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import edit_all
 from bnfold.folding.ask import guarded
 from bnfold.folding.balance import Channels, Part, balance
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.size_budget import Budget, Limits
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.folding.tied import Tied
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
@@ -157,7 +156,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget)
         raise Declined(Reason.RANGE, "found while the weight was computed")
     tied = Tied(limits)
     tied.scale(group.root, group.affine(factors))
-    guard.check(tied.edits)
+    range_check.check(tied.edits)
     for edit in tied.edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
             edit.tensor.maker = key

@@ -9,18 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import ask
+from bnfold.folding.chains import Chain
 from bnfold.folding.draft import Draft
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.plan import Plan
-from bnfold.folding.recognise import Chain
 from bnfold.folding.relabel import absorb
 from bnfold.folding.search import finish
+from bnfold.folding.size_budget import Budget, Limits
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
@@ -51,7 +50,7 @@ def is_candidate(node: ir.Node) -> bool:
 
 def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrink:
     """How to shrink a BatchNormalization that could not be folded. Raises Declined."""
-    chain = recognise.chain([recognise.batchnorm(node, policy)])
+    chain = chains.chain([chains.batchnorm(node, policy)])
     source, joined = chain.source, chain.source.producer
     if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
         raise Declined(Reason.NO_HANDLER, facts.where(node))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from bnfold import ir
-from bnfold.folding.recognise import Chain
+from bnfold.folding.chains import Chain
 from bnfold.folding.step import Edit
 
 

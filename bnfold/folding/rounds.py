@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import extras, rows, shapes
+from bnfold.folding import chains, extras, shapes
 from bnfold.folding.ask import guarded
-from bnfold.folding.growth import TooLarge
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_of
 from bnfold.folding.search import search
+from bnfold.folding.size_budget import TooLarge
 from bnfold.folding.state import Run, stands
 from bnfold.report.reasons import Declined
 
@@ -97,7 +97,7 @@ def fold(run: Run, node: ir.Node) -> bool:
 def _plan(run: Run, node: ir.Node) -> Plan:
     """For the first of the rows around a node that has a plan. Raises Declined with the refusal that got furthest."""
     refused: list[Declined] = []
-    for row in rows.around(node, run.policy):
+    for row in chains.around(node, run.policy):
         try:
             return guarded(node, search, row, run.limits, run.budget)
         except Declined as refusal:

@@ -12,15 +12,14 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, shapes, sharing
+from bnfold.folding import facts, range_check, shapes, sharing
 from bnfold.folding.affine import Affine
+from bnfold.folding.chains import Chain
 from bnfold.folding.draft import Draft
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import padded, record
 from bnfold.folding.plan import Plan
-from bnfold.folding.recognise import Chain
 from bnfold.folding.relabel import absorb, mapped, pass_down
+from bnfold.folding.size_budget import Budget, Limits
 from bnfold.folding.step import Bypass, Edit, Residual, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
@@ -91,7 +90,7 @@ def _identity(chain: Chain) -> Plan:
 def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
     """The affine of a constant is a constant, under the name that its readers know."""
     edit = SetConstant(chain.links[-1].node, 0, mapped(constant, chain.affine))
-    guard.check([edit])
+    range_check.check([edit])
     return Plan(chain, "stay", (edit,))
 
 
@@ -112,7 +111,7 @@ def _planned(draft: Draft, direction: Literal["up", "down"]) -> Plan:
 
 def finish(draft: Draft, direction: Literal["up", "down"]) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
-    guard.check(draft.edits)
+    range_check.check(draft.edits)
     residuals = _count_residuals(draft.chain, draft.edits)
     return Plan(
         draft.chain,

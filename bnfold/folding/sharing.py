@@ -8,9 +8,9 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
 from bnfold.folding.ask import ask
+from bnfold.folding.chains import Chain
 from bnfold.folding.draft import Draft
 from bnfold.folding.ops import record
-from bnfold.folding.recognise import Chain
 from bnfold.ir.traits import COMBINING
 from bnfold.report.reasons import Declined
 from bnfold.semantics import batchnorm

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from bnfold import ir
 from bnfold.folding.apply import apply, edit_all
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_around
 from bnfold.folding.replacement import Replacement
+from bnfold.folding.size_budget import Budget, Limits
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ask import ask, decline_excluded, guarded
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import nary
+from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -113,7 +113,7 @@ def _agree(one: Affine, other: Affine) -> bool:
 
 def _is_linear(node: ir.Node) -> bool:
     """Whether it only adds what it reads, and constants, or multiplies it by one."""
-    return node.is_op(*nary.SUMS) or (node.has_trait(ARITHMETIC) and recognise.has_constant(node))
+    return node.is_op(*nary.SUMS) or (node.has_trait(ARITHMETIC) and chains.has_constant(node))
 
 
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
@@ -123,4 +123,4 @@ def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
     decline_excluded(node, limits)
     if node.is_op(*nary.SUMS):
         return guarded(node, nary.up, node, slot, affine)
-    return Step(wanted=((guarded(node, recognise.arithmetic, node).slot, affine),))
+    return Step(wanted=((guarded(node, chains.arithmetic, node).slot, affine),))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
@@ -161,7 +161,7 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
 def _adds_constant(value: ir.Value | None) -> bool:
     """Whether a constant is added to the product, which takes a shift."""
     reader = value.only_reader if value is not None else None
-    return reader is not None and reader.is_op("Add") and recognise.has_constant(reader)
+    return reader is not None and reader.is_op("Add") and chains.has_constant(reader)
 
 
 register(**dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), Handler(up, down, shift="stops", inputs=2)))

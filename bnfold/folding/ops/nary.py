@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
 from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
@@ -23,7 +23,7 @@ EXTREMA = ("Max", "Min")
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Let the node compute ``affine`` of what it computes now."""
-    recognise.decline_legacy(node)
+    chains.decline_legacy(node)
     if node.op_type in ("Mul", "Div"):
         return _product_up(node, affine)
     if node.op_type in EXTREMA and (affine.s < 0).any():
@@ -98,7 +98,7 @@ def is_factor(value: ir.Value) -> bool:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
-    recognise.decline_legacy(node)
+    chains.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
     standing = _in_full_rank(node, {slot: affine})[slot]
@@ -123,7 +123,7 @@ def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
 
 def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
-    recognise.decline_legacy(node)
+    chains.decline_legacy(node)
     whole = _in_full_rank(node, standing)
     scale = next(iter(whole.values())).s
     if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
