@@ -11,7 +11,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, every, make, on_axis
-from bnfold.folding.ask import guarded
+from bnfold.folding.facts import guarded
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -27,7 +27,7 @@ class Link(NamedTuple):
     affine: Affine
 
 
-class Chain(NamedTuple):
+class AffineChain(NamedTuple):
     """Affine nodes in a row, each the only reader of the one before; they move as one."""
 
     links: tuple[Link, ...]
@@ -170,19 +170,19 @@ def link(node: ir.Node, policy: Policy) -> Link:
     return batchnorm(node, policy) if node.is_op("BatchNormalization") else arithmetic(node)
 
 
-def chain(links: Sequence[Link]) -> Chain:
+def chain(links: Sequence[Link]) -> AffineChain:
     """Several links in a row as one affine."""
     affine = links[0].affine
     for following in links[1:]:
         affine = following.affine.after(affine)
-    return Chain(tuple(links), affine)
+    return AffineChain(tuple(links), affine)
 
 
 MAX_ROW = 64
 """Affines that move as one; a longer row takes several plans."""
 
 
-def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
+def around(node: ir.Node, policy: Policy) -> Iterator[AffineChain]:
     """The whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
     Of one that is spelled out, which ``node`` is a part of, the whole row only. Raises Declined where it is no affine.
@@ -199,7 +199,7 @@ def around(node: ir.Node, policy: Policy) -> Iterator[Chain]:
     yield chain([middle])
 
 
-def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[Chain]:
+def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[AffineChain]:
     """Every row of constant Mul, Add, Sub, Div and Neg, each found at its first node, and then its single nodes."""
     for row in all_of([node for node in model.nodes() if node.has_trait(ARITHMETIC)], policy):
         try:

@@ -10,8 +10,8 @@ from bnfold import ir
 from bnfold.folding import facts, range_check
 from bnfold.folding.ask import decline_excluded
 from bnfold.folding.ops import conv, window
-from bnfold.folding.replacement import Replacement, key_of
-from bnfold.folding.size_budget import Budget, Limits
+from bnfold.folding.replacement import NodeMerge, key_of
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -35,7 +35,7 @@ def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
                 break
 
 
-def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Replacement:
+def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):
@@ -52,7 +52,7 @@ def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Rep
     range_check.check(edits)
     source = first.inputs[0]
     assert source is not None, "its rank was asked for"
-    return Replacement(kept, (second, first), source, edits, budget.check(edits))
+    return NodeMerge(kept, (second, first), source, edits, budget.check(edits))
 
 
 Edits = tuple[SetConstant, ...]

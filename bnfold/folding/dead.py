@@ -14,12 +14,13 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
-from bnfold.folding.ask import decline_excluded, guarded
-from bnfold.folding.chains import Chain
-from bnfold.folding.draft import Draft
+from bnfold.folding.ask import decline_excluded
+from bnfold.folding.chains import AffineChain
+from bnfold.folding.facts import guarded
 from bnfold.folding.ops import record
-from bnfold.folding.relabel import pass_down
-from bnfold.folding.size_budget import Budget, Limits
+from bnfold.folding.plan import PlanBuilder
+from bnfold.folding.propagate import pass_down
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -77,13 +78,13 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
     decline_excluded(node, limits)
-    draft = Draft(Chain((), shift), limits, Budget(0), form="in place")
-    pass_down(draft, made, shift)
-    if draft.edits or draft.edges:
+    builder = PlanBuilder(AffineChain((), shift), limits, SizeBudget(0), form="in place")
+    pass_down(builder, made, shift)
+    if builder.edits or builder.edges:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    if not any(record(reader).shift == "vanishes" for reader in draft.nodes):
+    if not any(record(reader).shift == "vanishes" for reader in builder.nodes):
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    return DeadShift(node, slot, (made, *draft.relabelled), tuple(draft.nodes))
+    return DeadShift(node, slot, (made, *builder.relabelled), tuple(builder.nodes))
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:

@@ -16,8 +16,8 @@ from bnfold.folding import chains, facts, range_check
 from bnfold.folding.ask import decline_excluded
 from bnfold.folding.branches import Branch, Meeting
 from bnfold.folding.ops import conv, weights, window
-from bnfold.folding.replacement import Replacement
-from bnfold.folding.size_budget import Budget, Limits
+from bnfold.folding.replacement import NodeMerge
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Place, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -35,7 +35,7 @@ class _Window(NamedTuple):
     last: tuple[int, ...]
 
 
-def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Replacement:
+def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How the branches become one. Raises Declined where that is not exact."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, limits)
@@ -69,7 +69,7 @@ def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Re
     range_check.check(edits)
     source = kept.inputs[0]
     assert source is not None, "it was looked at"
-    return Replacement(kept, tuple(meeting.nodes), source, tuple(edits), budget.check(edits))
+    return NodeMerge(kept, tuple(meeting.nodes), source, tuple(edits), budget.check(edits))
 
 
 def _unequal(node: ir.Node, what: str) -> Declined:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.folding.step import Edit, Residual, SetConstant
+from bnfold.folding.step import Edit, ExtraAdd, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
@@ -24,7 +24,7 @@ class TooLarge(Declined):
 
 
 @dataclass(slots=True, eq=False)
-class Budget:
+class SizeBudget:
     """The bytes that may still be added. An equal fold of the same weight reuses the first copy and costs nothing."""
 
     limit: int | Callable[[], int]
@@ -93,15 +93,15 @@ class Budget:
         for edit in refusal.copies:
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
-                wanted = self._wanted.setdefault(value, {})
-                wanted[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
+                requested = self._wanted.setdefault(value, {})
+                requested[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
 
     def grant(self) -> bool:
         """Allow copies where those for all readers fit (the original goes then). Returns whether any were allowed."""
         granted = False
-        for value, wanted in self._wanted.items():
-            covered = not value.is_output and all(use in wanted for use in value.uses)
-            sizes = dict(wanted.values())
+        for value, requested in self._wanted.items():
+            covered = not value.is_output and all(use in requested for use in value.uses)
+            sizes = dict(requested.values())
             growth = sum(sizes.values()) - (max(sizes.values()) if covered else 0)
             if value not in self._granted and growth <= self.left:
                 self._granted.add(value)
@@ -113,7 +113,7 @@ class Budget:
 
 def added(edits: Iterable[Edit]) -> int:
     """Bytes of the constants that operations between two nodes need, one operation counted once."""
-    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, Residual)}
+    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, ExtraAdd)}
     return sum(block.nbytes for block in blocks.values())
 
 

@@ -21,7 +21,7 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if affine.is_scale_only and made is not None and nary.is_factor(made):
         return _into_constant(node, affine)
     link = chains.arithmetic(node)
-    return Step((Bypass(node, link.slot),), wanted=((link.slot, affine.after(link.affine)),))
+    return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
 
 
 def _into_constant(node: ir.Node, affine: Affine) -> Step:
