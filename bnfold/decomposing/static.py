@@ -14,7 +14,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.spec import Spec
-from bnfold.folding.recognise import statistics
+from bnfold.folding.chains import statistics
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64, round_once
 from bnfold.report.reasons import Declined, Reason

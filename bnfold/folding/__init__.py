@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding.limits import Limits, growth_budget
+from bnfold.folding.size_budget import Limits, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -16,9 +16,9 @@ def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """The last node of each BatchNormalization that is written as constant arithmetic."""
     if not any(node.is_op("Mul", "Div") for node in model.nodes()):
         return []
-    from bnfold.folding import spelled_out
+    from bnfold.folding import decomposed
 
-    return spelled_out.find(model, policy)
+    return decomposed.find(model, policy)
 
 
 def run(

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from bnfold import ir
 from bnfold.folding.affine import plainest
-from bnfold.folding.growth import Budget
 from bnfold.folding.plan import Plan
-from bnfold.folding.step import Become, Bypass, Edit, Residual, SetAttr, SetConstant
+from bnfold.folding.size_budget import SizeBudget
+from bnfold.folding.step import Become, Bypass, Edit, ExtraAdd, SetAttr, SetConstant
 from bnfold.ir.tensor import Exact
 
 
-def apply(plan: Plan, budget: Budget) -> list[str]:
+def apply(plan: Plan, budget: SizeBudget) -> list[str]:
     """Edit the graph; the names of values that no longer mean what they did, or are gone."""
     links = [link.node for link in plan.chain.links]
     served = next((node for node in links if node.is_op("BatchNormalization")), links[0]).label
@@ -64,7 +64,7 @@ def _bypass(edit: Bypass) -> None:
     edit.node.graph.remove(edit.node)
 
 
-def edit_all(edits: Sequence[Edit], budget: Budget, served: str = "") -> None:
+def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> None:
     """Constants, attributes and operators first; what is put between two nodes hangs on their final edges.
 
     New nodes are named after the node that is ``served``, or the value that they change.
@@ -77,7 +77,7 @@ def edit_all(edits: Sequence[Edit], budget: Budget, served: str = "") -> None:
         elif isinstance(edit, Become):
             edit.node.op_type = edit.op_type
     placed: dict[object, ir.Value] = {}
-    keys = [(edit, edit.edge) for edit in edits if isinstance(edit, Residual)]
+    keys = [(edit, edit.edge) for edit in edits if isinstance(edit, ExtraAdd)]
     for edit, key in keys:
         if edit.side == "before" and key in placed:
             edit.node.set_input(edit.slot, placed[key])
@@ -85,7 +85,7 @@ def edit_all(edits: Sequence[Edit], budget: Budget, served: str = "") -> None:
             placed[key] = _add_constant(edit, served)
 
 
-def _set_constant(edit: SetConstant, budget: Budget) -> None:
+def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
     node, old = edit.node, edit.node.input(edit.slot)
     copy = budget.copy_of(old, edit.tensor, node.graph) if old is not None else None
     if copy is not None:
@@ -103,7 +103,7 @@ def _set_constant(edit: SetConstant, budget: Budget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_constant(edit: Residual, served: str) -> ir.Value:
+def _add_constant(edit: ExtraAdd, served: str) -> ir.Value:
     """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the fresh one."""
     node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
     assert value is not None, "a residual stands beside a value that is there"

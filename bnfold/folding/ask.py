@@ -1,25 +1,18 @@
-"""The one way to ask a handler: what numpy raises over a damaged node is a refusal."""
+"""The one way to ask a handler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import Literal
 
 from bnfold import ir
-from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.limits import Limits
+from bnfold.folding.facts import guarded
 from bnfold.folding.ops import record
+from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
-
-MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
-"""What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
-legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def ask(
@@ -45,17 +38,6 @@ def ask(
         raise Declined(Reason.NO_HANDLER, f"{'output' if direction == 'up' else 'input'} {slot} of {facts.where(node)}")
     decline_excluded(node, limits)
     return guarded(node, solve, node, slot, affine)
-
-
-def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-    """The result of a call that reads ``node``. Raises Declined, also where the node is damaged."""
-    try:
-        return solve(*arguments, **keywords)
-    except ReferenceAttribute as error:
-        mistyped = isinstance(error, MistypedAttribute)
-        raise Declined(Reason.UNREADABLE if mistyped else Reason.REFERENCE_ATTRIBUTE, str(error)) from error
-    except MISFIT as error:
-        raise Declined(Reason.UNREADABLE, f"{facts.where(node)}: {error}") from error
 
 
 def decline_excluded(node: ir.Node, limits: Limits | None) -> None:

@@ -51,11 +51,11 @@ class Channels:
         live = (above > 0) & (below > 0) & ~faint
         if not live.any():
             return 0.0
-        wanted = self.log[live] + np.log(below[live] / above[live]) / 2
-        wide, middle = (WIDE_HALF, wanted.max() - WIDE_HALF / 2) if self.half else (WIDE, np.median(wanted))
+        requested = self.log[live] + np.log(below[live] / above[live]) / 2
+        wide, middle = (WIDE_HALF, requested.max() - WIDE_HALF / 2) if self.half else (WIDE, np.median(requested))
         fresh = np.zeros_like(self.log)  # a dead channel stays what it is
-        if not self.mixed or np.std(wanted) > UNEVEN:
-            fresh[live] = np.clip(wanted - middle, -wide / 2, wide / 2) - (wide / 2 if self.half else 0)
+        if not self.mixed or np.std(requested) > UNEVEN:
+            fresh[live] = np.clip(requested - middle, -wide / 2, wide / 2) - (wide / 2 if self.half else 0)
         change, self.log = np.abs(fresh - self.log).max(), fresh
         return float(change)
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.folding import recognise
-from bnfold.folding.limits import Limits
+from bnfold.folding import chains
 from bnfold.folding.ops.nary import SUMS
 from bnfold.folding.replacement import key_of
+from bnfold.folding.size_budget import Limits
 from bnfold.ir.traits import ARITHMETIC
 
 MOST = 64
@@ -80,7 +80,7 @@ def _meeting(total: ir.Node) -> Meeting | None:
             assert value is not None, "it was looked at"
             own = -sign if node.op_type == "Sub" and slot == 1 else sign
             maker = value.producer if value.only_reader is not None and value.graph is total.graph else None
-            if maker is not None and maker.is_op(*SUMS) and not recognise.has_constant(maker):
+            if maker is not None and maker.is_op(*SUMS) and not chains.has_constant(maker):
                 waiting.append((maker, own))
             else:
                 branches.append(_branch(value, own, total.graph))

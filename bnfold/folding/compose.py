@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard
+from bnfold.folding import facts, range_check
 from bnfold.folding.ask import decline_excluded
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import conv, window
-from bnfold.folding.replacement import Replacement, key_of
+from bnfold.folding.replacement import NodeMerge, key_of
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -36,7 +35,7 @@ def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
                 break
 
 
-def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Replacement:
+def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):
@@ -50,10 +49,10 @@ def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: Budget) -> Rep
     kept, edits = (_convs if first.op_type == "Conv" else _gemms)(first, second, one, two)
     if (made := edits[0].tensor).size > one.size + two.size:
         raise Declined(Reason.NO_GAIN, f"{made.size} weights for {one.size} and {two.size}")
-    guard.check(edits)
+    range_check.check(edits)
     source = first.inputs[0]
     assert source is not None, "its rank was asked for"
-    return Replacement(kept, (second, first), source, edits, budget.check(edits))
+    return NodeMerge(kept, (second, first), source, edits, budget.check(edits))
 
 
 Edits = tuple[SetConstant, ...]

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
-from bnfold.folding.ask import decline_excluded, guarded
-from bnfold.folding.draft import Draft
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.ask import decline_excluded
+from bnfold.folding.chains import AffineChain
+from bnfold.folding.facts import guarded
 from bnfold.folding.ops import record
-from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import pass_down
+from bnfold.folding.plan import PlanBuilder
+from bnfold.folding.propagate import pass_down
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -78,13 +78,13 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
     decline_excluded(node, limits)
-    draft = Draft(Chain((), shift), limits, Budget(0), form="in place")
-    pass_down(draft, made, shift)
-    if draft.edits or draft.edges:
+    builder = PlanBuilder(AffineChain((), shift), limits, SizeBudget(0), form="in place")
+    pass_down(builder, made, shift)
+    if builder.edits or builder.edges:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    if not any(record(reader).shift == "vanishes" for reader in draft.nodes):
+    if not any(record(reader).shift == "vanishes" for reader in builder.nodes):
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    return DeadShift(node, slot, (made, *draft.relabelled), tuple(draft.nodes))
+    return DeadShift(node, slot, (made, *builder.relabelled), tuple(builder.nodes))
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
@@ -97,7 +97,7 @@ def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
 
 def _constant(node: ir.Node) -> tuple[int, Affine]:
     """At which slot the value without the shift comes in, and the shift."""
-    link = recognise.arithmetic(node)
+    link = chains.arithmetic(node)
     if (link.affine.s != 1).any():
         raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} scales the value or subtracts it")
     _decline_narrow(node, ir.constant(node.inputs[1 - link.slot]))
@@ -111,7 +111,7 @@ def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
 
 
 def _is_arithmetic(node: ir.Node) -> bool:
-    return node.has_trait(ARITHMETIC) and recognise.has_constant(node)
+    return node.has_trait(ARITHMETIC) and chains.has_constant(node)
 
 
 def remove(dead: DeadShift) -> list[str]:

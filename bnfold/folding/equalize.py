@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
-from bnfold.folding import facts, guard, shapes
+from bnfold.folding import facts, range_check, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import edit_all
-from bnfold.folding.ask import guarded
 from bnfold.folding.balance import Channels, Part, balance
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.facts import guarded
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.folding.tied import Tied
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
@@ -55,7 +54,7 @@ class Scaling(NamedTuple):
     cost: int
 
 
-def find(model: ir.Model, limits: Limits, budget: Budget, events: list[EqualizeEvent]) -> Iterator[Scaling]:
+def find(model: ir.Model, limits: Limits, budget: SizeBudget, events: list[EqualizeEvent]) -> Iterator[Scaling]:
     """One after the other, each to be carried out before the next is asked for; ``events`` get what became of all."""
     with ir.evaluated_once(model):
         groups = list(_groups(model, limits, events))
@@ -148,7 +147,7 @@ def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[
     return sign, np.where(known, channel, -1)
 
 
-def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget) -> Scaling:
+def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBudget) -> Scaling:
     """Raises Declined where the factors lose digits."""
     factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
@@ -157,7 +156,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: Budget)
         raise Declined(Reason.RANGE, "found while the weight was computed")
     tied = Tied(limits)
     tied.scale(group.root, group.affine(factors))
-    guard.check(tied.edits)
+    range_check.check(tied.edits)
     for edit in tied.edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
             edit.tensor.maker = key
@@ -175,7 +174,7 @@ def _short(factors: Float64) -> Float64:
     return np.asarray(np.ldexp(np.rint(mantissas * 256), exponents - 8))
 
 
-def apply(scaling: Scaling, budget: Budget) -> None:
+def apply(scaling: Scaling, budget: SizeBudget) -> None:
     """Edit the graph; values that no longer mean what they did get new names."""
     budget.charge(scaling.cost)
     edit_all(scaling.edits, budget)

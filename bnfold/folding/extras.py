@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import branches, dead, merge, partial, rows
-from bnfold.folding.ask import guarded
-from bnfold.folding.growth import TooLarge
+from bnfold.folding import branches, chains, dead, merge, partial
+from bnfold.folding.facts import guarded
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.replacement import key_of
 from bnfold.folding.search import search
-from bnfold.folding.state import Run, sign, stands
+from bnfold.folding.size_budget import TooLarge
+from bnfold.folding.state import Run, is_live, sign
 from bnfold.report.reasons import Declined
 
 
@@ -52,7 +52,7 @@ def compose_products(run: Run) -> None:
 def fold_arithmetic(run: Run) -> bool:
     """Rows of constant arithmetic that no BatchNormalization stands in. Returns whether any were folded."""
     changed = False
-    for chain in rows.without_batchnorm(run.model, run.policy):
+    for chain in chains.without_batchnorm(run.model, run.policy):
         keys = [key_of(link.node) for link in chain.links]
         if not run.limits.banned.isdisjoint(keys):
             continue
@@ -71,7 +71,7 @@ def fold_arithmetic(run: Run) -> bool:
 
 def shrink(run: Run, node: ir.Node) -> ir.Node | None:
     """Let what stands behind a Concat keep only the part that nobody could absorb. Returns what does that."""
-    if not (stands(node) and partial.is_candidate(node)):
+    if not (is_live(node) and partial.is_candidate(node)):
         return None
     try:
         with ir.evaluated_once(run.model):

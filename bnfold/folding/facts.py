@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from bnfold import ir
+from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import shapes
 from bnfold.ir.tensor import FLOATS, TP
 from bnfold.ir.traits import REARRANGING
 from bnfold.report.reasons import Declined, Reason
+
+MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
+"""What numpy raises where the arrays of a damaged model do not fit: no runtime could run such a node either. Tests over
+legal models take it away, so that a handler's own fault is not mistaken for one of the model."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """The result of a call that reads ``node``. Raises Declined, also where the node is damaged."""
+    try:
+        return solve(*arguments, **keywords)
+    except ReferenceAttribute as error:
+        mistyped = isinstance(error, MistypedAttribute)
+        raise Declined(Reason.UNREADABLE if mistyped else Reason.REFERENCE_ATTRIBUTE, str(error)) from error
+    except MISFIT as error:
+        raise Declined(Reason.UNREADABLE, f"{where(node)}: {error}") from error
 
 
 def operand(node: ir.Node, slot: int) -> ir.Value:

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, recognise
+from bnfold.folding import chains, facts, range_check
 from bnfold.folding.ask import decline_excluded
 from bnfold.folding.branches import Branch, Meeting
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.ops import conv, weights, window
-from bnfold.folding.replacement import Replacement
+from bnfold.folding.replacement import NodeMerge
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Place, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -36,12 +35,12 @@ class _Window(NamedTuple):
     last: tuple[int, ...]
 
 
-def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Replacement:
+def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How the branches become one. Raises Declined where that is not exact."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, limits)
     for total in meeting.sums:
-        recognise.decline_legacy(total)
+        chains.decline_legacy(total)
     kernels = {made: _kernel(made) for made in meeting.convs}
     kept = max(kernels, key=lambda made: math.prod(kernels[made].dims[2:]))
     (outputs, inputs, *spatial), dtype, group = kernels[kept].dims, kernels[kept].dtype, kept.attr("group", 1)
@@ -67,10 +66,10 @@ def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: Budget) -> Re
     edits: list[Edit] = [SetConstant(kept, 1, Summed(terms, units, centre))]
     if kept.input(2) is not None or shift.any():
         edits.append(SetConstant(kept, 2, Exact(dtype, shift), hint="bias"))
-    guard.check(edits)
+    range_check.check(edits)
     source = kept.inputs[0]
     assert source is not None, "it was looked at"
-    return Replacement(kept, tuple(meeting.nodes), source, tuple(edits), budget.check(edits))
+    return NodeMerge(kept, tuple(meeting.nodes), source, tuple(edits), budget.check(edits))
 
 
 def _unequal(node: ir.Node, what: str) -> Declined:
@@ -82,7 +81,7 @@ def _factors(branch: Branch, policy: Policy, rank: int, channels: int) -> tuple[
     s, t = np.full(channels, float(branch.sign)), np.zeros(channels)
     if not branch.affines:
         return s, t
-    affine = recognise.chain([recognise.link(node, policy) for node in branch.affines]).affine
+    affine = chains.chain([chains.link(node, policy) for node in branch.affines]).affine
     if affine.rank != rank or not affine.varies_only_on(1):
         raise Declined(Reason.AXIS, f"{facts.where(branch.affines[-1])} scales more than channels")
     scale, shift = weights.on_channels(branch.affines[-1], affine, channels)

@@ -9,18 +9,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply, edit_all
 from bnfold.folding.ask import ask
-from bnfold.folding.draft import Draft
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import concat
-from bnfold.folding.plan import Plan
-from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import absorb
+from bnfold.folding.plan import Plan, PlanBuilder
+from bnfold.folding.propagate import absorb
 from bnfold.folding.search import finish
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
@@ -49,23 +47,23 @@ def is_candidate(node: ir.Node) -> bool:
     return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_reader is node
 
 
-def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrink:
+def find(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:
     """How to shrink a BatchNormalization that could not be folded. Raises Declined."""
-    chain = recognise.chain([recognise.batchnorm(node, policy)])
+    chain = chains.chain([chains.batchnorm(node, policy)])
     source, joined = chain.source, chain.source.producer
     if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
         raise Declined(Reason.NO_HANDLER, facts.where(node))
     facts.only_output(node)
     if concat.axis_of(joined, chain.affine.rank) != 1:
         raise Declined(Reason.AXIS, facts.where(joined))
-    wanted = dict(ask(joined, "up", {0: chain.affine}, limits).wanted)
-    slot = _only_one(chain, wanted, limits, budget)
-    draft = Draft(chain, limits, budget)
-    draft.relabelled[source] = chain.affine
-    draft.nodes[joined] = None
-    absorb(draft, [(affine, (joined, other)) for other, affine in wanted.items() if other != slot])
-    plan = finish(draft, "up")
-    if plan.residuals:
+    requested = dict(ask(joined, "up", {0: chain.affine}, limits).requested)
+    slot = _only_one(chain, requested, limits, budget)
+    builder = PlanBuilder(chain, limits, budget)
+    builder.relabelled[source] = chain.affine
+    builder.nodes[joined] = None
+    absorb(builder, [(affine, (joined, other)) for other, affine in requested.items() if other != slot])
+    plan = finish(builder, "up")
+    if plan.extra_adds:
         raise Declined(Reason.NO_GAIN, facts.where(node))
     sizes = concat.sizes_of(joined, 1)
     start = sum(sizes[:slot])
@@ -74,15 +72,15 @@ def find(node: ir.Node, policy: Policy, limits: Limits, budget: Budget) -> Shrin
     return found
 
 
-def _only_one(chain: Chain, wanted: dict[int, Affine], limits: Limits, budget: Budget) -> int:
+def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
     """The part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
     refused: list[int] = []
     joined = chain.source.producer
     assert joined is not None, "it was asked"
-    for slot, affine in wanted.items():
-        draft = Draft(chain, limits, budget)
+    for slot, affine in requested.items():
+        builder = PlanBuilder(chain, limits, budget)
         try:
-            absorb(draft, [(affine, (joined, slot))])
+            absorb(builder, [(affine, (joined, slot))])
         except Declined:
             refused.append(slot)
         if len(refused) > 1:
@@ -101,7 +99,7 @@ def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:
     ]
 
 
-def carry_out(found: Shrink, budget: Budget) -> tuple[ir.Node, list[str]]:
+def carry_out(found: Shrink, budget: SizeBudget) -> tuple[ir.Node, list[str]]:
     """Edit the graph: the smaller BatchNormalization, and the names of values that are gone or changed."""
     old, graph, part = found.node, found.node.graph, found.concat.inputs[found.slot]
     assert part is not None, "it refused"

@@ -1,12 +1,45 @@
-"""What a search ends in: a frozen plan, which `apply` executes and cannot decline."""
+"""Plans: a builder that a search fills, and the frozen plan that `apply` executes and cannot decline."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bnfold import ir
-from bnfold.folding.recognise import Chain
+from bnfold.folding.affine import Affine
+from bnfold.folding.chains import AffineChain
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Edit
+from bnfold.ir import Node, Value
+
+
+@dataclass(slots=True, eq=False)
+class PlanBuilder:
+    """What the plan is for and may cost, and what has been planned so far."""
+
+    chain: AffineChain
+    limits: Limits
+    budget: SizeBudget
+    form: str = ""
+    """Which of several ways down a handler is asked for, if it has that."""
+    edits: list[Edit] = field(default_factory=list)
+    relabelled: dict[Value, Affine | None] = field(default_factory=dict)
+    """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""
+    nodes: dict[Node, None] = field(default_factory=dict)
+    absorbers: dict[Node, None] = field(default_factory=dict)
+    edges: dict[tuple[Node, int], None] = field(default_factory=dict)
+    shared: dict[Value, int] = field(default_factory=dict)
+    """Values with further readers, which ask for the same or get the inverse, and the depth at which they were met."""
+    undone: dict[Value, int] = field(default_factory=dict)
+    """Those of them whose other readers got the inverse."""
+    partial_reads: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
+    """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
+    joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
+    """Downward: nodes of several operands, to be asked with all that stands on these at once, and their depth."""
+
+    def moves(self, node: Node) -> bool:
+        """Whether the plan takes a node out, which nobody can ask for anything then."""
+        return any(link.node is node for link in self.chain.links)
 
 
 class Plan(NamedTuple):
@@ -15,13 +48,13 @@ class Plan(NamedTuple):
     ``direction`` is ``stay`` for an identity between values that both must keep their names.
     """
 
-    chain: Chain
+    chain: AffineChain
     direction: Literal["up", "down", "stay"]
     edits: tuple[Edit, ...] = ()
     relabelled: tuple[ir.Value, ...] = ()
     nodes: tuple[ir.Node, ...] = ()
     absorbers: tuple[ir.Node, ...] = ()
-    residuals: int = 0
+    extra_adds: int = 0
     """Operations that the plan adds."""
     inverses: int = 0
     """Values that have readers which take the inverse of what the value becomes."""

@@ -15,7 +15,7 @@ def key_of(node: ir.Node) -> tuple[str, str]:
     return node.graph.path, made.name
 
 
-class Replacement(NamedTuple):
+class NodeMerge(NamedTuple):
     """``kept``, one of ``nodes``, reads ``source`` and makes what the first of them makes, once it is edited.
 
     ``cost`` is what the edits take of what may be added.

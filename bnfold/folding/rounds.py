@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import extras, rows, shapes
-from bnfold.folding.ask import guarded
-from bnfold.folding.growth import TooLarge
+from bnfold.folding import chains, extras, shapes
+from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_of
 from bnfold.folding.search import search
-from bnfold.folding.state import Run, stands
+from bnfold.folding.size_budget import TooLarge
+from bnfold.folding.state import Run, is_live
 from bnfold.report.reasons import Declined
 
 MAX_ROUNDS = 8
@@ -22,7 +22,7 @@ MAX_ROUNDS = 8
 def fold_all(run: Run, progress: Callable[[int, int], None]) -> None:
     """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
     shapes.learn_unsure(run.model)
-    waiting = [node for node in run.events if stands(node)]
+    waiting = [node for node in run.events if is_live(node)]
     run.limits = run.limits._replace(simple=True)  # only plans that nobody has to undo
     extras.merge_branches(run)
     _fold_each(run, waiting, progress)
@@ -36,19 +36,19 @@ def fold_all(run: Run, progress: Callable[[int, int], None]) -> None:
         run.limits, again = run.limits._replace(simple=False), True
         changed |= _fold_each(run, waiting, progress)
         changed |= run.limits.all_affines and extras.fold_arithmetic(run)
-        waiting = [node for node in waiting if stands(node)]
+        waiting = [node for node in waiting if is_live(node)]
         if not (changed and run.limits.all_affines) and not run.budget.grant():
             break
     if run.limits.merge_branches:  # what stood between is gone
         extras.merge_branches(run)
         extras.compose_products(run)
-    for node in [node for node in run.events if stands(node)]:
+    for node in [node for node in run.events if is_live(node)]:
         while (small := extras.shrink(run, node)) is not None:
             fold(run, small)
             node = small  # noqa: PLW2901 - the next part of what is left
     extras.drop_dead_shifts(run)
     for node, trace in run.unmerged.items():
-        if stands(node):
+        if is_live(node):
             run.events[node].attempts += (trace,)
     if run.limits.equalize:
         extras.even_out(run)
@@ -61,13 +61,13 @@ def _fold_each(run: Run, nodes: list[ir.Node], progress: Callable[[int, int], No
     while declined < len(queue) and tries > 0:
         node = queue.popleft()
         tries -= 1
-        if not stands(node):
+        if not is_live(node):
             continue
         progress(len(nodes) - len(queue), len(nodes))
         declined += 1
         if fold(run, node):
             changed, declined = True, 0
-        if stands(node):
+        if is_live(node):
             queue.append(node)
     return changed
 
@@ -78,7 +78,7 @@ def fold(run: Run, node: ir.Node) -> bool:
     What stands beside it may be folded into it first, and open the way.
     """
     changed = False
-    while stands(node):
+    while is_live(node):
         try:
             with ir.evaluated_once(run.model):
                 plan = _plan(run, node)
@@ -86,7 +86,7 @@ def fold(run: Run, node: ir.Node) -> bool:
         except Declined as refusal:
             run.events[node].decline(refusal.without_frames())
             return changed
-        if run.patient and plan.residuals:
+        if run.patient and plan.extra_adds:
             run.postponed = True
             return changed
         run.carry_out(plan, cut, run.events[node].key)
@@ -97,7 +97,7 @@ def fold(run: Run, node: ir.Node) -> bool:
 def _plan(run: Run, node: ir.Node) -> Plan:
     """For the first of the rows around a node that has a plan. Raises Declined with the refusal that got furthest."""
     refused: list[Declined] = []
-    for row in rows.around(node, run.policy):
+    for row in chains.around(node, run.policy):
         try:
             return guarded(node, search, row, run.limits, run.budget)
         except Declined as refusal:

@@ -12,16 +12,14 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, guard, shapes, sharing
+from bnfold.folding import facts, propagate, range_check, shapes
 from bnfold.folding.affine import Affine
-from bnfold.folding.draft import Draft
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
+from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import padded, record
-from bnfold.folding.plan import Plan
-from bnfold.folding.recognise import Chain
-from bnfold.folding.relabel import absorb, mapped, pass_down
-from bnfold.folding.step import Bypass, Edit, Residual, SetConstant
+from bnfold.folding.plan import Plan, PlanBuilder
+from bnfold.folding.propagate import absorb, mapped, pass_down
+from bnfold.folding.size_budget import Limits, SizeBudget
+from bnfold.folding.step import Bypass, Edit, ExtraAdd, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
@@ -31,7 +29,7 @@ _SHOWN = 8
 """Channels that a refusal lists."""
 
 
-def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
+def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
     """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
     if chain.affine.is_identity:
         return _identity(chain)
@@ -42,19 +40,19 @@ def search(chain: Chain, limits: Limits, budget: Budget) -> Plan:
     attempts: list[SearchTrace] = []
     directions: tuple[Literal["up", "down"], ...] = ("up", "down")
     for direction in directions:
-        draft = Draft(chain, limits, budget)
+        builder = PlanBuilder(chain, limits, budget)
         try:
-            plan = _planned(draft, direction)
+            plan = _planned(builder, direction)
         except Declined as refusal:
             refusals.append(refusal.without_frames())
-            attempts.append(refusal.attempt(direction, (node.label for node in draft.nodes)))
+            attempts.append(refusal.attempt(direction, (node.label for node in builder.nodes)))
             continue
-        if not plan.residuals and not plan.inverses:
+        if not plan.extra_adds and not plan.inverses:
             return plan
         plans.append(plan)
-    plans = _with_image(plans, refusals, lambda form: _planned(Draft(chain, limits, budget, form), "down"))
+    plans = _with_image(plans, refusals, lambda form: _planned(PlanBuilder(chain, limits, budget, form), "down"))
     if plans:
-        return min(plans, key=lambda plan: (plan.residuals, plan.inverses))
+        return min(plans, key=lambda plan: (plan.extra_adds, plan.inverses))
     furthest = _furthest(refusals)
     if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
         furthest = _with_cause(furthest, chain, limits, budget)
@@ -70,7 +68,7 @@ def _furthest(refusals: Sequence[Declined]) -> Declined:
     return max(told, key=lambda refusal: (refusal.depth, refusal.reason not in _ENDS))
 
 
-def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget) -> Declined:
+def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: SizeBudget) -> Declined:
     """A refusal of negative scales says which; or what would end the search all the same, were they positive."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
@@ -78,7 +76,7 @@ def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget)
     first = ", ".join(map(str, negative[:_SHOWN])) + (", …" if negative.size > _SHOWN else "")
     which = f"negative in {negative.size} of {chain.affine.s.size} channels: {first}"
     try:
-        search(Chain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget)
+        search(AffineChain(chain.links, Affine(np.abs(chain.affine.s), chain.affine.t)), limits, budget)
     except Declined as deeper:
         if deeper.reason is refusal.reason:
             return refusal
@@ -87,7 +85,7 @@ def _with_cause(refusal: Declined, chain: Chain, limits: Limits, budget: Budget)
     return Declined(refusal.reason, f"{refusal.detail}: {which}", refusal.depth, refusal.at, refusal.operator)
 
 
-def _identity(chain: Chain) -> Plan:
+def _identity(chain: AffineChain) -> Plan:
     """Readers of the output read the input; a graph output's name goes to what makes the input, if that is free."""
     source = chain.source
     if not chain.target.is_output:
@@ -97,42 +95,42 @@ def _identity(chain: Chain) -> Plan:
     return Plan(chain, "up", relabelled=(source,))
 
 
-def _evaluated(chain: Chain, constant: ir.Tensor) -> Plan:
+def _evaluated(chain: AffineChain, constant: ir.Tensor) -> Plan:
     """The affine of a constant is a constant, under the name that its readers know."""
     edit = SetConstant(chain.links[-1].node, 0, mapped(constant, chain.affine))
-    guard.check([edit])
+    range_check.check([edit])
     return Plan(chain, "stay", (edit,))
 
 
-def _planned(draft: Draft, direction: Literal["up", "down"]) -> Plan:
+def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
     """Upward what makes the chain's input makes its output instead; downward its readers read what the chain reads."""
-    chain = draft.chain
+    chain = builder.chain
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
     if direction == "down":
-        pass_down(draft, chain.target, chain.affine)
-        return finish(draft, direction)
+        pass_down(builder, chain.target, chain.affine)
+        return finish(builder, direction)
     # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
-    if draft.limits.simple and not all(sharing.untouched(source, use, chain.affine) for use in others):
-        raise Declined(Reason.SHARED_VALUE, sharing.readers(source))
-    absorb(draft, [(chain.affine, edge)])
-    return finish(draft, direction)
+    if builder.limits.simple and not all(propagate.is_untouched(source, use, chain.affine) for use in others):
+        raise Declined(Reason.SHARED_VALUE, propagate.readers(source))
+    absorb(builder, [(chain.affine, edge)])
+    return finish(builder, direction)
 
 
-def finish(draft: Draft, direction: Literal["up", "down"]) -> Plan:
+def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
     """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
-    guard.check(draft.edits)
-    residuals = _count_residuals(draft.chain, draft.edits)
+    range_check.check(builder.edits)
+    extra_adds = _count_extra_adds(builder.chain, builder.edits)
     return Plan(
-        draft.chain,
+        builder.chain,
         direction,
-        tuple(draft.edits),
-        tuple(draft.relabelled),
-        tuple(draft.nodes),
-        tuple(draft.absorbers),
-        residuals,
-        len(draft.undone),
-        cost=draft.budget.check(draft.edits, adds_spatial_constant=bool(draft.form)),
+        tuple(builder.edits),
+        tuple(builder.relabelled),
+        tuple(builder.nodes),
+        tuple(builder.absorbers),
+        extra_adds,
+        len(builder.undone),
+        cost=builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form)),
     )
 
 
@@ -149,7 +147,7 @@ def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[
             image = find(form)
         except Declined:
             continue
-        if down is None or (image.residuals, _work(image)) < (down.residuals, _work(down)):
+        if down is None or (image.extra_adds, _work(image)) < (down.extra_adds, _work(down)):
             return [*(plan for plan in plans if plan is not down), image]
     return plans
 
@@ -158,30 +156,30 @@ def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
     """Whether padding cost an Add, or was what an Add could not deal with."""
     if down is None:
         return any(refusal.reason is Reason.ZERO_SCALE for refusal in refusals)
-    return any(isinstance(edit, Residual) and "carried" in record(edit.node).forms for edit in down.edits)
+    return any(isinstance(edit, ExtraAdd) and "carried" in record(edit.node).forms for edit in down.edits)
 
 
-def _count_residuals(chain: Chain, edits: Sequence[Edit]) -> int:
+def _count_extra_adds(chain: AffineChain, edits: Sequence[Edit]) -> int:
     """Operations that are added to take the chain out.
 
     Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
     """
-    residuals = len({edit.edge for edit in edits if isinstance(edit, Residual)})
-    if not residuals:
+    extra_adds = len({edit.edge for edit in edits if isinstance(edit, ExtraAdd)})
+    if not extra_adds:
         return 0
     removed = len(chain.links) + sum(isinstance(edit, Bypass) for edit in edits)
-    if residuals > removed or (residuals == removed and not chain.batchnorms):
-        raise Declined(Reason.NO_GAIN, f"{residuals} operations would stay for {removed} removed")
+    if extra_adds > removed or (extra_adds == removed and not chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{extra_adds} operations would stay for {removed} removed")
     if chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
-    return residuals
+    return extra_adds
 
 
 def _work(plan: Plan) -> int:
     """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
     total, seen = 0, set()
     for edit in plan.edits:
-        if isinstance(edit, Residual) and edit.edge not in seen:
+        if isinstance(edit, ExtraAdd) and edit.edge not in seen:
             seen.add(edit.edge)
             dims = shapes.known_dims(edit.value) if edit.value is not None else ()
             total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from bnfold import ir
 from bnfold.folding.apply import apply, edit_all
-from bnfold.folding.growth import Budget
-from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_around
-from bnfold.folding.replacement import Replacement
+from bnfold.folding.replacement import NodeMerge
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
@@ -30,7 +29,7 @@ class Run:
     policy: Policy
     limits: Limits
     original: set[str]
-    budget: Budget = field(init=False)
+    budget: SizeBudget = field(init=False)
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
@@ -39,7 +38,7 @@ class Run:
     """Why branches that a BatchNormalization stands in are not merged."""
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.limits.growth)
+        self.budget = SizeBudget(self.limits.growth)
 
     def carry_out(self, plan: Plan, cut: ir.Cut, maker: tuple[str, str]) -> None:
         """Edit the graph as planned, and tell the events of what is gone. ``maker`` is what the plan folds."""
@@ -58,7 +57,7 @@ class Run:
             if removed in self.events:
                 self.events[removed].fold(plan.direction, into, operators, passed)
 
-    def replace(self, found: Replacement, maker: tuple[str, str], title: str) -> None:
+    def replace(self, found: NodeMerge, maker: tuple[str, str], title: str) -> None:
         """Let one node do the work of several."""
         cut = cut_around(found.nodes, title, self.original)
         self.budget.charge(found.cost)
@@ -81,6 +80,6 @@ def sign(edits: Iterable[Edit], maker: tuple[str, str]) -> None:
             edit.tensor.maker = maker
 
 
-def stands(node: ir.Node) -> bool:
+def is_live(node: ir.Node) -> bool:
     """Whether a BatchNormalization, or what is one spelled out, is still there."""
     return not node.removed and (node.is_op("BatchNormalization") or node.has_trait(ARITHMETIC))

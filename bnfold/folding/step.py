@@ -43,7 +43,7 @@ class Bypass(NamedTuple):
     slot: int
 
 
-class Residual(NamedTuple):
+class ExtraAdd(NamedTuple):
     """A cheaper affine that stays: an Add of a constant ``block``, before an input of ``node`` or behind an output."""
 
     node: Node
@@ -65,30 +65,30 @@ class Residual(NamedTuple):
         return self.value, self.dtype, self.block.shape, self.block.tobytes()
 
 
-Edit = SetConstant | SetAttr | Become | Bypass | Residual
+Edit = SetConstant | SetAttr | Become | Bypass | ExtraAdd
 
 
 class Step(NamedTuple):
     """One node's part of a plan.
 
-    Demands are (slot, affine): each of ``wanted`` is what the value at an input has to become, each of ``standing``
+    Demands are (slot, affine): each of ``requested`` is what the value at an input has to become, each of ``pending``
     what the readers of an output have to live without. A node without demands has absorbed the affine.
     """
 
     edits: tuple[Edit, ...] = ()
-    wanted: tuple[tuple[int, Affine], ...] = ()
-    standing: tuple[tuple[int, Affine], ...] = ()
+    requested: tuple[tuple[int, Affine], ...] = ()
+    pending: tuple[tuple[int, Affine], ...] = ()
 
-    def plus(self, *edits: Edit, standing: tuple[tuple[int, Affine], ...] = ()) -> Step:
+    def plus(self, *edits: Edit, pending: tuple[tuple[int, Affine], ...] = ()) -> Step:
         """With further edits, and affines that are left standing."""
-        return Step((*self.edits, *edits), self.wanted, (*self.standing, *standing))
+        return Step((*self.edits, *edits), self.requested, (*self.pending, *pending))
 
 
 def wants(affine: Affine, *edits: Edit) -> Step:
     """The step of a node that wants ``affine`` on its first input."""
-    return Step(edits, wanted=((0, affine),))
+    return Step(edits, requested=((0, affine),))
 
 
 def leaves(affine: Affine, *edits: Edit) -> Step:
     """The step of a node that leaves ``affine`` standing on its first output."""
-    return Step(edits, standing=((0, affine),))
+    return Step(edits, pending=((0, affine),))

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
-from bnfold.folding.ask import ask, decline_excluded, guarded
-from bnfold.folding.limits import Limits
+from bnfold.folding.ask import ask, decline_excluded
+from bnfold.folding.facts import guarded
 from bnfold.folding.ops import nary
+from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -77,7 +78,7 @@ class Tied:
         _check(step)
         self.nodes[node] = None
         self.edits += step.edits
-        for slot, affine in step.wanted:
+        for slot, affine in step.requested:
             operand = node.input(slot)
             if operand is None or ir.constant(operand) is not None:
                 known = Reason.QUANTIZED_WEIGHT if facts.is_quantized(operand) else Reason.NO_HANDLER
@@ -85,7 +86,7 @@ class Tied:
             if not affine.is_identity:
                 self._edges.add((node, slot))
                 self._waiting.append((operand, affine))
-        for slot, affine in step.standing:
+        for slot, affine in step.pending:
             made = node.output(slot)
             if made is not None and not affine.is_identity:
                 self._made.add(made)
@@ -113,7 +114,7 @@ def _agree(one: Affine, other: Affine) -> bool:
 
 def _is_linear(node: ir.Node) -> bool:
     """Whether it only adds what it reads, and constants, or multiplies it by one."""
-    return node.is_op(*nary.SUMS) or (node.has_trait(ARITHMETIC) and recognise.has_constant(node))
+    return node.is_op(*nary.SUMS) or (node.has_trait(ARITHMETIC) and chains.has_constant(node))
 
 
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
@@ -123,4 +124,4 @@ def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
     decline_excluded(node, limits)
     if node.is_op(*nary.SUMS):
         return guarded(node, nary.up, node, slot, affine)
-    return Step(wanted=((guarded(node, recognise.arithmetic, node).slot, affine),))
+    return Step(requested=((guarded(node, chains.arithmetic, node).slot, affine),))

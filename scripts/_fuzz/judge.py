@@ -17,7 +17,7 @@ from _fuzz.builder import Array
 from _fuzz.case import Outcome
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, UpgradeBlocked
-from bnfold.folding import ask
+from bnfold.folding import facts
 from bnfold.ir.fixing import fix_inputs
 from bnfold.pipeline import order
 from bnfold.report.events import Report
@@ -101,11 +101,11 @@ def _at_other_sizes(proto: onnx.ModelProto, drawn: Feeds, after: ir.Model) -> st
 @contextmanager
 def _unforgiving() -> Iterator[None]:
     """The models are legal: what a handler raises is its own fault, not theirs."""
-    forgiven, ask.MISFIT = ask.MISFIT, ()
+    forgiven, facts.MISFIT = facts.MISFIT, ()
     try:
         yield
     finally:
-        ask.MISFIT = forgiven
+        facts.MISFIT = forgiven
 
 
 def _behaviour(report: Report) -> str:

@@ -14,7 +14,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.folding import branches as meetings
-from bnfold.folding import compose, merge, sharing
+from bnfold.folding import compose, merge, propagate
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import (
     HANDLERS,
@@ -162,7 +162,7 @@ FAULTS: dict[str, tuple[Build, Break]] = {
         replaced(window, "is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
     ),
     "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
-    "demands: applied again instead of undone": (other_reader, replaced(sharing, "inverse", applied_again)),
+    "demands: applied again instead of undone": (other_reader, replaced(propagate, "inverse", applied_again)),
     "demands: the other arm of a sum": (other_arm, replaced(nary, "_rescaled", lambda *_: ())),
     "GridSample: zeros beside the image": (sampled, handled("GridSample", carrier(passing.unchanged))),
     "DeformConv: the shift": (deformed, handled("DeformConv", Handler(down=unshifted))),

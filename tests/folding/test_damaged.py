@@ -67,7 +67,7 @@ RESHAPES = {
 @pytest.mark.parametrize("nodes", RESHAPES.values(), ids=RESHAPES)
 def test_a_reshape_that_cannot_be_declines_by_itself(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of numpy's is forgiven here."""
-    monkeypatch.setattr("bnfold.folding.ask.MISFIT", ())
+    monkeypatch.setattr("bnfold.folding.facts.MISFIT", ())
     proto = made(nodes, w=[6, 6, 1, 1])
     for name, target in {"n": [2, 6, 7, 5], "m": [2, 6, -3, 5], "i": [1]}.items():
         proto.graph.initializer.append(numpy_helper.from_array(np.array(target), name))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bnfold.folding import ask
+from bnfold.folding import facts
 from tests.folding.nets import Folded, Net, fold_only, folded
 
 
@@ -184,7 +184,7 @@ def test_a_constant_that_the_value_is_subtracted_from() -> None:
 
 
 def test_a_negation_is_no_shift(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "MISFIT", ())
+    monkeypatch.setattr(facts, "MISFIT", ())
     net = Net()
     y = net.node("Neg", net.node("Sigmoid", net.input(2, 4, 8, 7)))
     assert folded(net, normalised(net, y)).ops == ["Sigmoid", "Neg", "InstanceNormalization"]

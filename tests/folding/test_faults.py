@@ -19,7 +19,7 @@ from _fuzz.operators import Draw
 from _fuzz.weights import VariedBuilder, quantised
 
 from bnfold import ir
-from bnfold.folding import ask, dead, sharing
+from bnfold.folding import dead, facts, propagate
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
     activation,
@@ -72,8 +72,8 @@ def by_channel(node: ir.Node, kernel: ir.Tensor, s: Float64, _: int) -> Step:
     return weights.scaled(node, 1, kernel, 1, np.resize(s, kernel.dims[1]))
 
 
-def everything_ends(draft: Any, made: ir.Value, _: Affine) -> None:
-    draft.nodes.update((node, None) for node in made.graph.nodes if node.is_op("InstanceNormalization"))
+def everything_ends(builder: Any, made: ir.Value, _: Affine) -> None:
+    builder.nodes.update((node, None) for node in made.graph.nodes if node.is_op("InstanceNormalization"))
 
 
 def doubled(rank: int) -> Affine:
@@ -97,14 +97,14 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a permutation the wrong way round": (transpose, "_permutation", lambda _, rank: list(range(rank))),
     "a reshape that is none": (reshape, "carry", mixed_up),
     "elements tiled instead of repeated": (repeat, "_per_channel", tiled),
-    "readers that see another value": (sharing, "untouched", yes),
+    "readers that see another value": (propagate, "is_untouched", yes),
     "a border read as the inside": (padded, "inside", lambda _node, _axis, taps, _rank: np.ones((taps, 1))),
     "a mean that is a sum": (
         pool,
         "_averaged",
         lambda affine, axes: make(affine.s, affine.t.sum(tuple(axes), keepdims=True)),
     ),
-    "parts that overlap": (sharing, "reads_same_elements", yes),
+    "parts that overlap": (propagate, "reads_same_elements", yes),
     "operands of a sum that are scaled differently": (nary, "make", lambda s, t: Affine(np.ones_like(s), t)),
     "a bias that counts": (dead, "pass_down", everything_ends),
     "an affine of a row that is taken out without effect": (Affine, "after", lambda _, first: first),
@@ -154,7 +154,7 @@ def mostly_quantised(b: VariedBuilder, array: Array, hint: str = "w") -> str:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, faulty = FAULTS[fault]
-    monkeypatch.setattr(ask, "MISFIT", ())
+    monkeypatch.setattr(facts, "MISFIT", ())
     monkeypatch.setattr(module, name, faulty)
     if name == "instance_down":
         from bnfold.folding import ops

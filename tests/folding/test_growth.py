@@ -8,7 +8,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.folding import growth_budget
-from bnfold.folding.growth import fingerprint
+from bnfold.folding.size_budget import fingerprint
 from bnfold.ir.tensor import Exact, InMemory, Scaled
 from tests.folding.nets import Net, declined, folded
 

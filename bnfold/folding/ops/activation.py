@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Residual, Step, leaves, wants
+from bnfold.folding.step import ExtraAdd, Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -20,7 +20,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """``s·f(x) + t = f(s·x) + t``, for ``s ≥ 0`` as f(0) = 0."""
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
-    edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
+    edits = () if affine.is_scale_only else (ExtraAdd(node, 0, affine.t, facts.float_type(node.output(0))),)
     return wants(affine.scale_part(), *edits)
 
 
@@ -34,7 +34,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
         block = np.where(affine.s == 0, 0.0, affine.t / affine.s)
     dead = (affine.s == 0) & (affine.t != 0)
     left = np.where(dead, _value(node, affine.t), 0.0) if dead.any() else np.zeros((1,) * affine.rank)
-    before = Residual(node, 0, block, facts.float_type(node.input(0)), "before")
+    before = ExtraAdd(node, 0, block, facts.float_type(node.input(0)), "before")
     return leaves(make(affine.s, left), *((before,) if block.any() else ()))
 
 

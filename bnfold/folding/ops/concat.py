@@ -18,9 +18,9 @@ def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Each part is asked for its stretch."""
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
-        return Step(wanted=tuple((slot, affine) for slot in range(len(node.inputs))))
+        return Step(requested=tuple((slot, affine) for slot in range(len(node.inputs))))
     sizes = sizes_of(node, axis)
-    return Step(wanted=tuple(enumerate(_stretches(affine, axis, sizes))))
+    return Step(requested=tuple(enumerate(_stretches(affine, axis, sizes))))
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -28,12 +28,12 @@ def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     return concat_joint(node, {slot: affine})
 
 
-def concat_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+def concat_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
     """Several parts at once, by slot."""
-    rank = next(iter(standing.values())).rank
+    rank = next(iter(pending.values())).rank
     axis = axis_of(node, rank)
     sizes = sizes_of(node, axis)
-    parts = [standing.get(part) or identity(rank) for part in range(len(sizes))]
+    parts = [pending.get(part) or identity(rank) for part in range(len(sizes))]
     return leaves(concatenate(parts, sizes, axis))
 
 
@@ -53,7 +53,7 @@ def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
         axis, sizes = _split(node, affine.rank)
         parts = _stretches(affine, axis, sizes)
     named = [part for part, value in enumerate(node.outputs) if value is not None]
-    return Step(standing=tuple((part, parts[part]) for part in named))
+    return Step(pending=tuple((part, parts[part]) for part in named))
 
 
 def identity(rank: int) -> Affine:
@@ -103,5 +103,5 @@ def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
 
 register(
     Concat=Handler(concat_up, concat_down, concat_joint, inputs=ALL),
-    Split=Handler(split_up, split_down, picks=True, outputs=ALL),
+    Split=Handler(split_up, split_down, reads_parts=True, outputs=ALL),
 )

@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights, window
-from bnfold.folding.step import Edit, Residual, SetConstant, Step
+from bnfold.folding.step import Edit, ExtraAdd, SetConstant, Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -61,10 +61,10 @@ def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) ->
     return scaled.plus(*new_bias(node, kernel, np.ones(outputs), moved))
 
 
-def shift_before(node: ir.Node, affine: Affine) -> Residual:
+def shift_before(node: ir.Node, affine: Affine) -> ExtraAdd:
     """An Add of ``t/s`` on the node's input, after which only the scale is left to be dealt with."""
     if ((affine.s == 0) & (affine.t != 0)).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     with np.errstate(all="ignore"):
         block = np.where(affine.t != 0, affine.t / affine.s, 0.0)
-    return Residual(node, 0, block, facts.float_type(node.input(0)), "before")
+    return ExtraAdd(node, 0, block, facts.float_type(node.input(0)), "before")

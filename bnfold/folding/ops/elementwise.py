@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise
+from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine, make, plainest
 from bnfold.folding.ops import nary
 from bnfold.folding.ops.registry import Handler, register
@@ -15,13 +15,13 @@ from bnfold.ir.tensor import Exact
 
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and ask its operand for both maps; a factor of a product takes a scale into its constant."""
-    if not recognise.has_constant(node):
+    if not chains.has_constant(node):
         return nary.up(node, slot, affine)
     made = node.output(0)
     if affine.is_scale_only and made is not None and nary.is_factor(made):
         return _into_constant(node, affine)
-    link = recognise.arithmetic(node)
-    return Step((Bypass(node, link.slot),), wanted=((link.slot, affine.after(link.affine)),))
+    link = chains.arithmetic(node)
+    return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
 
 
 def _into_constant(node: ir.Node, affine: Affine) -> Step:
@@ -36,9 +36,9 @@ def _into_constant(node: ir.Node, affine: Affine) -> Step:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and pass both maps on; a constant that is added takes a mere shift."""
-    if not recognise.has_constant(node):
+    if not chains.has_constant(node):
         return nary.down(node, slot, affine)
-    link = recognise.arithmetic(node)
+    link = chains.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
     if node.is_op("Add") and affine.is_shift_only:
         held = facts.weight(node, 1 - slot)
@@ -48,9 +48,9 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 def in_place(node: ir.Node, slot: int, affine: Affine) -> Step:
     """A shift passes what stays where it is: ``u·(x + t) + v = (u·x + v) + u·t``."""
-    if not recognise.has_constant(node):
+    if not chains.has_constant(node):
         return nary.down(node, slot, affine)
-    return leaves(make(np.ones_like(affine.s), recognise.arithmetic(node).affine.s * affine.t))
+    return leaves(make(np.ones_like(affine.s), chains.arithmetic(node).affine.s * affine.t))
 
 
 FORMS = {"in place": in_place}

@@ -7,7 +7,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Edit, Residual, Step
+from bnfold.folding.step import Edit, ExtraAdd, Step
 from bnfold.report.reasons import Declined, Reason
 
 
@@ -20,11 +20,11 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if function and (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     if function and not affine.is_scale_only:
-        stays = (Residual(node, 0, affine.t, weights.shape_of(node, 1).dtype),)
+        stays = (ExtraAdd(node, 0, affine.t, weights.shape_of(node, 1).dtype),)
         affine = affine.scale_part()
     step = conv.up(node, slot, affine)
     added = ((3, affine.scale_part()),) if node.input(3) is not None else ()
-    return Step((*step.edits, *stays), (*step.wanted, *added))
+    return Step((*step.edits, *stays), (*step.requested, *added))
 
 
 register(FusedConv=Handler(up, conv.down, shift="absorbed"))

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Become, Edit, Residual, SetConstant, Step, leaves, wants
+from bnfold.folding.step import Become, Edit, ExtraAdd, SetConstant, Step, leaves, wants
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -87,7 +87,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
         return scaled
     moved = product.image(affine.t)
     if _adds_constant(node.output(0)):
-        return scaled.plus(standing=((0, make(np.ones((1,) * moved.ndim), moved)),))
+        return scaled.plus(pending=((0, make(np.ones((1,) * moved.ndim), moved)),))
     return scaled.plus(*_shift(product, moved))
 
 
@@ -155,13 +155,13 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
         columns = matrix.dims[1] if product.slot else t.shape[1]
         block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, columns)).reshape(-1)
         return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
-    return (Residual(node, 0, t, matrix.dtype),)
+    return (ExtraAdd(node, 0, t, matrix.dtype),)
 
 
 def _adds_constant(value: ir.Value | None) -> bool:
     """Whether a constant is added to the product, which takes a shift."""
     reader = value.only_reader if value is not None else None
-    return reader is not None and reader.is_op("Add") and recognise.has_constant(reader)
+    return reader is not None and reader.is_op("Add") and chains.has_constant(reader)
 
 
 register(**dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), Handler(up, down, shift="stops", inputs=2)))

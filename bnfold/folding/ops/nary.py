@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, recognise, shapes
+from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
-from bnfold.folding.step import Edit, Residual, SetConstant, Step, leaves
+from bnfold.folding.step import Edit, ExtraAdd, SetConstant, Step, leaves
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 
@@ -23,7 +23,7 @@ EXTREMA = ("Max", "Min")
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Let the node compute ``affine`` of what it computes now."""
-    recognise.decline_legacy(node)
+    chains.decline_legacy(node)
     if node.op_type in ("Mul", "Div"):
         return _product_up(node, affine)
     if node.op_type in EXTREMA and (affine.s < 0).any():
@@ -34,16 +34,16 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     for slot, value in _operands(node):
         if value is None:
             raise Declined(Reason.UNREADABLE, facts.where(node))
-        wanted = affine if receiver is None and node.op_type not in SUMS else affine.scale_part()
+        requested = affine if receiver is None and node.op_type not in SUMS else affine.scale_part()
         if slot == receiver:
-            wanted = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
+            requested = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
         held = ir.constant(value)
         if held is not None:
-            fresh = wanted.s * lifted(held.float64(), affine.rank) + wanted.t
+            fresh = requested.s * lifted(held.float64(), affine.rank) + requested.t
             edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
         else:
-            operands.append((slot, fitted(node, value, wanted)))
-    return Step(tuple(edits), wanted=tuple(operands))
+            operands.append((slot, fitted(node, value, requested)))
+    return Step(tuple(edits), requested=tuple(operands))
 
 
 def _operands(node: ir.Node) -> list[tuple[int, ir.Value | None]]:
@@ -80,8 +80,8 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
     slot, value = min(
         (fitting | broadcast).items(), key=lambda item: (item[0] not in broadcast and _reluctance(item[1]) > 1, item[0])
     )
-    edits = () if affine.is_scale_only else (Residual(node, 0, affine.t, facts.float_type(node.output(0))),)
-    return Step(edits, wanted=((slot, fitted(node, value, scale) if slot in fitting else scale),))
+    edits = () if affine.is_scale_only else (ExtraAdd(node, 0, affine.t, facts.float_type(node.output(0))),)
+    return Step(edits, requested=((slot, fitted(node, value, scale) if slot in fitting else scale),))
 
 
 def is_factor(value: ir.Value) -> bool:
@@ -98,52 +98,52 @@ def is_factor(value: ir.Value) -> bool:
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """The node reads its operand without ``affine``; what stands on its output then."""
-    recognise.decline_legacy(node)
+    chains.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
-    standing = _in_full_rank(node, {slot: affine})[slot]
+    pending = _in_full_rank(node, {slot: affine})[slot]
     if node.op_type in EXTREMA or node.op_type == "Where":
-        return _extremum_down(node, slot, standing)
+        return _extremum_down(node, slot, pending)
     if not affine.is_scale_only:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
     if node.op_type == "Div" and slot == 1:
         if (affine.s == 0).any():
             raise Declined(Reason.ZERO_SCALE, facts.where(node))
-        standing = make(1.0 / standing.s, standing.t)
-    return leaves(standing)
+        pending = make(1.0 / pending.s, pending.t)
+    return leaves(pending)
 
 
-def where_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+def where_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
     """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
-    one, *others = _in_full_rank(node, standing).values()
-    if standing.keys() != {1, 2} or not all(other.same(one) for other in others):
+    one, *others = _in_full_rank(node, pending).values()
+    if pending.keys() != {1, 2} or not all(other.same(one) for other in others):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     return leaves(one)
 
 
-def sum_joint(node: ir.Node, standing: Mapping[int, Affine]) -> Step:
+def sum_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
     """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
-    recognise.decline_legacy(node)
-    whole = _in_full_rank(node, standing)
+    chains.decline_legacy(node)
+    whole = _in_full_rank(node, pending)
     scale = next(iter(whole.values())).s
     if not all(np.array_equal(affine.s, scale) for affine in whole.values()):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
     bounded_together(*(affine.t for affine in whole.values()))
     signs = {slot: -1.0 if node.op_type == "Sub" and slot == 1 else 1.0 for slot in whole}
     left = make(scale, sum((signs[slot] * whole[slot].t for slot in whole), np.zeros(())))
-    return Step(wanted=_rescaled(node, standing, left.scale_part()), standing=((0, left),))
+    return Step(requested=_rescaled(node, pending, left.scale_part()), pending=((0, left),))
 
 
-def _in_full_rank(node: ir.Node, standing: Mapping[int, Affine]) -> dict[int, Affine]:
+def _in_full_rank(node: ir.Node, pending: Mapping[int, Affine]) -> dict[int, Affine]:
     """What stands on operands, in the rank of what the node makes of them."""
     output = node.output(0)
-    rank = shapes.rank(output) if output is not None else max(affine.rank for affine in standing.values())
-    return {slot: affine.lifted(rank) for slot, affine in standing.items()}
+    rank = shapes.rank(output) if output is not None else max(affine.rank for affine in pending.values())
+    return {slot: affine.lifted(rank) for slot, affine in pending.items()}
 
 
-def _rescaled(node: ir.Node, standing: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
+def _rescaled(node: ir.Node, pending: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
     """What is wanted of the operands on which nothing stands, where a scale stands on the others."""
-    others = [(slot, value) for slot, value in enumerate(node.inputs) if slot not in standing and value is not None]
+    others = [(slot, value) for slot, value in enumerate(node.inputs) if slot not in pending and value is not None]
     if scale.is_identity or not others:
         return ()
     inverse = scale.inverse(half=facts.is_half(node.output(0)))

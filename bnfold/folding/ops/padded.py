@@ -15,7 +15,7 @@ from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Residual, Step
+from bnfold.folding.step import ExtraAdd, Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -28,8 +28,8 @@ def down(node: ir.Node, slot: int, affine: Affine, *, moves_on: bool) -> Step:
     s, t = weights.on_channels(node, affine, kernel.dims[1] * group)
     scaled, image = weights.scaled_in_groups(node, kernel, s, group), _image(node, kernel, t, group)
     if moves_on:
-        return scaled.plus(standing=((0, make(np.ones((1,) * image.ndim), image)),))
-    return scaled.plus(Residual(node, 0, image, facts.float_type(node.output(0))))
+        return scaled.plus(pending=((0, make(np.ones((1,) * image.ndim), image)),))
+    return scaled.plus(ExtraAdd(node, 0, image, facts.float_type(node.output(0))))
 
 
 def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:

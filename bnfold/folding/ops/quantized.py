@@ -142,8 +142,8 @@ def _grid(node: ir.Node) -> object:
     return *((tensor.dims, tensor.numpy().tobytes()) if tensor is not None else None for tensor in held), layout(node)
 
 
-def _requantized(makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, wanted: ir.Tensor) -> InMemory:
-    """Floats times ``s`` that are rounded to ``wanted`` on the new grid: where the product is not, the grid's own.
+def _requantized(makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, requested: ir.Tensor) -> InMemory:
+    """Floats times ``s`` that are rounded to ``requested`` on the new grid: where the product is not, the grid's own.
 
     Between two integers, rounding of the product and of the scale decides.
     """
@@ -151,17 +151,17 @@ def _requantized(makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, wanted
     floats, old, zero = (ir.constant(quantizer.input(slot)) for slot in range(3))
     assert floats is not None, "the integers were evaluated"
     assert old is not None, "likewise"
-    if not np.array_equal(_clipped(clips, wanted).numpy(), wanted.numpy()):
+    if not np.array_equal(_clipped(clips, requested).numpy(), requested.numpy()):
         raise Declined(Reason.QUANTIZED_WEIGHT, f"{facts.where(clips[0])} cuts integers that become negative")
     axis, block = layout(quantizer)
     centre = spread(zero.float64(), floats.dims, axis, block) if zero is not None else np.zeros(())
     step = spread(scale.numpy(), floats.dims, axis if old.size == scale.size else int(np.argmax(s.shape)), block)
 
     def misses(values: Array) -> Bools:
-        return np.not_equal(rounded(values, step, centre, wanted.numpy().dtype), wanted.numpy())
+        return np.not_equal(rounded(values, step, centre, requested.numpy().dtype), requested.numpy())
 
     fresh = (floats.float64() * s).astype(np.float32)
-    fresh = np.where(misses(fresh), ((wanted.float64() - centre) * step).astype(np.float32), fresh)
+    fresh = np.where(misses(fresh), ((requested.float64() - centre) * step).astype(np.float32), fresh)
     if misses(fresh).any():
         raise Declined(Reason.QUANTIZED_WEIGHT, f"an integer of {facts.where(quantizer)} would change")
     return InMemory(floats.dtype, fresh)

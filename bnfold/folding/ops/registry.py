@@ -38,7 +38,7 @@ class Handler:
     forms: Mapping[str, Solve] = field(default_factory=dict)
     inputs: int = 1
     outputs: int = 1
-    picks: bool = False
+    reads_parts: bool = False
     shift: Literal["passes", "absorbed", "stops", "vanishes"] = "passes"
     bias: int = 0
     declines: str = ""
@@ -56,7 +56,7 @@ _INTEGERS = frozenset({
 """Of the default domain, or onnxruntime's."""
 
 
-def carrier(before: Move, behind: Move | None = None, *, picks: bool = False) -> Handler:
+def carrier(before: Move, behind: Move | None = None, *, reads_parts: bool = False) -> Handler:
     """The record of an operator that only moves, repeats or averages elements.
 
     ``before`` is the affine before it that comes to a given one behind it, ``behind`` the reverse, by default the same.
@@ -65,7 +65,7 @@ def carrier(before: Move, behind: Move | None = None, *, picks: bool = False) ->
     return Handler(
         lambda node, _, affine: wants(before(node, affine)),
         lambda node, _, affine: leaves(beyond(node, affine)),
-        picks=picks,
+        reads_parts=reads_parts,
     )
 
 

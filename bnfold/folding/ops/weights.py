@@ -20,7 +20,7 @@ def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64
         return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
     shape = [1] * len(weight.dims)
     shape[axis] = -1
-    return Step(wanted=((slot, make(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
+    return Step(requested=((slot, make(factors.reshape(shape), np.zeros((1,) * len(shape)))),))
 
 
 def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, Float64]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.folding import recognise, rows
+from bnfold.folding import chains
 from bnfold.ir.tensor import Float64
 from bnfold.pipeline.explain.scales import spread
 from bnfold.report.reasons import Declined
@@ -36,7 +36,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
         norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
         parameters |= {"epsilon": epsilon, "per_activation": norm.per_activation}
         facts["policies"] = [repair.text for repair in norm.repairs]
-        scale, shift = recognise.statistics(norm, epsilon)
+        scale, shift = chains.statistics(norm, epsilon)
     except (Unreadable, Declined, BnfoldError):
         return facts, None
     if norm.mode == "training" or not scale.size:
@@ -48,7 +48,7 @@ def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine 
     """Of one that ends in ``node`` only the affine is known, once the file is at an opset that broadcasts."""
     facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
     try:
-        whole = next(rows.around(node, policy)).affine
+        whole = next(chains.around(node, policy)).affine
     except (Declined, BnfoldError):
         return facts, None
     scale, shift = (block.reshape(-1) for block in np.broadcast_arrays(whole.s, whole.t))

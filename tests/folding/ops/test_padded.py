@@ -10,7 +10,7 @@ import pytest
 from bnfold import ir
 from bnfold.folding.affine import on_axis
 from bnfold.folding.ops import padded
-from bnfold.folding.step import Residual
+from bnfold.folding.step import ExtraAdd
 from bnfold.report.reasons import Declined, Reason
 from tests.folding.nets import Net, declined, fold_only, folded
 
@@ -150,8 +150,8 @@ def test_without_padding_it_is_the_usual_fold() -> None:
     node = next(node for node in ir.load(net.model(y)).graph.nodes)
     for solve in padded.FORMS.values():
         step = solve(node, 0, on_axis(np.ones(4), np.arange(1.0, 5.0), 1, 4))
-        assert step.wanted == step.standing == ()
-        assert not any(isinstance(edit, Residual) for edit in step.edits)
+        assert step.requested == step.pending == ()
+        assert not any(isinstance(edit, ExtraAdd) for edit in step.edits)
 
 
 def test_an_image_whose_size_runtimes_compute_differently() -> None:

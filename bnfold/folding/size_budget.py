@@ -1,12 +1,13 @@
-"""Limit how many bytes copies of shared weights add to a model, and reuse equal copies."""
+"""What folding may use, and how many bytes copies of shared weights may add; equal copies are reused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.folding.step import Edit, Residual, SetConstant
+from bnfold.folding.step import Edit, ExtraAdd, SetConstant
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
@@ -23,7 +24,7 @@ class TooLarge(Declined):
 
 
 @dataclass(slots=True, eq=False)
-class Budget:
+class SizeBudget:
     """The bytes that may still be added. An equal fold of the same weight reuses the first copy and costs nothing."""
 
     limit: int | Callable[[], int]
@@ -92,15 +93,15 @@ class Budget:
         for edit in refusal.copies:
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
-                wanted = self._wanted.setdefault(value, {})
-                wanted[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
+                requested = self._wanted.setdefault(value, {})
+                requested[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
 
     def grant(self) -> bool:
         """Allow copies where those for all readers fit (the original goes then). Returns whether any were allowed."""
         granted = False
-        for value, wanted in self._wanted.items():
-            covered = not value.is_output and all(use in wanted for use in value.uses)
-            sizes = dict(wanted.values())
+        for value, requested in self._wanted.items():
+            covered = not value.is_output and all(use in requested for use in value.uses)
+            sizes = dict(requested.values())
             growth = sum(sizes.values()) - (max(sizes.values()) if covered else 0)
             if value not in self._granted and growth <= self.left:
                 self._granted.add(value)
@@ -112,7 +113,7 @@ class Budget:
 
 def added(edits: Iterable[Edit]) -> int:
     """Bytes of the constants that operations between two nodes need, one operation counted once."""
-    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, Residual)}
+    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, ExtraAdd)}
     return sum(block.nbytes for block in blocks.values())
 
 
@@ -127,3 +128,47 @@ def fingerprint(tensor: ir.Tensor) -> Fingerprint:
     else:
         digest.update(tensor.float64().tobytes())
     return digest.digest()
+
+
+class Limits(NamedTuple):
+    """What a plan may cost and use.
+
+    Attributes:
+        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
+        only: Operators that may take part; empty for all.
+        excluded: Operators that may not.
+        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+        merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
+        equalize: Even out the channels of layers that follow each other.
+        simple: Only plans that change no value for anybody who would have to undo it.
+        banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
+    """
+
+    growth: int | Callable[[], int] = 0
+    only: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    all_affines: bool = False
+    merge_branches: bool = False
+    equalize: bool = False
+    simple: bool = False
+    banned: frozenset[tuple[str, str]] = frozenset()
+
+
+_SMALL, _LARGE = 64 << 10, 1 << 20
+
+
+def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
+    """The bytes that copies of shared weights may add by default, beyond those that the parameters of ``nodes`` free.
+
+    These are 64 KiB, up to 1 MiB while that is at most a quarter of the model, or 1 %, whatever is most.
+    Counted when it is called, because few models share weights; the parameters are remembered now.
+    """
+    parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
+    whole = {value: value.tensor_proto for value in parameters}
+
+    def count() -> int:
+        freed = sum(model.tensor(proto).nbytes for proto in whole.values() if proto is not None)
+        whole_model = model.parameter_bytes()
+        return freed + max(_SMALL, min(_LARGE, whole_model // 4), whole_model // 100)
+
+    return count

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bnfold.folding.affine import every
-from bnfold.folding.step import Edit, Residual, SetConstant
+from bnfold.folding.step import Edit, ExtraAdd, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Computed, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.report.reasons import Declined, Reason
 
@@ -22,7 +22,7 @@ def check(edits: Iterable[Edit]) -> None:
     made = [
         (edit, edit.tensor if isinstance(edit, SetConstant) else Exact(edit.dtype, edit.block))
         for edit in edits
-        if isinstance(edit, SetConstant | Residual)
+        if isinstance(edit, SetConstant | ExtraAdd)
     ]
     if _are_ordinary(tensor for _, tensor in made):
         return
@@ -31,7 +31,7 @@ def check(edits: Iterable[Edit]) -> None:
             _look_closely(edit, tensor)  # integers of a quantized weight fit, whoever made them knows
 
 
-def _look_closely(edit: SetConstant | Residual, tensor: Tensor) -> None:
+def _look_closely(edit: SetConstant | ExtraAdd, tensor: Tensor) -> None:
     where = f"input {edit.slot} of {edit.node.op_type} {edit.node.label!r}"
     with np.errstate(all="ignore"):
         exact = tensor.float64()

@@ -13,8 +13,8 @@ goes by that), and the last steps of another normaliser, which multiply and add 
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.folding import recognise, rows
-from bnfold.folding.recognise import Link
+from bnfold.folding import chains
+from bnfold.folding.chains import Link
 from bnfold.ir.traits import ARITHMETIC, NORMALISING, REARRANGING
 from bnfold.semantics import Policy
 
@@ -25,15 +25,15 @@ def find(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """The last node of each."""
     with ir.evaluated_once(model):
         firsts = [node for node in model.nodes() if _may_start_one(node)]
-        return [row[-1].node for row in rows.all_of(firsts, policy) if _is_one(row)]
+        return [row[-1].node for row in chains.all_of(firsts, policy) if _is_one(row)]
 
 
 def _may_start_one(node: ir.Node) -> bool:
     """What a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
     kinds: set[bool] = set()
     following: ir.Node | None = node
-    for _ in range(rows.MAX_ROW):
-        if following is None or not following.has_trait(ARITHMETIC) or not recognise.has_constant(following):
+    for _ in range(chains.MAX_ROW):
+        if following is None or not following.has_trait(ARITHMETIC) or not chains.has_constant(following):
             break
         held = [tensor.size for value in following.inputs if (tensor := ir.constant(value)) is not None]
         kinds.update(following.is_op(*SCALES) for size in held if size > 1)
@@ -49,7 +49,7 @@ def _normalises(value: ir.Value | None) -> bool:
     if node is None or node.has_trait(NORMALISING):
         return node is not None
     divides = node.is_op("Div") or (node.is_op("Mul") and any(map(_is_inverse, node.inputs)))
-    return divides and not recognise.has_constant(node)
+    return divides and not chains.has_constant(node)
 
 
 def _is_inverse(value: ir.Value | None) -> bool:
