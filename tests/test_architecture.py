@@ -23,7 +23,7 @@ ROOMS = (
     "report",
     "reference",
     "verification",
-    "upgrading",
+    "converting",
     "folding",
     "decomposing",
     "interop",
@@ -181,9 +181,9 @@ def test_files_stay_short() -> None:
 
 def test_the_import_check_sees_every_form() -> None:
     source = (
-        "import bnfold.folding.plan\nfrom bnfold import report\ndef f():\n    from bnfold.upgrading import versions\n"
+        "import bnfold.folding.plan\nfrom bnfold import report\ndef f():\n    from bnfold.converting import versions\n"
     )
-    assert set(rooms_imported(ast.parse(source))) == {"folding", "report", "upgrading"}
+    assert set(rooms_imported(ast.parse(source))) == {"folding", "report", "converting"}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_import_check_sees_every_form() -> None:
             "bnfold.pipeline.order",
             {
                 *("onnxruntime", "onnx_ir", "onnxscript", "rich", "logging", "torch"),
-                *("bnfold.upgrading.model", "bnfold.upgrading.table", "bnfold.folding.rounds", "bnfold.decomposing"),
+                *("bnfold.converting.model", "bnfold.converting.table", "bnfold.folding.rounds", "bnfold.decomposing"),
             },
         ),
         ("bnfold.pipeline.job", {"bnfold.pipeline.chain", "bnfold.pipeline.foreign"}),

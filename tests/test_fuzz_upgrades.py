@@ -16,9 +16,9 @@ from _fuzz.case import Case
 from onnx import TensorProto
 
 from bnfold import ir, reference
+from bnfold.converting import downgrade
 from bnfold.errors import UpgradeBlocked
 from bnfold.pipeline import order
-from bnfold.upgrading import downgrade
 from bnfold.verification import Verdict
 
 ONCE_WRONG: Mapping[str, tuple[int, ...]] = {

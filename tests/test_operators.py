@@ -25,8 +25,8 @@ TABLES = (
     "ir/ranks.py",
     "reference/",
     "semantics/",
-    "upgrading/table.py",
-    "upgrading/adapters/",
+    "converting/table.py",
+    "converting/adapters/",
     "verification/feeding/terms.py",
     "verification/feeding/roles.py",  # what verification thinks of values is its own
     "verification/numbers/jumps.py",

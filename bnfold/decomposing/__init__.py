@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from bnfold import ir
+from bnfold.converting.shared import Shared
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
-from bnfold.upgrading.shared import Shared
 
 __all__ = ["OPERATORS", "Form", "left", "run"]
 

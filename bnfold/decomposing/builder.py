@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.shared import Shared
+from bnfold.converting.site import INT64_MAX, Site
 from bnfold.ir.tensor import Exact, Float64, round_once
-from bnfold.upgrading.shared import Shared
-from bnfold.upgrading.site import INT64_MAX, Site
 
 TP = onnx.TensorProto
 

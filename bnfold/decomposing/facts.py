@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import onnx
 
 from bnfold import ir
+from bnfold.converting.shared import Shared
+from bnfold.converting.types import Types
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
-from bnfold.upgrading.shared import Shared
-from bnfold.upgrading.types import Types
 
 
 class Facts:

@@ -8,12 +8,12 @@ from itertools import zip_longest
 from typing import Any
 
 from bnfold import ir
+from bnfold.converting.table import is_compatible
 from bnfold.diffing.constants import compared, described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.ir.schemas import version_at
 from bnfold.pipeline.explain.surroundings import feeding, reading
-from bnfold.upgrading.table import is_compatible
 
 Texts = tuple[str, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from bnfold import ir, upgrading
+from bnfold import converting, ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.ranks import contradicts_weights, dims_by_weights
@@ -58,7 +58,7 @@ def learn_types(model: ir.Model) -> None:
     if model.opset() < _KNOWS_SHAPE_ARITHMETIC:
         with suppress(BnfoldError):
             twin = model.clone()
-            upgrading.run(twin)
+            converting.run(twin)
             twin.infer_shapes()
             model.learn_types(twin)
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import onnx
 
-from bnfold import folding, ir, log, upgrading
+from bnfold import converting, folding, ir, log
 from bnfold.errors import Unsupported
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
@@ -52,17 +52,17 @@ def _gone(run: Run, *, freezes: bool) -> int:
 
 def normalise(run: Run) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
-    if upgrading.merge_opset_imports(run.model):
+    if converting.merge_opset_imports(run.model):
         text = "the default domain is imported at several opsets; using the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
     if run.freezes:
         run.report.frozen = overridable.names(run.model)
-        upgrading.strip_initializer_inputs(run.model, frozen=True)
-    elif count := upgrading.strip_initializer_inputs(run.model):
+        converting.strip_initializer_inputs(run.model, frozen=True)
+    elif count := converting.strip_initializer_inputs(run.model):
         weights = f"the {count} weights are" if count > 1 else "the weight is"
         text = f"{weights} no longer listed as {'inputs' if count > 1 else 'input'} (only IR version 3 required that)"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
-        upgrading.leave_old_ir(run.model)
+        converting.leave_old_ir(run.model)
 
 
 def raise_opset(run: Run) -> None:
@@ -71,7 +71,7 @@ def raise_opset(run: Run) -> None:
         return
     target = run.options.target_opset
     newest = onnx.defs.onnx_opset_version()
-    done = upgrading.run(run.model, newest if target == "latest" else target, policy=run.options.policy)
+    done = converting.run(run.model, newest if target == "latest" else target, policy=run.options.policy)
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 def bnfold(source: str, out: str, target: int) -> None:
     """This project."""
     from bnfold import ir
-    from bnfold.upgrading import run
+    from bnfold.converting import run
 
     model = ir.load(source)
     run(model, target)

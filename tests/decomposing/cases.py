@@ -12,13 +12,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir, reference
+from bnfold.converting import imports
+from bnfold.converting import run as upgrade
 from bnfold.decomposing import OPERATORS as NORMALISATIONS
 from bnfold.decomposing import Form
 from bnfold.decomposing import run as decompose
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
-from bnfold.upgrading import imports
-from bnfold.upgrading import run as upgrade
 
 Array = np.ndarray[Any, Any]
 OPERATORS = frozenset(NORMALISATIONS)

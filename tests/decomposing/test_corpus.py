@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from bnfold import ir
+from bnfold.converting import run as upgrade
 from bnfold.decomposing import left
 from bnfold.decomposing import run as decompose
 from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.report.events import Report
 from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy
-from bnfold.upgrading import run as upgrade
 from bnfold.verification import verify
 from tests.conftest import TAKES_MINUTES
 from tests.corpus import models

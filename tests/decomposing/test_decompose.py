@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir
+from bnfold.converting import run as upgrade
 from bnfold.decomposing import Form, left
 from bnfold.decomposing import run as decompose
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
-from bnfold.upgrading import run as upgrade
 from tests.conftest import MODELS
 from tests.decomposing.cases import OPERATORS, PARAMETERS, STATISTICS, Case, decomposed, evaluated
 

@@ -1,0 +1,35 @@
+"""Whole-model opset upgrade, with BatchNormalization and InstanceNormalization read by meaning.
+
+There is one table of every version step of every operator (:mod:`bnfold.converting.table`); a node whose steps are all
+compatible is not touched, the others go through adapters of our own, and what has no exact equivalent is an error that
+lists all such nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bnfold import ir
+from bnfold.converting.imports import leave_old_ir, merge_opset_imports, strip_initializer_inputs
+from bnfold.settings import Policy
+
+if TYPE_CHECKING:
+    from bnfold.converting.model import Upgraded
+
+__all__ = ["leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]
+
+
+def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Upgraded:
+    """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
+
+    After an error the model is half way and has to be discarded.
+
+    Raises:
+        MalformedModel: A value is read that nothing makes, or an operator has no inputs.
+        Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
+        UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
+            them are listed.
+    """
+    from bnfold.converting.model import upgrade  # the table and its adapters, which folding alone needs nothing of
+
+    return upgrade(model, target, policy or Policy())

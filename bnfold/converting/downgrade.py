@@ -1,0 +1,157 @@
+"""Lower a model's opset, where every node is valid in the older version of its operator as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.compatible import default_of
+from bnfold.converting.shared import Shared
+from bnfold.converting.table import VALUES_SINCE, steps
+from bnfold.converting.types import Types
+from bnfold.ir.elements import type_name
+from bnfold.ir.node import attribute_value
+from bnfold.ir.schemas import schema_of, version_at, versions_of
+from bnfold.ir.traits import COMBINING
+
+
+def value_objection(node: ir.Node, target: int) -> str | None:
+    """Which value of an attribute ``target`` does not know, whatever opset the model says."""
+    name, since = VALUES_SINCE.get(node.op_type, ("", {}))
+    attribute = node.find(name) if name else None
+    if attribute is None or target >= since.get(attribute.s, 0):
+        return None
+    return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
+
+
+def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | None:
+    """Why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
+    version, older = version_at(node.op_type, opset), version_at(node.op_type, target)
+    if version is None or version == older:
+        return None
+    if older is None:
+        return f"does not exist before opset {versions_of(node.op_type)[0]}"
+    if (latest := _latest_form(node.op_type, older, version)) is not None:
+        return f"has another form before opset {latest}"
+    return _beyond(node, version, older, types)
+
+
+def needed_opset(node: ir.Node, opset: int) -> int:
+    """Return an opset at which ``node`` is legal as it stands: its operator has this form there."""
+    first, version = versions_of(node.op_type)[0], version_at(node.op_type, opset) or opset
+    return _latest_form(node.op_type, first, version) or version
+
+
+def _latest_form(op_type: str, older: int, version: int) -> int | None:
+    """Return the latest step between two versions that changes meaning or form; None if there is none."""
+    changes = (step.version for step in steps(op_type, older, version) if step.adapter is not None or step.blocked)
+    return max(changes, default=None)
+
+
+def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None:
+    """What the node uses that the older version does not have."""
+    schema, newer = schema_of(node.op_type, older), schema_of(node.op_type, version)
+    for name, attribute in node.attrs.items():
+        if name not in schema.attributes and name in newer.attributes:
+            default = default_of(newer.attributes[name])
+            if attribute.ref_attr_name or attribute_value(attribute) != default:
+                return f"attribute {name} is newer than version {older}"
+    if len(node.inputs) > schema.max_input or len(node.outputs) > schema.max_output:
+        return f"has more inputs or outputs than version {older} knows"
+    if len(node.inputs) < schema.min_input or len(node.outputs) < schema.min_output:
+        return f"has fewer inputs or outputs than version {older} demands"
+    if (slot := next(missing_inputs(node, older), None)) is not None:
+        return f"has no input {schema.inputs[slot].name}, which version {older} demands"
+    is_variadic = node.has_trait(COMBINING) and schema.inputs[0].option == _VARIADIC
+    if is_variadic and older < _BROADCASTS and not _have_one_shape(node, types):
+        return f"version {older} demands inputs of one shape, which these are not known to have"
+    return type_objection(node, older, types)
+
+
+_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
+_BROADCASTS = 8
+"""The version from which on elementwise operators of any number of inputs broadcast."""
+
+
+def _have_one_shape(node: ir.Node, types: Types) -> bool:
+    shapes = [types.shape(value) for value in node.inputs if value is not None]
+    first = shapes[0]
+    is_known = first is not None and all(isinstance(size, int) for size in first)
+    return len(shapes) == 1 or (is_known and all(shape == first for shape in shapes))
+
+
+def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:
+    """Yield the slots at which ``version`` demands an input and the node has none."""
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    for slot, parameter in enumerate(schema_of(node.op_type, version).inputs):
+        if parameter.option == single and node.input(slot) is None:
+            yield slot
+
+
+def give_empty_inputs(node: ir.Node, target: int, shared: Shared) -> None:
+    """Give a Resize the empty roi and scales that versions 11 and 12 demand where nothing reads them."""
+    older = version_at(node.op_type, target)
+    if older != 11 or not node.is_op("Resize"):
+        return
+    for slot in missing_inputs(node, older):
+        node.set_input(slot, shared.constant(node.graph, np.zeros(0, np.float32), f"{node.label}_none"))
+
+
+def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
+    """Which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
+    version = version_at(node.op_type, target)
+    if version is None:
+        return f"does not exist at opset {target}"
+    schema = schema_of(node.op_type, version)
+    shared: dict[str, int] = {}
+    for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
+        parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
+        dtype = types.dtype(value)
+        if dtype is None:
+            return f"the type of {value.name!r}, which version {version} may not take, is not known"
+        name = f"tensor({type_name(dtype)})"
+        if name not in parameter.types:
+            return f"version {version} does not take {name}"
+        if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
+            return f"version {version} takes one type where the node has two"
+    for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
+        dtype = types.dtype(value)
+        parameter = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if dtype is not None and f"tensor({type_name(dtype)})" not in parameter.types:
+            return f"version {version} does not make tensor({type_name(dtype)})"
+    return None
+
+
+def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
+    """Count negative axes from the front where the older version knows no others; or why that cannot be done."""
+    older = version_at(node.op_type, target)
+    if older is None or target >= 11:
+        return None
+    for name in ("axis", "axes"):
+        known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)
+        axes = given if isinstance(given, list) else [given]
+        if known is None or not all(isinstance(axis, int) for axis in axes) or min(axes, default=0) >= 0:
+            continue
+        if given == default_of(known) or "Negative value means" in known.description:
+            continue
+        value = node.input(0)
+        shape = types.shape(value) if value is not None else None
+        if shape is None:
+            return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
+        rank = len(shape) + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
+        counted = [axis + rank if axis < 0 else axis for axis in axes]
+        node.set_attr(name, counted if isinstance(given, list) else counted[0])
+    return None
+
+
+def drop_defaults(node: ir.Node, target: int) -> None:
+    """Attributes that the older version does not have and that say no more than the default: leave them out."""
+    older = version_at(node.op_type, target)
+    if older is None:
+        return
+    legal = schema_of(node.op_type, older).attributes
+    for name in [name for name in node.attrs if name not in legal]:
+        node.del_attr(name)

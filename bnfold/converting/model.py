@@ -1,0 +1,116 @@
+"""The upgrade of one model, from the first look to the last field written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import onnx
+
+from bnfold import ir
+from bnfold.converting import imports
+from bnfold.converting.functions import inline_dependent
+from bnfold.converting.shared import Shared
+from bnfold.converting.types import Types
+from bnfold.converting.walk import Blocker, Change, Walk
+from bnfold.errors import UpgradeBlocked
+from bnfold.ir.pause import no_garbage_collection
+from bnfold.ir.resizing import may_be_unsure
+from bnfold.semantics import Policy, Repair
+
+
+class Upgraded(NamedTuple):
+    """What an upgrade did.
+
+    Attributes:
+        before: Opset of the model as it came.
+        after: Opset now.
+        changes: The rewritten nodes, in order.
+        repairs: Everything that was decided or corrected rather than read.
+        passed: Operators that nobody here knows, with their number: left as they were.
+        training: Labels of the BatchNormalizations that stay in training mode.
+    """
+
+    before: int
+    after: int
+    changes: tuple[Change, ...]
+    repairs: tuple[Repair, ...]
+    passed: dict[str, int]
+    training: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """What to tell a user whose model trains, probably without meaning to; empty where none does."""
+        if not self.training:
+            return ""
+        return (
+            f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. "
+            "If that was not meant, call model.eval() before exporting, or use --force-inference. "
+            "For runtimes without training mode, use --decompose residual"
+        )
+
+    @property
+    def cuts(self) -> list[ir.Cut]:
+        """The boundaries of the rewrites, for local validation."""
+        return [change.cut for change in self.changes if change.cut is not None]
+
+
+def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
+    """As `bnfold.converting.run`."""
+    before = model.opset("")
+    goal = imports.resolve_target(before, target)
+    imports.check_known(model, goal)
+    imports.check_complete(model)
+    imports.strip_initializer_inputs(model)
+    if model.proto.ir_version < 2:
+        imports.state_attribute_types(model)
+    repairs = inline_dependent(model, goal) if model.proto.functions else []
+    functions = frozenset((function.domain, function.name) for function in model.proto.functions)
+    calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
+    is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
+    if is_called or any(map(may_be_unsure, model.nodes())):
+        model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
+    walk = Walk(Shared(goal, policy, Types(goal)), functions)
+    with no_garbage_collection():
+        for graph in (model.graph, *model.functions):
+            if graph is model.graph or _uses_default_domain(graph):
+                walk.graph(graph)
+    if walk.blockers:
+        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
+    walk.shared.drop_replaced()
+    imports.write_opset(model, goal)
+    imports.write_ir_version(model, goal)
+    return Upgraded(
+        before=before,
+        after=goal,
+        changes=tuple(walk.changes),
+        repairs=(*repairs, *walk.shared.repairs),
+        passed=walk.passed,
+        training=tuple(walk.shared.training),
+    )
+
+
+def _uses_default_domain(graph: ir.Graph) -> bool:
+    if not isinstance(graph.proto, onnx.FunctionProto):
+        return True
+    return any(entry.domain in imports.SPELLINGS for entry in graph.proto.opset_import)
+
+
+_NAMED = 3
+"""Nodes of one kind that the message names; the error's ``blockers`` have all."""
+
+
+def _message(blockers: Sequence[Blocker], before: int, target: int) -> str:
+    """Say in one line what is in the way: a part for each operator and reason, and the opset that would do."""
+    kinds: dict[tuple[str, str], list[Blocker]] = {}
+    for blocker in blockers:
+        kinds.setdefault((blocker.op_type, blocker.why), []).append(blocker)
+    parts = []
+    for (op_type, why), found in kinds.items():
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        count = f"{len(found)} {op_type}" if len(found) > 1 else op_type
+        parts.append(f"{count} ({', '.join(blocker.node for blocker in found[:_NAMED])}{more}): {why}")
+    needs = [blocker.needs for blocker in blockers]
+    enough = max((opset for opset in needs if opset), default=0) if None not in needs else 0
+    hint = f". Use --target-opset {enough} or newer" if target < enough < before else ""
+    return f"cannot convert opset {before} to {target}: {'; '.join(parts)}{hint}"

@@ -1,0 +1,183 @@
+"""Types and shapes on demand: only what an adapter asks for, and what that follows from.
+
+The nodes in front of the one at work are already in the form of the target opset, so onnx's inference of single nodes
+sees operators that it knows, also where the model as a whole is half way between two opsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
+
+import onnx
+
+from bnfold import ir
+from bnfold.converting.bodies import Dims, dims_behind, operand_of, scan_axis, states_of
+from bnfold.ir.ranks import type_by_weights
+from bnfold.ir.resizing import unsure_axes, without_sizes
+from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.shapes import SMALL, filled
+from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
+
+
+class Types:
+    """What is known of values; answers are remembered in the graphs' own type tables."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._imports = [onnx.OperatorSetIdProto(domain="", version=target)]
+        self._done: set[ir.Value] = set()
+
+    def dtype(self, value: ir.Value) -> int | None:
+        """Element type of ``value``, inferred if need be."""
+        if value.dtype is None:
+            self._settle(value)
+        return value.dtype
+
+    def shape(self, value: ir.Value) -> Dims | None:
+        """Dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
+        if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
+            self._settle(value)
+        return value.shape
+
+    def _settle(self, target: ir.Value) -> None:
+        """Infer ``target`` and whatever it follows from; a stack, because networks are deeper than Python recurses."""
+        stack, entered = [target], set()
+        while stack:
+            value = stack[-1]
+            node, operand = value.producer, operand_of(value)
+            if value in self._done or (node is None and operand is None) or value.tensor_proto is not None:
+                stack.pop()
+                continue
+            entered.add(value)  # a value that waits for itself, in a damaged file, is not waited for
+            sources = [operand] if node is None else node.inputs
+            waiting = [
+                source for source in sources if source is not None and source not in entered and self._is_open(source)
+            ]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            if node is not None:
+                self._infer(node)
+            elif operand is not None:
+                self._enter_body(value, operand)
+
+    def _is_open(self, value: ir.Value) -> bool:
+        if value in self._done or value.tensor_proto is not None:
+            return False
+        if value.producer is None and operand_of(value) is None:
+            return False
+        return value.dtype is None or value.shape is None or not all(isinstance(dim, int) for dim in value.shape)
+
+    def _infer(self, node: ir.Node) -> None:
+        outputs = [value for value in node.outputs if value is not None]
+        self._done.update(outputs)
+        if node.subgraphs:
+            self._leave_bodies(node)
+            return
+        if node.has_trait(KEEPS_TYPE):
+            kind, made = _type_of(node.input(0)), node.output(0)
+            if kind is not None and made is not None:
+                _learn(made, kind)
+        if not (node.domain or (node.has_trait(KEEPS_TYPE) and len(outputs) == 1)):
+            self._ask_onnx(node, outputs)
+            if outputs and outputs[0].shape is None and (kind := type_by_weights(node)) is not None:
+                _learn(outputs[0], kind)
+
+    def _ask_onnx(self, node: ir.Node, outputs: list[ir.Value]) -> None:
+        version = version_at(node.op_type, self._target)
+        if version is None or _has_open_dims(node):
+            return
+        inputs = [value for value in node.inputs if value is not None]
+        types = {value.name: _type_of(value) or onnx.TypeProto() for value in inputs}
+        constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
+        try:
+            inferred = onnx.shape_inference.infer_node_outputs(
+                schema_of(node.op_type, version),
+                node.proto,
+                types,
+                constants,
+                opset_imports=self._imports,
+                ir_version=8,
+            )
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
+            return  # what onnx cannot infer stays unknown; whoever needs it says so
+        x = node.input(0)
+        axes = unsure_axes(node, x.shape) if x is not None and x.shape is not None else set()
+        for value in outputs:
+            if value.name in inferred:
+                _learn(value, without_sizes(inferred[value.name], axes))
+
+    def _enter_body(self, value: ir.Value, operand: ir.Value) -> None:
+        """An input of a body has its operand's type; a Loop's state may change its shape, a Scan reads slices."""
+        self._done.add(value)
+        node, dims = value.graph.parent, operand.shape
+        if operand.dtype is None or node is None:
+            return
+        scanned = value.graph.inputs.index(value) - (states_of(node) or 0)
+        if node.op_type == "Loop" or states_of(node) is None:
+            dims = None
+        elif dims is not None and scanned >= 0:
+            axis = scan_axis(node, "scan_input_axes", scanned)
+            dims = tuple(dim for position, dim in enumerate(dims) if position != axis % max(len(dims), 1))
+        _learn(value, onnx.helper.make_tensor_type_proto(operand.dtype, dims))
+
+    def _leave_bodies(self, node: ir.Node) -> None:
+        """An output has the type that the bodies end in, where they agree; what is stacked has an axis more."""
+        for slot, value in enumerate(node.outputs):
+            place = slot + (node.op_type == "Loop")
+            ends = [graph.outputs[place] for graph in node.bodies if place < len(graph.outputs)]
+            shapes, dtypes = [self.shape(end) for end in ends], {self.dtype(end) for end in ends}
+            if value is None or len(dtypes) != 1:
+                continue
+            dtype = dtypes.pop()
+            if dtype is not None:
+                _learn(value, onnx.helper.make_tensor_type_proto(dtype, dims_behind(node, slot, shapes)))
+            elif (kind := ends[0].type) is not None and not kind.HasField("tensor_type"):
+                _learn(value, kind)
+
+
+def _has_open_dims(node: ir.Node) -> bool:
+    """Whether an attribute that dims can depend on is the enclosing function's: inference would read it as 0."""
+    return any(entry.ref_attr_name and entry.type != onnx.AttributeProto.FLOAT for entry in node.attrs.values())
+
+
+def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
+    if value is None:
+        return None
+    if value.tensor_proto is None:
+        return _without_zeros(value.type)
+    return _tensor_type(value.tensor_proto.data_type, value.tensor.dims if value.tensor else ())
+
+
+def _without_zeros(kind: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    """Leave open what is declared as 0: some exporters mean an unknown size, and other sizes would follow from it."""
+    if kind is None or all(dim.dim_value or not dim.HasField("dim_value") for dim in kind.tensor_type.shape.dim):
+        return kind
+    opened = deepcopy(kind)
+    for dim in opened.tensor_type.shape.dim:
+        if dim.HasField("dim_value") and not dim.dim_value:
+            dim.ClearField("dim_value")
+    return opened
+
+
+@cache
+def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
+    """Shared between the weights of one type and shape: nobody edits it."""
+    return onnx.helper.make_tensor_type_proto(dtype, dims)
+
+
+def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
+    found: dict[str, onnx.TensorProto] = {}
+    for value in inputs:
+        tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
+        if tensor is not None and tensor.size <= SMALL and not value.graph.model.is_detached:
+            found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
+    return found
+
+
+def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:
+    """Keep what the file says; fill in what it leaves open."""
+    value.graph.types[value.name] = filled(value.type, inferred)

@@ -1,0 +1,218 @@
+"""The way through the nodes: every graph in order, every node over its operator's version steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import onnx
+
+from bnfold import ir
+from bnfold.converting import downgrade, exporter_quirks, table
+from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
+from bnfold.converting.shared import Inexpressible, Shared
+from bnfold.converting.site import Site
+from bnfold.errors import Unsupported
+from bnfold.ir.forms import form_of
+from bnfold.ir.graph import makers_first
+from bnfold.ir.schemas import attribute_type, schema_of, version_at
+from bnfold.semantics import Repair, Unreadable
+
+_AP = onnx.AttributeProto
+
+BY_MEANING: dict[str, Callable[[Site], None]] = {
+    "BatchNormalization": batchnorm.to_target,
+    "InstanceNormalization": normalization.instance,
+}
+"""Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
+
+
+class Change(NamedTuple):
+    """One node that was rewritten.
+
+    Attributes:
+        cut: The boundary around the rewrite; None where only the spelling of the node changed.
+    """
+
+    graph: str
+    node: str
+    op_type: str
+    version: int | None
+    cut: ir.Cut | None
+
+
+class Blocker(NamedTuple):
+    """A node that cannot be brought to the target; ``needs`` is an opset at which it is legal as it stands."""
+
+    op_type: str
+    version: int | None
+    node: str
+    why: str
+    needs: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.op_type}{f'-{self.version}' if self.version else ''} {self.node}: {self.why}"
+
+
+@dataclass(slots=True, eq=False)
+class Walk:
+    """One pass over a model.
+
+    Attributes:
+        functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
+        blockers: Every node that cannot be brought to the target.
+        passed: Operators that nobody here knows, by "domain::operator": left as they are.
+    """
+
+    shared: Shared
+    functions: frozenset[tuple[str, str]] = frozenset()
+    changes: list[Change] = field(default_factory=list)
+    blockers: list[Blocker] = field(default_factory=list)
+    passed: dict[str, int] = field(default_factory=dict)
+
+    def graph(self, root: ir.Graph) -> None:
+        """Bring every node of ``root``, and of what is nested in it, to the target."""
+        opset = root.opset("")
+        for node in makers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
+            for body in node.bodies:
+                self.graph(body)
+            self._node(node, opset)
+
+    def _node(self, node: ir.Node, opset: int) -> None:
+        if node.domain:
+            self._pass(node)
+            return
+        repair = exporter_quirks.complete_pads(node)
+        if repair is not None:
+            self.shared.repairs.append(repair)
+        by_meaning = BY_MEANING.get(node.op_type)
+        version = table.living_version(node.op_type, opset)
+        if version is None:
+            self._unknown(node, opset)
+        elif by_meaning is not None:
+            self._read(node, opset, by_meaning)
+        elif (reason := downgrade.value_objection(node, self.shared.target)) is not None:
+            self._block(node.graph, node.label, node.op_type, version, reason)
+        elif (meant := self._meant(node, version)) != version:
+            self._adapt(node, meant, None)
+        elif opset > self.shared.target:
+            self._lower(node, opset)
+        elif not table.is_compatible(node.op_type, version, self.shared.target):
+            self._adapt(node, version, None)
+        elif node.op_type == "PRelu":
+            self._adapt(node, version, broadcast.stray_slope)
+
+    def _read(self, node: ir.Node, opset: int, adapter: Callable[[Site], None]) -> None:
+        version = version_at(node.op_type, opset)
+        if version is not None and self._says_all(node, version):
+            return
+        self._adapt(node, version, adapter)
+        if opset > self.shared.target:
+            # It can be written for any opset, unless an older version lacks its types.
+            reason = downgrade.type_objection(node, self.shared.target, self.shared.types)
+            if reason is not None:
+                self._block(node.graph, node.label, node.op_type, version, reason)
+
+    def _says_all(self, node: ir.Node, version: int) -> bool:
+        """Whether a normalisation is in its plainest form already, of the target's own version: nothing to decide."""
+        return (
+            version >= 9
+            and len(node.outputs) == 1
+            and len(node.inputs) == (5 if node.op_type == "BatchNormalization" else 3)
+            and version_at(node.op_type, self.shared.target) == version
+            and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute[:])
+        )
+
+    def _meant(self, node: ir.Node, version: int) -> int:
+        """The version that the node has the form of; another one than its opset says is reported."""
+        if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
+            self.shared.repairs.append(repair)
+        meant = exporter_quirks.version_meant(node, version, self.shared.target)
+        if meant != version:
+            has_attributes = node.attrs.keys() <= form_of(node.op_type, version).attributes.keys()
+            if meant < version and not has_attributes:
+                kind, why = "misplaced-attribute", "have its attributes"
+            else:
+                kind, why = "later-form" if meant > version else "earlier-form", "allow its form"
+            text = f"{node.op_type}-{version} does not {why}: read as {node.op_type}-{meant}, which does"
+            self.shared.repairs.append(Repair(kind, node.label, text))
+        return meant
+
+    def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[Site], None] | None) -> None:
+        """Run ``adapter``, or those of the node's version steps, and note what became of it."""
+        op_type, label = node.op_type, node.label
+        before = node.proto.SerializeToString()
+        inputs = tuple(value.name for value in node.inputs if value is not None)
+        outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
+        site = Site(node, self.shared)
+        try:
+            if version is not None:
+                _check_types(node, version)
+            if adapter is not None:
+                adapter(site)
+            else:
+                _step_through(site, version or 1)
+        except Unsupported as error:
+            why = error.reason if isinstance(error, Unreadable) else str(error)
+            self._block(node.graph, label, op_type, version, why)
+            return
+        if node.proto.SerializeToString() == before:
+            return
+        cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if site.touched else None
+        self.changes.append(Change(node.graph.path, label, op_type, version, cut))
+
+    def _unknown(self, node: ir.Node, opset: int) -> None:
+        adapter = prestandard.adapter_of(node)
+        if adapter is not None:
+            self._adapt(node, None, adapter)
+        elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
+            reason = "the withdrawn experiment of this name averages over other axes than version 9"
+            self._block(node.graph, node.label, node.op_type, None, reason)
+        elif opset > self.shared.target and version_at(node.op_type, opset) is not None:
+            self._lower(node, opset)
+        else:
+            self._pass(node)
+
+    def _lower(self, node: ir.Node, opset: int) -> None:
+        target = self.shared.target
+        downgrade.give_empty_inputs(node, target, self.shared)
+        # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
+        uncounted = downgrade.axes_from_front(node, target, self.shared.types) if opset >= 11 else None
+        reason = downgrade.objection(node, opset, target, self.shared.types) or uncounted
+        if reason is not None:
+            version, needs = version_at(node.op_type, opset), downgrade.needed_opset(node, opset)
+            self._block(node.graph, node.label, node.op_type, version, reason, needs)
+        elif version_at(node.op_type, opset) != version_at(node.op_type, target):
+            downgrade.drop_defaults(node, target)
+
+    def _block(
+        self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
+    ) -> None:
+        place = f" in {graph.path}" if graph.path else ""
+        self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
+
+    def _pass(self, node: ir.Node) -> None:
+        if (node.domain, node.op_type) in self.functions:
+            return
+        key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
+        self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _check_types(node: ir.Node, version: int) -> None:
+    """Raise Inexpressible for an attribute of another type than the operator's: adapters rely on them."""
+    schema = schema_of(node.op_type, version)
+    for attribute in node.proto.attribute[:]:
+        expected = schema.attributes.get(attribute.name)
+        if expected is not None and attribute.type not in (_AP.UNDEFINED, attribute_type(expected)):
+            raise Inexpressible(f"attribute {attribute.name} is of type {_AP.AttributeType.Name(attribute.type)}")
+
+
+def _step_through(site: Site, version: int) -> None:
+    """One version step after the other, until the target or until an adapter says that it went all the way."""
+    while (ahead := table.steps(site.node.op_type, version, site.target)) and not site.finished:  # it may be renamed
+        if ahead[0].blocked is not None:
+            raise Inexpressible(ahead[0].blocked)
+        if ahead[0].adapter is not None:
+            ahead[0].adapter(site)
+        version = ahead[0].version

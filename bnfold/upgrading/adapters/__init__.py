@@ -1,1 +1,0 @@
-"""What brings an operator over one version step: functions of a `Site`, listed in :mod:`bnfold.upgrading.table`."""

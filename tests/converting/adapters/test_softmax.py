@@ -1,0 +1,123 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from bnfold import ir, reference
+from bnfold.converting import run as upgrade
+from bnfold.errors import UpgradeBlocked
+
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
+COERCED = [
+    (shape, axis)
+    for shape in ("4, 5", "4, 5, 1, 1", "2, 3, 4, 5", "n, c, h, w", "3, 1, 5", "1, 1, 1", "7")
+    for axis in (None, 0, 1, 2, 3)
+    if (1 if axis is None else axis) <= shape.count(",")
+]
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize(("shape", "axis"), COERCED)
+@pytest.mark.parametrize("opset", [1, 11])
+def test_coerced_axes(upgraded: Upgraded, text: Text, op_type: str, shape: str, axis: int | None, opset: int) -> None:
+    attrs = "" if axis is None else f"<axis = {axis}>"
+    upgraded(text(opset, f"float[{shape}] x", f"y = {op_type} {attrs} (x)"))
+
+
+@pytest.mark.parametrize("axis", [-1, -2, -4])
+def test_negative_axes(upgraded: Upgraded, text: Text, axis: int) -> None:
+    upgraded(text(11, "float[2, 3, 4, 5] x", f"y = Softmax <axis = {axis}> (x)"))
+
+
+def test_one_wide_axis_needs_no_flatten(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(11, "float[n, 10, 1, 1] x", "y = Softmax (x)"))
+    assert outcome.ops == ["Softmax"]
+    assert outcome.model.graph.nodes[0].attr("axis") == 1
+
+
+def test_static_shapes_need_no_shape_node(upgraded: Upgraded, text: Text) -> None:
+    static = upgraded(text(11, "float[n, 3, 4] x", "y = Softmax (x)"))
+    assert static.ops == ["Flatten", "Softmax", "Reshape"]
+    symbolic = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"))
+    assert symbolic.ops == ["Flatten", "Shape", "Softmax", "Reshape"]
+
+
+def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
+    assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
+
+
+@pytest.mark.parametrize("target", [13, 15, 21])
+@pytest.mark.parametrize("dims", [(2, 3, 0), (2, 0, 4), (0, 3, 4)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_sizes_of_zero_stay_what_they_are(
+    upgraded: Upgraded, text: Text, op_type: str, axis: int, dims: tuple[int, ...], target: int
+) -> None:
+    for shape in ("a, b, c", ", ".join(map(str, dims))):
+        source = text(11, f"float[{shape}] x", f"y = {op_type} <axis = {axis}> (x)", ir=6)
+        model = upgraded(source, target, compare=False).model
+        feeds = {"x": np.ones(dims, np.float32)}
+        assert reference.evaluate(model, feeds)["y"].shape == dims
+        session = onnxruntime.InferenceSession(ir.encode(model))
+        assert session.run(None, feeds)[0].shape == dims
+
+
+def test_opset_13_asks_whether_anything_is_there(upgraded: Upgraded, text: Text) -> None:
+    outcome = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"), 13)
+    assert "If" in outcome.ops
+
+
+@pytest.mark.parametrize("target", [13, 21])
+@pytest.mark.parametrize("shape", ["0, 3, 4", "0, 3, 0"])
+def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded, text: Text, shape: str, target: int) -> None:
+    source = text(11, f"float[{shape}] x", "y = Softmax (x)", ir=6)
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4))}
+    expected = reference.evaluate(ir.load(onnx.parser.parse_model(source)), feeds)
+    found = reference.evaluate(upgraded(source, target, compare=False).model, feeds)
+    np.testing.assert_allclose(found["y"], expected["y"])
+
+
+ODD = [
+    'kernel_shape = [2, 2], dilations = [3, 3], auto_pad = "SAME_LOWER"',
+    "kernel_shape = [2, 2], strides = [5, 5], pads = [0, 0, 1, 1], ceil_mode = 1",
+    'kernel_shape = [2, 2], auto_pad = "SAME_UPPER", pads = [0, 0, 0, 0]',
+]
+
+
+def behind_a_pool(text: Text, attributes: str, batch: str) -> ir.Model:
+    return ir.load(
+        onnx.parser.parse_model(
+            text(11, f"float[{batch}, 3, 9, 9] x", f"p = MaxPool <{attributes}> (x) r = Relu (p) y = Hardmax (r)", ir=6)
+        )
+    )
+
+
+@pytest.mark.parametrize("attributes", ODD)
+@pytest.mark.parametrize("is_annotated", [False, True])
+def test_sizes_that_inference_tells_and_runtimes_do_not_make(text: Text, attributes: str, is_annotated: bool) -> None:
+    """What they infer stands for a Shape in onnxruntime: whatever is reshaped to it does not run."""
+    model = behind_a_pool(text, attributes, "2")
+    if is_annotated:
+        model = ir.load(onnx.shape_inference.infer_shapes(model.proto))
+    with pytest.raises(UpgradeBlocked, match=r"Hardmax \('y'\): runtimes infer other sizes of 'r' than they make"):
+        upgrade(model, 13)
+
+
+@pytest.mark.parametrize("attributes", ODD)
+@pytest.mark.parametrize("is_annotated", [False, True])
+@pytest.mark.parametrize("target", [13, 21])
+def test_where_nothing_is_inferred_the_value_tells_its_shape(
+    text: Text, attributes: str, is_annotated: bool, target: int
+) -> None:
+    model = behind_a_pool(text, attributes, "n")
+    if is_annotated:
+        model = ir.load(onnx.shape_inference.infer_shapes(model.proto))
+    before = onnxruntime.InferenceSession(ir.encode(model))
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 9, 9)).astype(np.float32)}
+    upgrade(model, target)
+    after = onnxruntime.InferenceSession(ir.encode(model))
+    np.testing.assert_array_equal(after.run(None, feeds)[0], before.run(None, feeds)[0])

@@ -1,0 +1,147 @@
+"""A lower opset is accepted where every node is also one of the older version."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+from onnx import defs
+
+from bnfold import ir
+from bnfold.converting import run as upgrade
+from bnfold.converting import table
+from bnfold.errors import UpgradeBlocked
+
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("opset", "target", "body"),
+    [
+        (18, 15, "p = Relu (x) y = Add (p, x)"),
+        (28, 13, "p = Flatten (x) y = Softmax <axis = 1> (p)"),
+        (19, 11, "y = AveragePool <kernel_shape = [2], count_include_pad = 0> (x)"),
+        (19, 13, "y = Cast <to = 1, saturate = 1> (x)"),
+        (22, 15, "y = MaxPool <kernel_shape = [2]> (x)"),
+    ],
+)
+def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: int, body: str) -> None:
+    outcome = upgraded(text(opset, "float[2, 3, 4] x", body), target)
+    assert outcome.model.opset("") == target
+
+
+@pytest.mark.parametrize(
+    ("opset", "target", "inputs", "body", "reason"),
+    [
+        (18, 15, "float[2, 3] x, int64[1] a", "y = ReduceMean (x, a)", "has another form before opset 18"),
+        (18, 15, "float[2, 3] x, int64[1] a", "y = Split <num_outputs = 1> (x)", "has another form"),
+        (13, 11, "float[2, 3] x", "y = Softmax (x)", "has another form before opset 13"),
+        (14, 13, "float[2, 3] x, int64[2] s", "y = Reshape <allowzero = 1> (x, s)", "attribute allowzero is newer"),
+        (17, 15, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)", "does not exist before opset 17"),
+        (14, 13, "uint8[2, 3] x", "y = Add (x, x)", r"does not take tensor\(uint8\)"),
+        (13, 11, "bfloat16[2, 3] x", "y = Neg (x)", r"does not take tensor\(bfloat16\)"),
+        (
+            18,
+            15,
+            "float[3] x, int64[3] i",
+            'y = ScatterElements <reduction = "max"> (x, i, x)',
+            "reduction=max does not",
+        ),
+        (28, 16, "float[3] x, int64[3, 1] i", 'y = ScatterND <reduction = "min"> (x, i, x)', "min .* before opset 18"),
+        (
+            18,
+            13,
+            "float[3] x, int64[2] i",
+            'y = Pad <mode = "wrap"> (x, i)',
+            "mode=wrap does not exist",
+        ),
+        (
+            *(18, 18, "float[3] x, float[1] s"),
+            'y = Resize <coordinate_transformation_mode = "half_pixel_symmetric"> (x, , s)',
+            "half_pixel_symmetric does not exist before opset 19",
+        ),
+        (19, 11, "float[1, 1, 9] x", "y = AveragePool <kernel_shape = [2], dilations = [2]> (x)", "dilations is newer"),
+    ],
+)
+def test_what_the_older_version_lacks_is_named(
+    upgraded: Upgraded, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
+) -> None:
+    kind = inputs.split("[", maxsplit=1)[0]
+    with pytest.raises(UpgradeBlocked, match=reason):
+        upgraded(text(opset, inputs, body, outputs=f"{kind}[] y"), target)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("y = Concat <axis = -1> (x, x)", 2),
+        ("p = Abs (x) y = Softmax <axis = -2> (p)", 1),
+        ("y = Flatten <axis = -3> (x)", 0),
+        ("y = Squeeze <axes = [-3, 1]> (x)", [0, 1]),
+        ("y = Unsqueeze <axes = [-1, 0]> (x)", [4, 0]),
+        ("y = ReduceMean <axes = [-1, -2]> (x)", [2, 1]),
+        ("y = Gather <axis = -1> (x, i)", -1),
+        ("y = LpNormalization <axis = -1> (x)", -1),
+        ("y = Concat <axis = 2> (x, x)", 2),
+    ],
+)
+def test_axes_are_counted_from_the_front_below_opset_11(upgraded: Upgraded, text: Text, body: str, wanted: Any) -> None:
+    node = upgraded(text(11, "float[1, 1, 4] x, int64[1] i", body), 9).model.graph.nodes[-1]
+    assert node.attr("axes", node.attr("axis")) == wanted
+
+
+def test_axes_of_an_unknown_rank_cannot_be_counted(upgraded: Upgraded, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="axis=-1 counts from the end, which opset 9 does not know"):
+        upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = Softmax <axis = -1> (p)"), 9)
+    with pytest.raises(UpgradeBlocked, match=r"axes=\[-1\] counts from the end"):
+        upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = ReduceSum <axes = [-1]> (p)"), 10)
+
+
+def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Upgraded, text: Text) -> None:
+    source = text(19, "float[3] x", "y = Cast <to = 17> (x)", outputs="float8e4m3fn[] y")
+    with pytest.raises(UpgradeBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
+        upgraded(source, 13)
+
+
+def test_every_later_value_is_listed() -> None:
+    """A value that only the newer of two versions' texts speaks of, where the attribute is the same."""
+    for op_type, (name, since) in table.VALUES_SINCE.items():
+        for value, opset in since.items():
+            older, newer = (defs.get_schema(op_type, at, "").attributes[name].description for at in (opset - 1, opset))
+            assert value.decode() in newer
+            assert not re.search(rf"\b{value.decode()}\b", older)
+
+
+def test_values_of_a_newer_opset_reach_it(upgraded: Upgraded, text: Text) -> None:
+    upgraded(text(18, "float[3] x, int64[3] i", 'y = ScatterElements <reduction = "max"> (x, i, x)'), 19)
+
+
+def test_an_unknown_type_blocks(upgraded: Upgraded, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
+        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) y = Add (p, x)"), 13)
+
+
+def test_all_blocking_nodes_are_listed(upgraded: Upgraded, text: Text) -> None:
+    body = "p = ReduceMean (x, a) q = LayerNormalization (p, a) y = Relu (q)"
+    with pytest.raises(UpgradeBlocked) as caught:
+        upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)
+    assert len(caught.value.blockers) == 2
+    assert isinstance(caught.value, RuntimeError)
+
+
+def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
+    nodes = "  ".join(f"y{number} = Gelu (x)" for number in range(5))
+    outputs = ", ".join(f"float[2] y{number}" for number in range(5))
+    last = "m = ReduceMax <keepdims = 0> (z, axes)"
+    body = f"g (float[2] x, float[2, 3] z) => ({outputs}, float[2] m) {{ {nodes}  {last} }}"
+    text = f'<ir_version: 10, opset_import: ["" : 20]> {body}'.replace("{ y0", "<int64[1] axes = {1}> { y0", 1)
+    with pytest.raises(UpgradeBlocked) as caught:
+        upgrade(ir.load(onnx.parser.parse_model(text)), 15)
+    gelu = "5 Gelu ('y0', 'y1', 'y2' and 2 more): does not exist before opset 20"
+    reduce = "ReduceMax ('m'): has another form before opset 18"
+    assert str(caught.value) == f"cannot convert opset 20 to 15: {gelu}; {reduce}"
+    assert len(caught.value.blockers) == 6
+    with pytest.raises(UpgradeBlocked, match=r"before opset 18. Use --target-opset 18 or newer$"):
+        upgrade(ir.load(onnx.parser.parse_model(text.replace("Gelu", "Relu"))), 15)

@@ -1,0 +1,111 @@
+"""The frame around the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import bnfold
+from bnfold import ir
+from bnfold.converting import imports
+from bnfold.converting import run as upgrade
+from bnfold.errors import MalformedModel
+from bnfold.ir.schemas import newest_opset
+
+Upgraded = Callable[..., Any]
+Text = Callable[..., str]
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("written", [[], [("", 1), ("", 1)], [("ai.onnx", 1)], [("", 1), ("ai.onnx", 1)]])
+def test_opset_imports_of_every_habit(text: Text, written: list[tuple[str, int]]) -> None:
+    proto = onnx.parser.parse_model(text(1, "float[2, 3] x", "y = Relu <consumed_inputs = [0]> (x)"))
+    del proto.opset_import[:]
+    proto.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in written)
+    model = ir.load(proto)
+    report = upgrade(model)
+    assert (report.before, report.after) == (1, 15)
+    domains = dict.fromkeys(domain for domain, _ in written or [("", 1)])
+    assert [(entry.domain, entry.version) for entry in model.proto.opset_import] == [(name, 15) for name in domains]
+
+
+def test_the_other_spelling_on_nodes_is_kept(text: Text) -> None:
+    proto = onnx.parser.parse_model(text(9, "float[2, 3] x", "p = ai.onnx.Unsqueeze <axes = [0]> (x) y = Relu (p)"))
+    model = ir.load(proto)
+    assert len(upgrade(model).changes) == 1
+    model.sync()
+    assert [node.domain for node in model.proto.graph.node] == ["ai.onnx", ""]
+
+
+@pytest.mark.parametrize(
+    ("opset", "target", "ir_before", "ir_after"),
+    [(6, 15, 3, 8), (6, 9, 3, 4), (6, 11, 4, 6), (15, 15, 8, 8), (9, 15, 10, 10), (15, 21, 8, 10), (15, 19, 8, 9)],
+)
+def test_ir_version_rises_to_what_the_opset_needs(
+    upgraded: Upgraded, text: Text, opset: int, target: int, ir_before: int, ir_after: int
+) -> None:
+    model = upgraded(text(opset, "float[2, 3] x", "y = Relu (x)", ir=ir_before), target).model
+    assert model.proto.ir_version == ir_after
+
+
+def weighted(ir_version: int, *, listed: bool) -> onnx.ModelProto:
+    weight = numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")
+    inputs = [helper.make_tensor_value_info("x", FLOAT, (2, 3, 4))]
+    inputs += [helper.make_tensor_value_info("w", FLOAT, (3,))] * listed
+    node = helper.make_node("Add", ["x", "w"], ["y"], broadcast=1, axis=1)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", FLOAT, None)], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=ir_version)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_initializers_of_early_ir_versions_are_constants(upgraded: Upgraded, listed: bool) -> None:
+    outcome = upgraded(weighted(3, listed=listed))
+    assert [value.name for value in outcome.model.graph.inputs] == ["x"]
+    assert outcome.ops == ["Add"]
+
+
+def test_overridable_initializers_stay_inputs(upgraded: Upgraded) -> None:
+    outcome = upgraded(weighted(4, listed=True))
+    assert [value.name for value in outcome.model.graph.inputs] == ["x", "w"]
+    assert outcome.ops == ["Reshape", "Add"]
+
+
+def test_target() -> None:
+    assert imports.resolve_target(6, None) == 15
+    assert imports.resolve_target(17, None) == 17
+    assert imports.resolve_target(17, 13) == 13
+    assert imports.resolve_target(6, newest_opset()) == newest_opset()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [("ints", [1, 2], "INTS"), ("f", 0.5, "FLOAT"), ("s", b"x", "STRING"), ("i", 3, "INT"), (None, None, "INTS")],
+)
+def test_attribute_types_are_told_by_the_field_or_the_operator(field: str | None, value: object, kind: str) -> None:
+    node = onnx.NodeProto(op_type="Conv", input=["x", "w"], output=["y"])
+    attribute = node.attribute.add(name="pads")
+    if isinstance(value, list):
+        attribute.ints.extend(value)
+    elif field is not None:
+        setattr(attribute, field, value)
+    graph = onnx.helper.make_graph([node], "g", [], [onnx.helper.make_tensor_value_info("y", 1, None)])
+    model = ir.load(onnx.ModelProto(ir_version=1, graph=graph))
+    imports.state_attribute_types(model)
+    assert onnx.AttributeProto.AttributeType.Name(model.graph.nodes[0].proto.attribute[0].type) == kind
+
+
+def test_imports_that_contradict_each_other_become_the_highest() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13, "ai.onnx" : 15]> g (float[2,3] x) => (float[2,3] y) { y = Relu (x) }'
+    )
+    outcome = bnfold.fold(proto)
+    assert {entry.version for entry in outcome.to_proto().opset_import} == {15}
+    assert [repair.kind for repair in outcome.report.repairs] == ["opset-imports"]
+    proto.opset_import[1].version = 2**31 - 1
+    with pytest.raises(MalformedModel, match="all at once"):
+        bnfold.fold(proto)

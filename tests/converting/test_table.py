@@ -1,0 +1,57 @@
+import pytest
+from onnx import defs
+
+from bnfold.converting import table
+from bnfold.ir.schemas import versions_of
+
+STEPS = [
+    (op_type, older, newer)
+    for op_type in sorted({schema.name for schema in defs.get_all_schemas_with_history() if not schema.domain})
+    for older, newer in zip(versions_of(op_type), versions_of(op_type)[1:], strict=False)
+]
+REVIEWED_OPSET = 28
+"""Up to here somebody read what every version changed; raise it with the lists in the table."""
+
+
+def test_every_step_is_compatible_or_adapted() -> None:
+    for op_type, older, newer in STEPS:
+        (step,) = table.steps(op_type, older, newer)
+        assert step.version == newer
+        assert step.blocked is None, f"{op_type} {older} → {newer}: {step.blocked}"
+
+
+def test_nobody_has_looked_at_a_newer_opset_yet() -> None:
+    assert defs.onnx_opset_version() <= REVIEWED_OPSET
+
+
+@pytest.mark.parametrize("op_type", sorted(table.BY_HAND))
+def test_every_version_of_what_bnfold_is_about_was_read_by_hand(op_type: str) -> None:
+    listed = {version for name, version in (*table.ADAPTERS, *table.REVIEWED) if name == op_type}
+    assert listed == set(versions_of(op_type)[1:])
+
+
+def test_a_version_of_batchnorm_that_nobody_has_read_is_blocked() -> None:
+    assert table.unproven("BatchNormalization", 99) == "version 99 is newer than this bnfold"
+
+
+def test_the_lists_name_real_steps_and_do_not_contradict_each_other() -> None:
+    steps = {(op_type, newer) for op_type, _, newer in STEPS}
+    known = defs.onnx_opset_version()  # an older onnx has fewer
+    lists = [{step for step in listed if step[1] <= known} for listed in (table.ADAPTERS, table.REVIEWED)]
+    assert set().union(*lists) <= steps
+    assert sum(map(len, lists)) == len(set().union(*lists))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version"),
+    [("PRelu", 7), ("GroupNormalization", 21), ("RoiAlign", 16), ("Split", 18), ("QuantizeLinear", 19)],
+)
+def test_a_change_of_meaning_behind_a_compatible_schema_has_an_adapter(op_type: str, version: int) -> None:
+    assert (op_type, version) in table.ADAPTERS
+
+
+def test_of_a_withdrawn_operator_the_last_version_with_a_meaning_counts() -> None:
+    assert table.living_version("Upsample", 15) == 9
+    assert table.living_version("Scatter", 15) == 9
+    assert table.living_version("Add", 15) == 14
+    assert table.living_version("NoSuchOperator", 15) is None
