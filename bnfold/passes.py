@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir
 
 from bnfold.interop.onnx_ir import borrow, give_back
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
@@ -37,7 +37,7 @@ class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onn
         """Rewrite a copy of ``model``; its tensors are shared. Raises `BnfoldError` for what cannot be processed."""
         borrowed = borrow(model)
         before = borrowed.proto.SerializeToString(deterministic=True)
-        self.report = order.rewrite(borrowed, self.options)
+        self.report = passes.rewrite(borrowed, self.options)
         borrowed.sync()
         if borrowed.proto.SerializeToString(deterministic=True) == before:
             return onnx_ir.passes.PassResult(model.clone(), modified=False)  # a functional pass returns a new object

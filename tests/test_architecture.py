@@ -49,8 +49,8 @@ APART = {
 }
 IN_VERIFICATION = (
     *("verdict", "sentences", "unscaled", "as_read", "request"),
-    *("numbers", "feeding", "differences", "comparing", "runtimes"),
-    *("whole", "regions", "parts", "judge", "__init__"),
+    *("tolerance", "inputs", "changes", "comparing", "runtimes"),
+    *("end_to_end", "subgraphs", "parts", "decision", "__init__"),
 )
 """Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
 MAX_LINES = 300
@@ -102,7 +102,7 @@ def test_imports_within_verification_point_one_way() -> None:
     known = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules()}
     for path in sorted((PACKAGE / "verification").rglob("*.py")):
         own = path.relative_to(PACKAGE / "verification").with_suffix("").parts[0]
-        below = {*IN_VERIFICATION[: IN_VERIFICATION.index(own) + 1]} - ({"whole"} if own == "regions" else set())
+        below = {*IN_VERIFICATION[: IN_VERIFICATION.index(own) + 1]} - ({"end_to_end"} if own == "subgraphs" else set())
         taken = {name.split(".")[2] for name in imports(path, known) if name.startswith("bnfold.verification.")}
         assert taken <= below, path
 
@@ -207,13 +207,13 @@ def test_the_import_check_sees_every_form() -> None:
         ("bnfold.cli.folders", {"fsspec", "distributed", "dask", "onnxruntime", "rich"}),
         ("bnfold", {"onnxruntime", "onnx_ir", "onnxscript", "rich", "torch", "fsspec", "distributed"}),
         (
-            "bnfold.pipeline.order",
+            "bnfold.pipeline.passes",
             {
                 *("onnxruntime", "onnx_ir", "onnxscript", "rich", "logging", "torch"),
                 *("bnfold.converting.model", "bnfold.converting.table", "bnfold.folding.rounds", "bnfold.decomposing"),
             },
         ),
-        ("bnfold.pipeline.job", {"bnfold.pipeline.chain", "bnfold.pipeline.foreign"}),
+        ("bnfold.pipeline.job", {"bnfold.pipeline.chain", "bnfold.pipeline.external_tools"}),
         ("bnfold.folding.rounds", {"bnfold.folding.compose", "bnfold.folding.equalize"}),
     ],
 )

@@ -32,7 +32,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir, verification
 from bnfold.ir.storage import external
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from tests.conftest import MODELS, ROOT
 
 FINDINGS = ROOT / "tests" / "findings"
@@ -179,14 +179,14 @@ def test_bytes_that_come_back_changed_are_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_files_in_wrong_places_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Case((MODELS / "bn9.onnx").read_bytes(), settings={"external_data": "auto"})
-    rewrite = order.rewrite
+    rewrite = passes.rewrite
 
     def stray(model: ir.Model, *rest: object) -> object:
         assert model.path is not None
         (model.path.parent / "left behind").touch()
         return rewrite(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(order, "rewrite", stray)
+    monkeypatch.setattr(passes, "rewrite", stray)
     assert graphs.judge(drawn, tmp_path).error == "stray: in/left behind"
 
 

@@ -18,7 +18,7 @@ from onnx import TensorProto
 from bnfold import ir, reference
 from bnfold.converting import downgrade
 from bnfold.errors import UpgradeBlocked
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.verification import Verdict
 
 ONCE_WRONG: Mapping[str, tuple[int, ...]] = {
@@ -134,7 +134,7 @@ def test_a_refusal_that_need_not_be_is_found(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: object) -> None:
         raise UpgradeBlocked("why not")
 
-    monkeypatch.setattr(order, "rewrite", refuse)
+    monkeypatch.setattr(passes, "rewrite", refuse)
     kinds = {upgrades.KINDS[seed % len(upgrades.KINDS)]: seed for seed in range(len(upgrades.KINDS))}
     errors = {}
     for kind, seed in kinds.items():

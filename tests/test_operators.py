@@ -27,10 +27,10 @@ TABLES = (
     "semantics/",
     "converting/table.py",
     "converting/adapters/",
-    "verification/feeding/terms.py",
-    "verification/feeding/roles.py",  # what verification thinks of values is its own
-    "verification/numbers/jumps.py",
-    "verification/feeding/choices.py",
+    "verification/inputs/terms.py",
+    "verification/inputs/roles.py",  # what verification thinks of values is its own
+    "verification/tolerance/discontinuities.py",
+    "verification/inputs/choices.py",
     "verification/comparing/moves.py",
     "verification/comparing/mutants.py",
     "verification/comparing/smooth.py",

@@ -154,7 +154,7 @@ def test_each_pass_and_each_decision_is_a_line_of_the_log(caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG, "bnfold"):
         passes.FoldBatchNormPass()(wide_model())
     lines = [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
-    assert ("DEBUG", "bnfold.pipeline.order", "pass fold_affines done: 1 BatchNormalizations met so far") in lines
+    assert ("DEBUG", "bnfold.pipeline.passes", "pass fold_affines done: 1 BatchNormalizations met so far") in lines
     decisions = [message for level, _, message in lines if level == "INFO"]
     assert [line.split(":")[0].split()[-1] for line in decisions] == ["folded"]
 

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bnfold.batch import places, up_to_date
+from bnfold.batch import locations, up_to_date
 from bnfold.batch.disk import OnDisk
-from bnfold.batch.places import Place
+from bnfold.batch.locations import Place
 from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, remaining, renamed, report, work
 from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
 from bnfold.pipeline.job import process
@@ -25,7 +25,7 @@ INTERRUPTED = "interrupted: run the same command again to resume"
 
 
 class Found(NamedTuple):
-    """The models that sources name, and the number of those that were left out (`places.below`)."""
+    """The models that sources name, and the number of those that were left out (`locations.below`)."""
 
     models: list[Place]
     skipped: int
@@ -37,7 +37,7 @@ def find(sources: Sequence[str]) -> Found:
     Raises:
         BadInput: A source names none, or a URL cannot be used.
     """
-    located = [places.below(source) for source in sources]
+    located = [locations.below(source) for source in sources]
     models = dict.fromkeys(root.child(path) for root, found, _ in located for path in found)
     return Found(list(models), sum(skipped for *_, skipped in located))
 
@@ -53,16 +53,16 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
             have one name.
     """
     if in_place:
-        located = [places.below(source) for source in sources]
+        located = [locations.below(source) for source in sources]
         made = {root.child(path): up_to_date.memory(root, path) for root, found, _ in located for path in found}
         return [Task(model, model, memory) for model, memory in made.items()], sum(left for *_, left in located)
-    target = places.place(output)
+    target = locations.place(output)
     tasks: dict[Place, Task] = {}
     skipped = 0
     for source in sources:
-        root, models, left_out = places.below(source)
+        root, models, left_out = locations.below(source)
         skipped += left_out
-        is_one = str(root.child(models[0])) == str(places.place(source))
+        is_one = str(root.child(models[0])) == str(locations.place(source))
         if not is_one and target.holds(root) and root.holds(target):
             raise WrongUsage(f"{target}: is the folder of the models; choose another one for the results")
         if is_one and len(sources) == 1 and output.endswith(".onnx") and not Path(output).is_dir():

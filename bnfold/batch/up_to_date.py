@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bnfold.batch.places import Place
+from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import formats
 

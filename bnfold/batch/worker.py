@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bnfold.batch import stopping, up_to_date
-from bnfold.batch.places import Place
+from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import Outcome, forbidden

@@ -16,7 +16,7 @@ import click
 from bnfold.batch import scheduler, stopping
 from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk
-from bnfold.batch.places import Place, place
+from bnfold.batch.locations import Place, place
 from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Asked

@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.compatible import default_of
-from bnfold.converting.shared import Shared
+from bnfold.converting.context import Shared
 from bnfold.converting.table import VALUES_SINCE, steps
 from bnfold.converting.types import Types
 from bnfold.ir.elements import type_name
@@ -106,7 +106,7 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
     if version is None:
         return f"does not exist at opset {target}"
     schema = schema_of(node.op_type, version)
-    shared: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
         parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
         dtype = types.dtype(value)

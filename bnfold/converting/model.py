@@ -9,8 +9,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import imports
+from bnfold.converting.context import Shared
 from bnfold.converting.functions import inline_dependent
-from bnfold.converting.shared import Shared
 from bnfold.converting.types import Types
 from bnfold.converting.walk import Blocker, Change, Walk
 from bnfold.errors import UpgradeBlocked

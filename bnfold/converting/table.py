@@ -23,7 +23,7 @@ from bnfold.converting.adapters import (
     softmax,
 )
 from bnfold.converting.compatible import objection
-from bnfold.converting.site import Site
+from bnfold.converting.node_conversion import Site
 from bnfold.ir.schemas import schema_of, version_at, versions_of
 
 Adapter = Callable[[Site], None]

@@ -11,8 +11,8 @@ import onnx
 from bnfold import ir
 from bnfold.converting import downgrade, exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
-from bnfold.converting.shared import Inexpressible, Shared
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible, Shared
+from bnfold.converting.node_conversion import Site
 from bnfold.errors import Unsupported
 from bnfold.ir.forms import form_of
 from bnfold.ir.graph import makers_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bnfold import ir
-from bnfold.converting.shared import Shared
+from bnfold.converting.context import Shared
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.shared import Shared
-from bnfold.converting.site import INT64_MAX, Site
+from bnfold.converting.context import Shared
+from bnfold.converting.node_conversion import INT64_MAX, Site
 from bnfold.ir.tensor import Exact, Float64, round_once
 
 TP = onnx.TensorProto

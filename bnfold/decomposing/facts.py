@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.converting.shared import Shared
+from bnfold.converting.context import Shared
 from bnfold.converting.types import Types
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes

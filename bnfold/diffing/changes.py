@@ -13,7 +13,7 @@ from bnfold.diffing.constants import compared, described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.ir.schemas import version_at
-from bnfold.pipeline.explain.surroundings import feeding, reading
+from bnfold.pipeline.explain.neighbourhood import feeding, reading
 
 Texts = tuple[str, str]
 

@@ -15,7 +15,7 @@ from bnfold.diffing.matching import Matching
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
 from bnfold.ir.pause import no_garbage_collection
-from bnfold.pipeline.explain.surroundings import Region, add_context, feeding, reading, to_json
+from bnfold.pipeline.explain.neighbourhood import Region, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
 

@@ -13,10 +13,10 @@ from bnfold.diffing.matching import Matching
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.feeding.data import load_data
-from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_feeds, required
-from bnfold.verification.feeding.shapes import sizings
-from bnfold.verification.numbers.floats import float_type
+from bnfold.verification.inputs.data import load_data
+from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.tolerance.floats import float_type
 
 QUICK_SECONDS, QUICK_NODES = 5.0, 5000
 """What comparing values may take, and nodes of models that it is done for, where nobody asked."""

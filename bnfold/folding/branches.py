@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.folding import chains
-from bnfold.folding.ops.nary import SUMS
+from bnfold.folding.ops.elementwise_nary import SUMS
 from bnfold.folding.replacement import key_of
 from bnfold.folding.size_budget import Limits
 from bnfold.ir.traits import ARITHMETIC

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.folding import branches, chains, dead, merge, partial
+from bnfold.folding.context import Run, is_live, sign
 from bnfold.folding.facts import guarded
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.replacement import key_of
 from bnfold.folding.search import search
 from bnfold.folding.size_budget import TooLarge
-from bnfold.folding.state import Run, is_live, sign
 from bnfold.report.reasons import Declined
 
 

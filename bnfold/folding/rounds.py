@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from bnfold import ir
 from bnfold.folding import chains, extras, shapes
+from bnfold.folding.context import Run, is_live
 from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_of
 from bnfold.folding.search import search
 from bnfold.folding.size_budget import TooLarge
-from bnfold.folding.state import Run, is_live
 from bnfold.report.reasons import Declined
 
 MAX_ROUNDS = 8

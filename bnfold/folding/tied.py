@@ -11,7 +11,7 @@ from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ask import ask, decline_excluded
 from bnfold.folding.facts import guarded
-from bnfold.folding.ops import nary
+from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.traits import ARITHMETIC
@@ -114,7 +114,7 @@ def _agree(one: Affine, other: Affine) -> bool:
 
 def _is_linear(node: ir.Node) -> bool:
     """Whether it only adds what it reads, and constants, or multiplies it by one."""
-    return node.is_op(*nary.SUMS) or (node.has_trait(ARITHMETIC) and chains.has_constant(node))
+    return node.is_op(*elementwise_nary.SUMS) or (node.has_trait(ARITHMETIC) and chains.has_constant(node))
 
 
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
@@ -122,6 +122,6 @@ def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
     if not _is_linear(node):
         return ask(node, "up", {slot: affine}, limits)
     decline_excluded(node, limits)
-    if node.is_op(*nary.SUMS):
-        return guarded(node, nary.up, node, slot, affine)
+    if node.is_op(*elementwise_nary.SUMS):
+        return guarded(node, elementwise_nary.up, node, slot, affine)
     return Step(requested=((guarded(node, chains.arithmetic, node).slot, affine),))

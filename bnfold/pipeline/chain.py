@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from bnfold import ir, log
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.tensor import RangeViolation
-from bnfold.pipeline import foreign, formats, order
+from bnfold.pipeline import external_tools, formats, passes
+from bnfold.pipeline.context import key_of
 from bnfold.pipeline.formats import Progress
-from bnfold.pipeline.run import key_of
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.report.totals import Totals
@@ -86,7 +86,7 @@ class Chain:
     reports: list[Report] = field(default_factory=list)
 
     def run(
-        self, steps: Sequence[foreign.Step], report: Report, verdict: Verdict | None, seconds: float
+        self, steps: Sequence[external_tools.Step], report: Report, verdict: Verdict | None, seconds: float
     ) -> list[StepRow]:
         """Take the steps; ``report`` and ``verdict`` are those of what came before them."""
         first = self.model
@@ -100,7 +100,7 @@ class Chain:
             follow(report, first, self.model, self.reports)
         return [own, *self.rows]
 
-    def take(self, step: foreign.Step) -> bool:
+    def take(self, step: external_tools.Step) -> bool:
         """Another program's step; whether it was kept."""
 
         def work(folder: Path) -> tuple[ir.Model, None]:
@@ -111,13 +111,13 @@ class Chain:
     def fold_again(self) -> None:
         """Take a step of the own passes, where what was done since then lets them do more."""
         model = ir.load(self.path)
-        report = order.rewrite(model, replace(self.options, target_opset="keep", equalize=False))
+        report = passes.rewrite(model, replace(self.options, target_opset="keep", equalize=False))
         if not report.cuts:
             return
 
         def work(folder: Path) -> tuple[ir.Model, Report]:
-            ir.save(model, folder / foreign.OUTPUT)
-            return ir.load(folder / foreign.OUTPUT), report
+            ir.save(model, folder / external_tools.OUTPUT)
+            return ir.load(folder / external_tools.OUTPUT), report
 
         if self._take("bnfold", work):
             self.reports.append(report)
@@ -130,12 +130,12 @@ class Chain:
         try:
             model, report = work(folder)
             if self.checks.depth != "none":
-                verdict = self._compared(model, folder / foreign.OUTPUT, report)
+                verdict = self._compared(model, folder / external_tools.OUTPUT, report)
             status = self._status(verdict, model)
             reason = f"{verdict.status}: {verdict.reason}" if verdict is not None and status == "rolled back" else ""
-        except foreign.StepSkipped as problem:
+        except external_tools.StepSkipped as problem:
             status, reason = "skipped", str(problem)
-        except (foreign.StepFailed, BnfoldError) as problem:
+        except (external_tools.StepFailed, BnfoldError) as problem:
             reason = str(problem)
         except RangeViolation:
             reason = "a folded weight would overflow"
@@ -144,7 +144,7 @@ class Chain:
             self.rows.append(StepRow(name, status, reason, seconds, verdict=verdict))
             log.warning(__name__, "%s: %s: %s", name, status, reason)
             return False
-        self.path, self.model = folder / foreign.OUTPUT, model
+        self.path, self.model = folder / external_tools.OUTPUT, model
         self.rows.append(StepRow(name, status, "", seconds, counted(model), verdict))
         return True
 
@@ -168,7 +168,7 @@ class Chain:
 @contextmanager
 def working_folder(model: ir.Model, *, in_memory: bool) -> Iterator[Path]:
     """Where the steps work. Raises Unsupported for a model whose result memory could not hold as one message."""
-    if in_memory and model.parameter_bytes() > foreign.ONE_FILE:
+    if in_memory and model.parameter_bytes() > external_tools.ONE_FILE:
         raise Unsupported("weights beyond 2 GB can be simplified from file to file only: name an output")
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
         yield Path(folder)

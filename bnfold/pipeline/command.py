@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bnfold import ir
 from bnfold.errors import StepRefused, WrongUsage
-from bnfold.pipeline import chain, foreign, formats, path_conflicts
+from bnfold.pipeline import chain, external_tools, formats, path_conflicts
 from bnfold.pipeline.formats import Progress
 from bnfold.report.totals import Totals
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -51,7 +51,7 @@ def run(
     """
     if formats.of(source) is not formats.ONNX:
         raise WrongUsage(f"{source}: a command takes an ONNX model, not an OpenVINO IR")
-    step = foreign.command(words)
+    step = external_tools.command(words)
     path_conflicts.check_target(source, delivery)
     model = ir.load(source)
     path_conflicts.refuse_for_one(source, model, delivery, checks.data)

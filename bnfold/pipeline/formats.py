@@ -24,7 +24,7 @@ Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
 """(phase, done, total)."""
 Passes = Callable[[ir.Model, Options], "Report"]
-"""What rewrites the graph of a model, in place: `order.rewrite`."""
+"""What rewrites the graph of a model, in place: `passes.rewrite`."""
 SUFFIX = ".xml"
 M = TypeVar("M", bound=ir.Model)
 

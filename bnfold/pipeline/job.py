@@ -15,7 +15,7 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
-from bnfold.pipeline import formats, order, path_conflicts
+from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.formats import Progress, Source, Staged
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -60,7 +60,7 @@ def process(
             path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
             formats.start_runtime(kind, checks, model)
             with _timed(seconds, "rewrite"):
-                done = kind.rewrite(model, options, lambda graph, wanted: order.rewrite(graph, wanted, tell))
+                done = kind.rewrite(model, options, lambda graph, wanted: passes.rewrite(graph, wanted, tell))
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)
             _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
@@ -79,7 +79,7 @@ def more_arithmetic(outcome: Outcome) -> int:
         return 0
     kind = formats.of(outcome.source)
     model, options = kind.load(outcome.source), replace(outcome.options, all_affines=True)
-    kind.rewrite(model, options, order.rewrite)
+    kind.rewrite(model, options, passes.rewrite)
     return left - _arithmetic(model)
 
 
@@ -90,7 +90,7 @@ def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     kind = formats.of(outcome.source)
     models = [kind.load(outcome.source) for _ in explained.FORMS]
     for model, equalize in zip(models[1:], (False, True), strict=True):
-        kind.rewrite(model, replace(outcome.options, equalize=equalize), order.rewrite)
+        kind.rewrite(model, replace(outcome.options, equalize=equalize), passes.rewrite)
     return explained.describe(models)
 
 
@@ -144,12 +144,12 @@ def _deliver(
 @contextmanager
 def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[None]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
-    from bnfold.pipeline import chain, foreign
+    from bnfold.pipeline import chain, external_tools
 
-    first, *others = map(foreign.simplifier, outcome.options.simplify)
+    first, *others = map(external_tools.simplifier, outcome.options.simplify)
     with (
         chain.working_folder(outcome.model, in_memory=delivery is None) as folder,
-        foreign.begun(first) as begun,
+        external_tools.begun(first) as begun,
     ):
         ir.save(outcome.model, own := folder / "own.onnx")
         _verify(outcome, own, delivery, progress)

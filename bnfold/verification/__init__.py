@@ -16,10 +16,10 @@ from bnfold import ir, reference
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.settings import VerifyOptions
-from bnfold.verification.differences.pairing import paired
-from bnfold.verification.differences.renamed import verdict_on_names
-from bnfold.verification.feeding.cost import session_seconds
-from bnfold.verification.judge import judge
+from bnfold.verification.changes.pairing import paired
+from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.decision import judge
+from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.request import RUNTIME_SHARE, Clock, Request
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread

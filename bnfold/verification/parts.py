@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.differences.changes import beyond, deepened, uncovered, widened
-from bnfold.verification.regions.verifier import RegionVerifier
+from bnfold.verification.changes.boundaries import beyond, deepened, uncovered, widened
+from bnfold.verification.subgraphs.verifier import RegionVerifier
 from bnfold.verification.verdict import LocalRow
 
 if TYPE_CHECKING:
-    from bnfold.verification.whole.examine import Whole
+    from bnfold.verification.end_to_end.examine import Whole
 
 
 class Parts(NamedTuple):

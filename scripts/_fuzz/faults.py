@@ -24,7 +24,7 @@ from _fuzz.sabotage import ALL
 from bnfold import ir, verification
 from bnfold.diffing import diff
 from bnfold.errors import BnfoldError
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 
 AFTER = "after.onnx"
 DEPTHS = ("auto", "full", "local")
@@ -70,7 +70,7 @@ def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes,
                 PEERS[by](str(source), str(out))
                 return out.read_bytes(), by
             opened = ir.load(source)
-            order.rewrite(opened, options(WAYS[int(rng.integers(len(WAYS)))]))
+            passes.rewrite(opened, options(WAYS[int(rng.integers(len(WAYS)))]))
             return ir.encode(opened), by
         except Exception:  # noqa: BLE001 - other modes ask what is raised
             return model.SerializeToString(), "nobody"

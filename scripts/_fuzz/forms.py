@@ -21,7 +21,7 @@ from _fuzz.case import Case, Outcome
 from _fuzz.operators import Draw
 from bnfold import ir, reference, verification
 from bnfold.errors import BnfoldError, UpgradeBlocked
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.settings import Options
 
 WRITTEN = "written"
@@ -98,7 +98,7 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
         return Outcome()
     try:
         model = ir.load(source)
-        report = order.rewrite(model, options)
+        report = passes.rewrite(model, options)
         ir.save(model, result)
         verdict = verification.verify(source, result, frozen=bool(report.frozen), runtime="none")
         before, after = (_evaluated(path, case.feeds) for path in (source, result))

@@ -24,7 +24,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.tensor import FLOATS
 from bnfold.pipeline.job import process
 from bnfold.settings import Options, OutputOptions, VerifyOptions
-from bnfold.verification.numbers.floats import float_type
+from bnfold.verification.tolerance.floats import float_type
 
 RESULT = "result.onnx"
 LARGEST = 1 << 18

@@ -19,7 +19,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, UpgradeBlocked
 from bnfold.folding import facts
 from bnfold.ir.fixing import fix_inputs
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
@@ -57,7 +57,7 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
     model = ir.load(proto)
     try:
         with _unforgiving():
-            report = order.rewrite(model, settings)
+            report = passes.rewrite(model, settings)
         found = reference.evaluate(_saved(model, keep), feeds)
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)

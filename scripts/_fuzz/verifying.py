@@ -23,7 +23,7 @@ from _fuzz.rewriting import options
 from _fuzz.sabotage import FAULTS
 from bnfold import ir, reference, verification
 from bnfold.errors import BnfoldError
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.report.events import Report
 
 _BUDGET, _EVALUATION = 15.0, 5.0
@@ -58,7 +58,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     rewrite = options(settings["rewrite"])
     try:
         model = ir.load(before)
-        report = order.rewrite(model, replace(rewrite, all_affines=rewrite.fold, merge_branches=rewrite.fold))
+        report = passes.rewrite(model, replace(rewrite, all_affines=rewrite.fold, merge_branches=rewrite.fold))
         right = onnx.ModelProto.FromString(ir.encode(model))
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)

@@ -16,8 +16,8 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification import verify
-from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_feeds, required
-from bnfold.verification.feeding.shapes import Sizing
+from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs.shapes import Sizing
 
 CLOSE = 1e-3
 """Of an output's largest value: more than this float32 does not explain, so the referee is asked."""

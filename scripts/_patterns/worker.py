@@ -15,22 +15,22 @@ from typing import Any
 def bnfold(source: str, out: str) -> None:
     """Folding alone, constant arithmetic included, and what is asked for beside the model."""
     from bnfold import ir
-    from bnfold.pipeline import order
+    from bnfold.pipeline import passes
     from bnfold.settings import Options
 
     model, asked = ir.load(source), json.loads(Path(source).with_suffix(".json").read_text(encoding="utf-8"))
-    order.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30, **asked))
+    passes.rewrite(model, Options(target_opset="keep", all_affines=True, max_growth=1 << 30, **asked))
     ir.save(model, out)
 
 
 def optimize(source: str, out: str) -> None:
     """What `bnfold optimize` does to a network, comparison aside."""
     from bnfold import ir
-    from bnfold.pipeline import order
+    from bnfold.pipeline import passes
     from bnfold.settings import Options
 
     model = ir.load(source)
-    order.rewrite(model, Options())
+    passes.rewrite(model, Options())
     ir.save(model, out)
 
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold import verification
-from bnfold.batch import disk, filesystem, places, scheduler
-from bnfold.batch.places import Remote
+from bnfold.batch import disk, filesystem, locations, scheduler
+from bnfold.batch.locations import Remote
 from bnfold.batch.worker import Settings, work
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, OutputError
@@ -129,7 +129,7 @@ def test_one_file_goes_to_a_file_and_never_over_itself(shelf: Path, url: str, tm
 
 def test_a_file_url_is_a_plain_path(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "one.onnx")
-    assert places.place(f"file://{tmp_path}/one.onnx") == disk.OnDisk(tmp_path / "one.onnx")
+    assert locations.place(f"file://{tmp_path}/one.onnx") == disk.OnDisk(tmp_path / "one.onnx")
     assert run("optimize", f"file://{tmp_path}/*.onnx", tmp_path).exit_code == 2
     assert run("optimize", f"file://{tmp_path}/*.onnx", f"file://{tmp_path}/out").exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "one.onnx")
@@ -179,7 +179,7 @@ def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes
     assert work(task, only_conv).status == "unchecked"
     (second,) = set(memory.glob("/out/external.onnx.*.data"))
     assert first != second
-    with places.place("memory://out/external.onnx").opened() as path:
+    with locations.place("memory://out/external.onnx").opened() as path:
         assert verification.verify(MODELS / "external.onnx", path).verified
 
 
@@ -304,7 +304,7 @@ def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, 
 )
 def test_places_are_named_as_the_user_did(memory: Any, url: str, relative: str, shown: str) -> None:
     memory.pipe_file("/a/b/c.onnx", b"")
-    root, found, _ = places.below(url)
+    root, found, _ = locations.below(url)
     assert found == [relative]
     assert str(root.child(relative)) == shown
 
@@ -320,7 +320,7 @@ def test_of_one_model_inspect_shows_each_batchnorm(tmp_path: Path) -> None:
 def test_an_archive_behind_a_path(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "models"), "zip", MODELS, "bn9.onnx")
     url = f"zip://*.onnx::file://{tmp_path}/models.zip"
-    root, found, _ = places.below(url)
+    root, found, _ = locations.below(url)
     assert str(root.child(found[0])) == f"zip://bn9.onnx::file://{tmp_path}/models.zip"
     assert run("optimize", url, tmp_path / "out", "--jobs", 1).exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "bn9.onnx")
@@ -328,11 +328,11 @@ def test_an_archive_behind_a_path(tmp_path: Path) -> None:
 
 def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
     with pytest.raises(BadInput, match=r"^nosuch://a: cannot be used: ValueError: Protocol not known"):
-        places.below("nosuch://a")
+        locations.below("nosuch://a")
     with pytest.raises(BadInput, match=r"no \.onnx files"):
-        places.below("memory://empty/**/*.onnx")
+        locations.below("memory://empty/**/*.onnx")
     with pytest.raises(BadInput, match="cannot be read"):
-        places.place("memory://nothing.onnx").read()
+        locations.place("memory://nothing.onnx").read()
     memory.pipe_file("/a/b.onnx", b"")
     memory.pipe_file("/out", b"in the way")
     with pytest.raises(BadInput, match="is a file"):
@@ -342,7 +342,7 @@ def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
 def test_fsspec_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(BadInput, match=r"^memory://a: a URL needs fsspec: pip install 'bnfold\[dask\]"):
-        places.below("memory://a")
+        locations.below("memory://a")
 
 
 @pytest.mark.parametrize(

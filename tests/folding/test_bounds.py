@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.settings import Options
 
 HUGE = 1 << 40
@@ -106,7 +106,7 @@ def test_nothing_huge_is_made(case: Callable[[], Any], all_affines: bool) -> Non
     model = ir.load(case())
     tracemalloc.start()
     try:
-        report = order.rewrite(model, Options(all_affines=all_affines))
+        report = passes.rewrite(model, Options(all_affines=all_affines))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

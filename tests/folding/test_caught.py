@@ -22,14 +22,14 @@ from bnfold.folding.ops import (
     carrier,
     clip,
     conv,
+    elementwise_nary,
+    identity,
     matmul,
-    nary,
-    passing,
     recurrent,
     weights,
     window,
 )
-from bnfold.folding.ops import fused as fused_ops
+from bnfold.folding.ops import ort_fused as fused_ops
 from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
 
@@ -163,12 +163,12 @@ FAULTS: dict[str, tuple[Build, Break]] = {
     ),
     "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
     "demands: applied again instead of undone": (other_reader, replaced(propagate, "inverse", applied_again)),
-    "demands: the other arm of a sum": (other_arm, replaced(nary, "_rescaled", lambda *_: ())),
-    "GridSample: zeros beside the image": (sampled, handled("GridSample", carrier(passing.unchanged))),
+    "demands: the other arm of a sum": (other_arm, replaced(elementwise_nary, "_rescaled", lambda *_: ())),
+    "GridSample: zeros beside the image": (sampled, handled("GridSample", carrier(identity.unchanged))),
     "DeformConv: the shift": (deformed, handled("DeformConv", Handler(down=unshifted))),
-    "ReverseSequence: the axis": (turned, handled("ReverseSequence", carrier(passing.unchanged))),
+    "ReverseSequence: the axis": (turned, handled("ReverseSequence", carrier(identity.unchanged))),
     "Where: different arms": (
-        chosen, handled("Where", Handler(nary.up, one_arm, inputs=3)),
+        chosen, handled("Where", Handler(elementwise_nary.up, one_arm, inputs=3)),
     ),
     "Clip: bounds that stay": (clipped, replaced(clip, "_moved", lambda *_: ())),
     "Clip: bounds in the old order": (

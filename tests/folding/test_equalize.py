@@ -18,7 +18,7 @@ from bnfold.folding.apply import edit_all
 from bnfold.folding.ops import HANDLERS, Handler
 from bnfold.folding.step import leaves, wants
 from bnfold.ir.tensor import InMemory
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.verification import verify
 from tests.folding.nets import Folded, Net, folded
 
@@ -285,7 +285,7 @@ def test_wrong_factors_prove_nothing() -> None:
     net = Net(dtype=np.float32)
     proto = net.model(pair(net, lambda x: net.node("Relu", x)))
     before, after = ir.load(proto), ir.load(proto)
-    report = order.rewrite(after, bnfold.Options(equalize=True))
+    report = passes.rewrite(after, bnfold.Options(equalize=True))
     for depth in ("full", "local"):
         assert verify(before, after, depth=depth, cuts=report.cuts, scaled=report.scaled).verified
     key, (old, factors) = next(iter(report.scaled.items()))

@@ -10,7 +10,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.folding import shapes
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.report.reasons import Declined
 from bnfold.settings import Options
 from tests.folding.nets import Net
@@ -127,7 +127,7 @@ def steps_of(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     with monkeypatch.context() as patch:
         patch.setattr(ir.Node, "is_op", counted)
-        order.rewrite(model, Options())
+        passes.rewrite(model, Options())
     return steps
 
 

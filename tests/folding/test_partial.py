@@ -8,7 +8,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.pipeline.order import rewrite
+from bnfold.pipeline.passes import rewrite
 from bnfold.settings import Options
 from tests.folding.nets import Folded, Net, compare, declined, fold_only, folded
 

@@ -12,7 +12,7 @@ from _patterns.parts import Pattern
 from _patterns.verdict import judge
 
 from bnfold import ir
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.settings import Options
 
 EXACT = [
@@ -29,7 +29,7 @@ def verdict(pattern: Pattern, folder: Path, options: Options = WIDE) -> str:
     source, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(pattern.model(), source)
     model = ir.load(source)
-    order.rewrite(model, replace(options, **pattern.options))
+    passes.rewrite(model, replace(options, **pattern.options))
     ir.save(model, out)
     return judge(source, out, "", whole=pattern.whole, measure=pattern.measure)
 

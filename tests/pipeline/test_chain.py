@@ -21,7 +21,7 @@ from bnfold.cli.commands import main
 from bnfold.errors import BadInput, BadSetting, Unsupported
 from bnfold.interop.pytorch.run import optimize as optimize_export
 from bnfold.passes import FoldBatchNormPass
-from bnfold.pipeline import foreign
+from bnfold.pipeline import external_tools
 from bnfold.settings import Options, VerifyOptions
 from tests.pipeline import programs
 
@@ -53,9 +53,9 @@ def outputs(model: Path | bytes, feeds: dict[str, Any]) -> list[Any]:
 
 def fake(monkeypatch: pytest.MonkeyPatch, **program: str) -> None:
     """Let tools be programs of the tests."""
-    real = foreign.simplifier
-    steps = {name: foreign.Step(name, ("--", *programs.command(text))) for name, text in program.items()}
-    monkeypatch.setattr(foreign, "simplifier", lambda name: steps.get(name) or real(name))
+    real = external_tools.simplifier
+    steps = {name: external_tools.Step(name, ("--", *programs.command(text))) for name, text in program.items()}
+    monkeypatch.setattr(external_tools, "simplifier", lambda name: steps.get(name) or real(name))
 
 
 def test_what_folding_leaves_is_simplified_and_each_step_verified(source: Path, tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_a_step_that_fails_is_rolled_back_and_the_next_is_taken(
 
 
 def test_a_simplifier_starts_ahead_of_its_files_and_ends_without_them(source: Path, tmp_path: Path) -> None:
-    with foreign.begun(foreign.simplifier("onnxscript")) as step:
+    with external_tools.begun(external_tools.simplifier("onnxscript")) as step:
         made = step.run(ir.load(source), tmp_path, 600)
         assert operators(made.proto) == ["Conv", "Relu", "Reshape", "Neg"]
-    with foreign.begun(foreign.simplifier("onnxscript")) as step:
+    with external_tools.begun(external_tools.simplifier("onnxscript")) as step:
         assert step.begun is not None
         assert step.begun.process.poll() is None
     assert step.begun.process.returncode is not None
@@ -132,14 +132,14 @@ def test_a_large_weight_that_is_reshaped_is_a_weight(tmp_path: Path) -> None:
     stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "g", given, made, stored)
     before = ir.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
-    assert operators(foreign.simplifier("onnxscript").run(before, tmp_path, 600).proto) == ["Mul"]
+    assert operators(external_tools.simplifier("onnxscript").run(before, tmp_path, 600).proto) == ["Mul"]
 
 
 def test_weights_beyond_one_file_go_through_a_data_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bnfold.settings.find_spec", lambda _: True)
-    monkeypatch.setattr(foreign, "ONE_FILE", 100)
+    monkeypatch.setattr(external_tools, "ONE_FILE", 100)
     model = onnx.load(source)
     onnx.save(model, source, save_as_external_data=True, location="in.onnx.data", size_threshold=0)
     outcome = bnfold.optimize(source, tmp_path / "out.onnx", simplify=["onnxslim", "onnxscript"])

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold.cli.commands import main
-from bnfold.pipeline import foreign
+from bnfold.pipeline import external_tools
 from tests.pipeline import programs
 
 pytestmark = pytest.mark.measures_children
@@ -116,7 +116,7 @@ def test_without_the_limit_the_same_program_gets_its_memory(source: Path, tmp_pa
     (tmp_path / "here").mkdir()
     from bnfold import ir
 
-    assert foreign.command(programs.command(text)).run(ir.load(source), tmp_path / "here", 600).opset() == 17
+    assert external_tools.command(programs.command(text)).run(ir.load(source), tmp_path / "here", 600).opset() == 17
 
 
 HALF = """

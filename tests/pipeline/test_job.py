@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import bnfold
 from bnfold import inspect, ir, optimize
 from bnfold.errors import OutputError, Unsupported, VerificationFailed
-from bnfold.pipeline import job, order
+from bnfold.pipeline import job, passes
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests.conftest import MODELS
 from tests.verification import graphs
@@ -140,7 +140,7 @@ def test_arithmetic_that_overflows_is_left(
 
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rewriting side go wrong, as a bug would."""
-    honest = order.rewrite
+    honest = passes.rewrite
 
     def wrong(model: ir.Model, *arguments: Any) -> object:
         report = honest(model, *arguments)
@@ -149,7 +149,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
         value.tensor = ir.Exact(value.tensor.dtype, value.tensor.float64() * 1.01)
         return report
 
-    monkeypatch.setattr(order, "rewrite", wrong)
+    monkeypatch.setattr(passes, "rewrite", wrong)
 
 
 def test_a_failed_verification_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,9 +228,9 @@ def test_branches_whose_sum_overflows_are_left(tmp_path: Path, normalised: bool)
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_result_that_would_be_invalid_is_refused(in_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.pipeline.order.checker_error", lambda model: "bad" if model.opset("") == 15 else "")
+    monkeypatch.setattr("bnfold.pipeline.passes.checker_error", lambda model: "bad" if model.opset("") == 15 else "")
     source = onnx.load(MODELS / "bn9.onnx") if in_memory else MODELS / "bn9.onnx"
     with pytest.raises(Unsupported, match="the rewritten model would not be valid ONNX, and the original is: bad"):
         optimize(source)
-    monkeypatch.setattr("bnfold.pipeline.order.checker_error", lambda _: "bad before and after")
+    monkeypatch.setattr("bnfold.pipeline.passes.checker_error", lambda _: "bad before and after")
     assert optimize(source).verified

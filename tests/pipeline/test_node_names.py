@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 from bnfold.settings import Options
 from tests import corpus as real
 
@@ -36,7 +36,7 @@ def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 def rewritten(source: onnx.ModelProto | Path, **options: Any) -> onnx.ModelProto:
     model = ir.load(source)
-    order.rewrite(model, Options(**options))
+    passes.rewrite(model, Options(**options))
     after: onnx.ModelProto = onnx.ModelProto.FromString(ir.encode(model))
     return after
 

@@ -12,7 +12,7 @@ import pytest
 from bnfold import ir, reference
 from bnfold.verification import verify
 from bnfold.verification.as_read import as_read
-from bnfold.verification.whole import guard
+from bnfold.verification.end_to_end import ort_check
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 FORCED = reference.Policy(force_inference=True)
@@ -51,7 +51,7 @@ def test_a_runtime_is_given_what_was_read(opset: int, norm: str, tmp_path: Path)
 @pytest.mark.parametrize(("opset", "norm"), FORMS)
 def test_so_is_one_that_looks_at_large_models(opset: int, norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    monkeypatch.setattr(guard, "LITTLE_TIME", 0.0)
+    monkeypatch.setattr(ort_check, "LITTLE_TIME", 0.0)
     verdict = verify(*pair(opset, norm), policy=FORCED)
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
     assert verdict.witnesses[0].ran_before

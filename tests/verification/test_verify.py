@@ -15,11 +15,11 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput
 from bnfold.settings import ESTIMATE
 from bnfold.verification import verify
-from bnfold.verification.feeding import inputs
+from bnfold.verification.end_to_end import samples
+from bnfold.verification.inputs import drawing
 from bnfold.verification.request import Clock
 from bnfold.verification.sentences import stress
 from bnfold.verification.verdict import Verdict
-from bnfold.verification.whole import samples
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
@@ -153,8 +153,8 @@ def test_time_that_runs_out_leaves_the_parts() -> None:
 
 
 def test_too_little_time_is_told_with_a_limit_that_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.verification.regions.shapes.LARGEST_FEED", 0)  # no part can be compared
-    monkeypatch.setattr("bnfold.verification.feeding.cost.PRODUCTS_A_SECOND", 1e8)
+    monkeypatch.setattr("bnfold.verification.subgraphs.shapes.LARGEST_FEED", 0)  # no part can be compared
+    monkeypatch.setattr("bnfold.verification.inputs.cost.PRODUCTS_A_SECOND", 1e8)
     before, after, cuts = pair()
 
     def within(seconds: float) -> Verdict:
@@ -303,13 +303,13 @@ def test_open_dims_of_many_axes_are_not_tried_at_image_sizes(monkeypatch: pytest
     """Five open axes of 299 each would be gigabytes, and no size fits this model anyway."""
     proto = model("(float[A,6,B,C,D] x) => (float[E,F] y) { y = MatMul (x, W) }", {"W": np.ones((3, 2), np.float32)})
     drawn: list[int] = []
-    plain = inputs.random_value
+    plain = drawing.random_value
 
     def watched(value: ir.Value, shape: tuple[int, ...], seed: int, sample: int, **more: Any) -> Any:
         drawn.append(int(np.prod(shape, dtype=np.int64)))
         return plain(value, shape, seed, sample, **more)
 
-    monkeypatch.setattr(inputs, "random_value", watched)
+    monkeypatch.setattr(drawing, "random_value", watched)
     verify(ir.load(proto), ir.load(proto), depth="full", runtime="none")
     assert drawn
     assert max(drawn) <= 1 << 25
@@ -373,8 +373,8 @@ def test_by_default_nobody_waits_for_what_was_estimated_to_be_quick(
     monkeypatch: pytest.MonkeyPatch, depth: Any, decided_by: str
 ) -> None:
     """Sizes that nothing tells count nothing, so an estimate may be far too low."""
-    monkeypatch.setattr("bnfold.verification.whole.samples._LONG", 0.0)
-    monkeypatch.setattr("bnfold.verification.whole.samples._SURPRISE", 0.0)
+    monkeypatch.setattr("bnfold.verification.end_to_end.samples._LONG", 0.0)
+    monkeypatch.setattr("bnfold.verification.end_to_end.samples._SURPRISE", 0.0)
     head = "(float[N,3] x) => (float[N,3] y)"
     before = ir.load(model(f"{head} {{ a = Neg (x)  y = Sub (x, a) }}", {}))
     after = ir.load(model(f"{head} {{ y = Add (x, x) }}", {}))
@@ -392,7 +392,7 @@ def test_a_sequence_may_hold_arrays_of_several_shapes(depth: Any, sizes: str) ->
 
 
 def test_a_loop_without_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.verification.regions.verifier.REGION_SECONDS", 0.2)
+    monkeypatch.setattr("bnfold.verification.subgraphs.verifier.REGION_SECONDS", 0.2)
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"
     before = ir.load(model(f"{head} {{ y = Loop <body = step {step}> (trips, on, x) }}", {}))

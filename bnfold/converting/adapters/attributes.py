@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.converting.adapters.statistics import saved_statistics
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 from bnfold.semantics import Form
 from bnfold.semantics.batchnorm import Outputs, read
 

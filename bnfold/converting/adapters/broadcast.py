@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 
 
 def binary(site: Site) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 
 
 def test_mode(site: Site) -> None:

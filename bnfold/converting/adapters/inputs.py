@@ -7,8 +7,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import drop, keep_default
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 
 
 def moved(name: str, missing: str, site: Site) -> None:

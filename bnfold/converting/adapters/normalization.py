@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 from bnfold.semantics.instancenorm import slots, strays
 
 _MOST = 1 << 24

@@ -14,8 +14,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.inputs import constant_ints
-from bnfold.converting.shared import Inexpressible, numeric_type
-from bnfold.converting.site import INT64_MAX, Site
+from bnfold.converting.context import Inexpressible, numeric_type
+from bnfold.converting.node_conversion import INT64_MAX, Site
 
 
 def image_scaler(site: Site) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 
 
 def height_and_width(site: Site) -> None:

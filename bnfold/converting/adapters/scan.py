@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.shared import Inexpressible, numeric_type
-from bnfold.converting.site import INT64_MAX, Site
+from bnfold.converting.context import Inexpressible, numeric_type
+from bnfold.converting.node_conversion import INT64_MAX, Site
 
 
 def unbatched(site: Site) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bnfold.converting.shared import Inexpressible
-from bnfold.converting.site import Site
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import Site
 
 
 def flattened(site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from bnfold import ir
-from bnfold.converting.site import Site
+from bnfold.converting.node_conversion import Site
 from bnfold.semantics import Form
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 

@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
-from bnfold.folding.ops.normaliser import channels_up
+from bnfold.folding.ops.norms import channels_up
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetConstant, Step
 from bnfold.ir.elements import Bools

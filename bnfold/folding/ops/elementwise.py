@@ -7,7 +7,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine, make, plainest
-from bnfold.folding.ops import nary
+from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import Bypass, SetConstant, Step, leaves
 from bnfold.ir.tensor import Exact
@@ -16,9 +16,9 @@ from bnfold.ir.tensor import Exact
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and ask its operand for both maps; a factor of a product takes a scale into its constant."""
     if not chains.has_constant(node):
-        return nary.up(node, slot, affine)
+        return elementwise_nary.up(node, slot, affine)
     made = node.output(0)
-    if affine.is_scale_only and made is not None and nary.is_factor(made):
+    if affine.is_scale_only and made is not None and elementwise_nary.is_factor(made):
         return _into_constant(node, affine)
     link = chains.arithmetic(node)
     return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
@@ -37,7 +37,7 @@ def _into_constant(node: ir.Node, affine: Affine) -> Step:
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     """Take the node out and pass both maps on; a constant that is added takes a mere shift."""
     if not chains.has_constant(node):
-        return nary.down(node, slot, affine)
+        return elementwise_nary.down(node, slot, affine)
     link = chains.arithmetic(node)
     assert link.slot == slot, "the other operand is a constant"
     if node.is_op("Add") and affine.is_shift_only:
@@ -49,7 +49,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 def in_place(node: ir.Node, slot: int, affine: Affine) -> Step:
     """A shift passes what stays where it is: ``u·(x + t) + v = (u·x + v) + u·t``."""
     if not chains.has_constant(node):
-        return nary.down(node, slot, affine)
+        return elementwise_nary.down(node, slot, affine)
     return leaves(make(np.ones_like(affine.s), chains.arithmetic(node).affine.s * affine.t))
 
 
@@ -59,6 +59,6 @@ register(
     Mul=Handler(up, down, forms=FORMS, inputs=2),
     Div=Handler(up, down, forms=FORMS, inputs=2),
     Neg=Handler(up, down, forms=FORMS),
-    Add=Handler(up, down, nary.sum_joint, FORMS, inputs=2),
-    Sub=Handler(up, down, nary.sum_joint, FORMS, inputs=2),
+    Add=Handler(up, down, elementwise_nary.sum_joint, FORMS, inputs=2),
+    Sub=Handler(up, down, elementwise_nary.sum_joint, FORMS, inputs=2),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded
-from bnfold.folding.ops import nary
+from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import carrier, register
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
@@ -56,7 +56,7 @@ def expand_down(node: ir.Node, affine: Affine) -> Affine:
 
 def expand_up(node: ir.Node, affine: Affine) -> Affine:
     """Legal iff the axes that the affine varies along are there in full before."""
-    return nary.fitted(node, facts.operand(node, 0), affine)
+    return elementwise_nary.fitted(node, facts.operand(node, 0), affine)
 
 
 def dealt(node: ir.Node, affine: Affine) -> Affine:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from bnfold.interop.openvino.load import IrModel
 from bnfold.settings import VerifyOptions
-from bnfold.verification.feeding.data import load_data
-from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_feeds
-from bnfold.verification.feeding.shapes import sizings
+from bnfold.verification.inputs.data import load_data
+from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds
+from bnfold.verification.inputs.shapes import sizings
 
 
 def candidates(model: IrModel, checks: VerifyOptions) -> Iterator[list[Feeds]]:

@@ -3,7 +3,7 @@
 There is no float64 referee here, so a difference is weighed against two measured effects of rounding: that of the new
 constants, each moved by one unit of the type it is *stored* in, and that of float32 arithmetic, shown by the *original*
 with its own float32 constants and inputs moved by one unit. What counts as a fault is then decided by the same
-arithmetic as for ONNX (`bnfold.verification.numbers.compare`). Nothing here knows how models are rewritten.
+arithmetic as for ONNX (`bnfold.verification.tolerance.compare`). Nothing here knows how models are rewritten.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from bnfold.verification.comparing.outputs import (
     output_rows,
 )
 from bnfold.verification.comparing.sides import explained
-from bnfold.verification.feeding.inputs import CannotFeed, Feeds
-from bnfold.verification.numbers.compare import ROUNDS
-from bnfold.verification.numbers.floats import FLOAT_TYPES
-from bnfold.verification.numbers.storage import agrees, errors
+from bnfold.verification.inputs.drawing import CannotFeed, Feeds
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.sentences import agree
+from bnfold.verification.tolerance.compare import ROUNDS
+from bnfold.verification.tolerance.floats import FLOAT_TYPES
+from bnfold.verification.tolerance.storage import agrees, errors
 from bnfold.verification.verdict import Status
 
 RUNTIME = "openvino"

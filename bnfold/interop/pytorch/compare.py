@@ -25,10 +25,10 @@ from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.numbers.compare import compare_values
-from bnfold.verification.numbers.rounding import PerturbedWeights
+from bnfold.verification.end_to_end.pair import Pair
 from bnfold.verification.request import Clock
-from bnfold.verification.whole.pair import Pair
+from bnfold.verification.tolerance.compare import compare_values
+from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""

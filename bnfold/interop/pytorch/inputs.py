@@ -10,8 +10,8 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.elements import Array
-from bnfold.verification.feeding.inputs import Feeds, input_shapes, random_value, required
-from bnfold.verification.feeding.shapes import sizings
+from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_value, required
+from bnfold.verification.inputs.shapes import sizings
 
 VARIATIONS: tuple[Callable[[int, int], int], ...] = (
     lambda axis, size: size + 1 if axis == 0 else 2 * size,

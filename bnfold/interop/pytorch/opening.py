@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.pipeline import formats
-from bnfold.verification.feeding.inputs import required
+from bnfold.verification.inputs.drawing import required
 
 
 @dataclass(frozen=True, slots=True)

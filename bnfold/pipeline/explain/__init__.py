@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bnfold import ir
-from bnfold.pipeline.explain import parameters, scales, surroundings
+from bnfold.pipeline.explain import neighbourhood, parameters, scales
 from bnfold.report.events import Report
 from bnfold.semantics import Policy
 
@@ -22,7 +22,7 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
     each event, in the report's order, to be merged into its row) and ``scales``.
     """
     after.sync()
-    views = surroundings.Views(before, after, report.cuts)
+    views = neighbourhood.Views(before, after, report.cuts)
     rows: list[dict[str, Any]] = []
     seen = []
     for event in report.batchnorms:

@@ -17,7 +17,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
-from bnfold.verification.numbers.compare import compare_values
+from bnfold.verification.tolerance.compare import compare_values
 
 STEP = 2.0**-10
 """How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this

@@ -9,8 +9,8 @@ import numpy as np
 
 from bnfold.ir.elements import Array
 from bnfold.verification.comparing.evidence import STEP
-from bnfold.verification.numbers.compare import magnitude
-from bnfold.verification.numbers.floats import is_float
+from bnfold.verification.tolerance.compare import magnitude
+from bnfold.verification.tolerance.floats import is_float
 
 FEW = 16
 """Numbers of one constant that are changed one by one; more of them in shares."""

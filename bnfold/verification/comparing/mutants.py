@@ -15,14 +15,14 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
+from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.integers import settled
+from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
 from bnfold.verification.comparing.smooth import is_smooth, settings
-from bnfold.verification.differences.extract import Region, held
-from bnfold.verification.differences.integers import settled
-from bnfold.verification.differences.unchanged import identity
-from bnfold.verification.numbers.bits import same
-from bnfold.verification.numbers.floats import float_type, is_float
+from bnfold.verification.tolerance.bits import same
+from bnfold.verification.tolerance.floats import float_type, is_float
 
 _SMALL = 64
 """Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold.ir.elements import Array, type_name
-from bnfold.verification.numbers.compare import Difference, compare_values, distance, magnitude, shape_of
-from bnfold.verification.numbers.floats import float_type
 from bnfold.verification.sentences import differs
+from bnfold.verification.tolerance.compare import Difference, compare_values, distance, magnitude, shape_of
+from bnfold.verification.tolerance.floats import float_type
 from bnfold.verification.verdict import TOO_FAR, OutputRow
 
 BLIND = 1e-3

@@ -17,10 +17,10 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum, widen
+from bnfold.verification.changes.extract import computed_constants
 from bnfold.verification.comparing.evidence import Evidence, Find, Mutant, Table
-from bnfold.verification.differences.extract import computed_constants
-from bnfold.verification.feeding.inputs import Feeds
-from bnfold.verification.numbers.compare import ROUNDS, magnitude
+from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.tolerance.compare import ROUNDS, magnitude
 
 Results = dict[str, Array]
 Evaluate = Callable[..., Results]

@@ -10,9 +10,9 @@ from bnfold.ir.tensor import TP
 from bnfold.ir.traits import SINGULAR
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.differences.extract import Region, held
-from bnfold.verification.differences.unchanged import telling
-from bnfold.verification.numbers.floats import is_float
+from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.unchanged import telling
+from bnfold.verification.tolerance.floats import is_float
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",

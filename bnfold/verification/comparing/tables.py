@@ -7,11 +7,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
+from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import Table
-from bnfold.verification.differences.extract import Region, held
-from bnfold.verification.differences.unchanged import identity
-from bnfold.verification.feeding.choices import follow_from_sizes
-from bnfold.verification.numbers.floats import is_float
+from bnfold.verification.inputs.choices import follow_from_sizes
+from bnfold.verification.tolerance.floats import is_float
 
 
 def tables(old: Region, new: Region) -> list[Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.verification.differences.extract import maker_of_elements
+from bnfold.verification.changes.extract import maker_of_elements
 
 
 def hazards(model: ir.Model) -> list[str]:

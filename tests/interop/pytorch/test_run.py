@@ -13,7 +13,7 @@ import pytest
 
 import bnfold
 from bnfold import errors, ir
-from bnfold.pipeline import order
+from bnfold.pipeline import passes
 
 torch = pytest.importorskip("torch")
 
@@ -200,7 +200,7 @@ def test_a_wrong_fold_fails_although_the_export_was_right(monkeypatch: pytest.Mo
     """The comparison with the module stands by itself: here the other one is made to see nothing."""
     module, x = small(), networks.example(ResNet)
     program = networks.plainly_exported(module, x)
-    rewrite = order.rewrite
+    rewrite = passes.rewrite
 
     def spoiled(model: ir.Model, *args: Any) -> Any:
         report = rewrite(model, *args)
@@ -208,7 +208,7 @@ def test_a_wrong_fold_fails_although_the_export_was_right(monkeypatch: pytest.Mo
         bias.tensor = ir.Exact(1, bias.tensor.float64() + np.eye(20)[3] * 1e-3)  # type: ignore[union-attr]
         return report
 
-    monkeypatch.setattr("bnfold.pipeline.order.rewrite", spoiled)
+    monkeypatch.setattr("bnfold.pipeline.passes.rewrite", spoiled)
     monkeypatch.setattr("bnfold.pipeline.job._verify", lambda *_: None)
     with pytest.raises(errors.VerificationFailed, match="differs by more than rounding the new weights can cause"):
         pytorch.optimize(program, module=module)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from bnfold.api import inspect
-from bnfold.pipeline.explain import scales, surroundings
+from bnfold.pipeline.explain import neighbourhood, scales
 from tests.conftest import MODELS
 from tests.report.html.reports import report
 
@@ -87,8 +87,8 @@ def test_a_value_with_very_many_readers_is_a_small_drawing() -> None:
     )
     (row,) = inspect(model).to_json()["batchnorms"]
     picture = row["drawing"]["before"]
-    assert len(picture["nodes"]) == surroundings.MAX_NODES
-    assert picture["left_out"] == 3002 - surroundings.MAX_NODES
+    assert len(picture["nodes"]) == neighbourhood.MAX_NODES
+    assert picture["left_out"] == 3002 - neighbourhood.MAX_NODES
 
 
 def test_a_long_chain_does_not_take_long_to_draw() -> None:
@@ -98,7 +98,7 @@ def test_a_long_chain_does_not_take_long_to_draw() -> None:
         f"  <float[2] s = {{2, 3}}, float[2] v = {{1, 1}}>\n{{\n{nodes}\n  z = BatchNormalization (c60, s, s, s, v)\n}}"
     )
     (row,) = inspect(model).to_json()["batchnorms"]
-    assert len(row["drawing"]["before"]["nodes"]) == surroundings.MAX_NODES
+    assert len(row["drawing"]["before"]["nodes"]) == neighbourhood.MAX_NODES
     assert len(row["search"][0]["passed"]) == 60
 
 

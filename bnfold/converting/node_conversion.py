@@ -1,0 +1,204 @@
+"""Where an adapter works: one node, the opset it is to reach, and the few edits that adapters are made of.
+
+Everything an adapter adds is written in the form of the target opset at once, so only the node itself goes through
+version steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.bodies import Dims
+from bnfold.converting.context import Inexpressible, Shared, numeric_type
+from bnfold.ir.schemas import schema_of, version_at
+from bnfold.semantics import Repair
+
+INT64_MAX = 2**63 - 1
+
+
+class Site:
+    """One node on its way to the target opset.
+
+    Attributes:
+        node: The node; adapters keep it, as what computes the essential part, and its message.
+        finished: Set when an adapter has brought the node all the way to the target.
+        touched: Set when the computation changed its form, so that it is worth comparing.
+    """
+
+    def __init__(self, node: ir.Node, shared: Shared) -> None:
+        self.node = node
+        self.graph = node.graph
+        self.shared = shared
+        self.target = shared.target
+        self.policy = shared.policy
+        self.finished = False
+        self.touched = False
+        self._last = node
+        self._label = node.label  # that of a node without a name changes with its outputs
+
+    # -- what is known
+
+    def shape(self, value: ir.Value) -> Dims | None:
+        """Dims as far as known; None for an unknown rank."""
+        return self.shared.types.shape(value)
+
+    def rank(self, value: ir.Value) -> int:
+        """Number of axes. Raises Inexpressible where it is not known."""
+        shape = self.shape(value)
+        if shape is None:
+            raise Inexpressible(f"the rank of {value.name!r} is not known")
+        return len(shape)
+
+    def dtype(self, value: ir.Value) -> int:
+        """Element type. Raises Inexpressible where it is not known."""
+        dtype = self.shared.types.dtype(value)
+        if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
+            dtype = self.shared.types.dtype(made)
+        if dtype is None:
+            raise Inexpressible(f"the element type of {value.name!r} is not known")
+        return dtype
+
+    def _keeps_type(self) -> bool:
+        """Whether the operator's text ties the types of its first input and output."""
+        version = version_at(self.node.op_type, self.graph.opset(""))
+        schema = None if version is None else schema_of(self.node.op_type, version)
+        return schema is not None and schema.inputs[0].type_str == schema.outputs[0].type_str
+
+    def input(self, index: int) -> ir.Value:
+        """Input ``index``. Raises Inexpressible where the node does not have it."""
+        value = self.node.input(index)
+        if value is None:
+            raise Inexpressible(f"has no input {index}")
+        return value
+
+    def output(self) -> ir.Value:
+        """The first output. Raises Inexpressible where the node does not name it."""
+        value = self.node.output(0)
+        if value is None:
+            raise Inexpressible("does not name its output")
+        return value
+
+    # -- attributes
+
+    def take(self, name: str, default: Any = None) -> Any:
+        """Remove attribute ``name`` and return its value. Raises Unsupported for the enclosing function's parameter."""
+        value = self.node.attr(name, default)
+        self.node.del_attr(name)
+        return value
+
+    # -- edits
+
+    def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
+        """A constant of this graph; equal ones of one upgrade are stored once."""
+        return self.shared.constant(self.graph, array, f"{self.node.label}_{hint}")
+
+    def ints(self, values: Sequence[int], hint: str) -> ir.Value:
+        """A 1-D int64 constant."""
+        return self.constant(np.array(values, np.int64), hint)
+
+    def scalar(self, value: float, like: ir.Value, hint: str) -> ir.Value:
+        """A rank-0 constant of the element type of ``like``."""
+        return self.constant(np.array(value).astype(numeric_type(self.dtype(like))), hint)
+
+    def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
+        """A new node in front of this one; it makes ``output``, or a fresh value with this hint in its name."""
+        self.touched = True
+        made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
+        name = self.node_name(output if isinstance(output, str) else op_type.lower())
+        self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs)
+        return made
+
+    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
+        """A new node behind this one, and what was appended, that makes ``output``, a value which this one made."""
+        self.touched = True
+        name = self.node_name(op_type.lower())
+        self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
+        return self._last
+
+    def node_name(self, hint: str) -> str:
+        """A name for a node that is added here."""
+        return self.graph.model.fresh_node_name(f"{self._label}_{hint}")
+
+    def divert(self, index: int, hint: str) -> ir.Value:
+        """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
+        fresh = self.graph.fresh(f"{self.node.label}_{hint}")
+        self.node.set_output(index, fresh)
+        return fresh
+
+    def repair(self, kind: str, text: str) -> None:
+        """Report something that was decided or corrected here."""
+        self.shared.repairs.append(Repair(kind, self.node.label, text))
+
+    # -- common forms, in the spelling of the target opset
+
+    def reshape(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
+        """``value`` in other dims; a constant is stored in them, under its own name where nobody else reads it."""
+        tensor = ir.constant(value) if value.is_initializer else None
+        if tensor is None or -1 in dims or 0 in dims:
+            return self._reshape_node(value, dims, hint)
+        return self.shared.in_dims(self.graph, value, tensor, dims)
+
+    def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
+        dims = [dim if dim <= INT64_MAX else -1 for dim in dims]  # what a damaged file declares
+        if self.target < 5:
+            return self.add("Reshape", [value], hint, shape=list(dims))
+        return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
+
+    def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
+        """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims.
+
+        A size of 0 that a file declares is an unknown one to some.
+        """
+        shape = self.shape(like)
+        dims = None if shape is None else [dim if isinstance(dim, int) and dim else -1 for dim in shape]
+        if dims is None or dims.count(-1) > 1:
+            self._restore_unknown_shape(value, like, output)
+        elif self.target < 5:
+            self.append("Reshape", [value], output, shape=dims)
+        else:
+            self.append("Reshape", [value, self.ints(dims, "shape")], output)
+
+    def _restore_unknown_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
+        """A size of 0 is one from opset 14 on; before, Reshape has no way to say it, but what is empty is ``like``."""
+        if self.target < 5:
+            raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
+        if like in self.graph.model.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
+            raise Inexpressible(f"runtimes infer other sizes of {like.name!r} than they make")
+        shape = self.add("Shape", [like], "shape")
+        if self.target >= 14:
+            self.append("Reshape", [value, shape], output, allowzero=1)
+            return
+        is_empty = self.add(
+            "Equal", [self.add("Size", [like], "size"), self.constant(np.array(0, np.int64), "zero")], "is_empty"
+        )
+        names = [self.graph.model.fresh_name(f"{self.node.label}_{hint}") for hint in ("empty", "restored")]
+        nodes = (
+            onnx.NodeProto(op_type="Identity", name=self.node_name("empty"), input=[like.name], output=names[:1]),
+            onnx.NodeProto(
+                op_type="Reshape", name=self.node_name("restored"), input=[value.name, shape.name], output=names[1:]
+            ),
+        )
+        branches = {
+            attribute: onnx.GraphProto(name=name, node=[node], output=[onnx.ValueInfoProto(name=name)])
+            for attribute, name, node in zip(("then_branch", "else_branch"), names, nodes, strict=True)
+        }
+        ir.index_subgraphs(self.append("If", [is_empty], output, **branches))
+
+    def reduce_mean(
+        self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
+    ) -> ir.Value:
+        """Mean over ``axes``."""
+        return self.along("ReduceMean", 18, value, axes, output, keepdims=keepdims)
+
+    def along(
+        self, op_type: str, since: int, value: ir.Value, axes: Sequence[int], output: str | ir.Value, **attrs: Any
+    ) -> ir.Value:
+        """An operator whose ``axes`` are an input from opset ``since`` on, and an attribute before."""
+        if self.target < since:
+            return self.add(op_type, [value], output, axes=list(axes), **attrs)
+        return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)

@@ -1,0 +1,214 @@
+"""The order of passes, each with the reason for its position: one model in, the same model rewritten, and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+
+from bnfold import converting, folding, ir, log
+from bnfold.errors import Unsupported
+from bnfold.ir.fixing import fix_inputs, state_shapes
+from bnfold.ir.graph import state_opset
+from bnfold.ir.pause import no_garbage_collection
+from bnfold.pipeline import overridable
+from bnfold.pipeline.checker import checker_error, tell_contradictions
+from bnfold.pipeline.context import Run, key_of
+from bnfold.pipeline.formats import Progress
+from bnfold.report import totals
+from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.reasons import Declined, Reason
+from bnfold.semantics import Repair
+from bnfold.semantics import batchnorm as batchnorm_semantics
+from bnfold.settings import Options
+
+
+def describe(run: Run) -> None:
+    """First, while everything is as it was in the file."""
+    run.report.opset_before = run.model.opset()
+    run.report.ir_before = run.model.proto.ir_version
+    run.report.before = totals.count(run.model)
+    run.before = run.model.clone() if run.model.path is None else None
+    run.live()
+
+
+def fix_shapes(run: Run) -> None:
+    """Before the other passes, which know more with sizes that are fixed."""
+    run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
+
+
+def choose_overridable(run: Run) -> None:
+    """While the inputs are as the file lists them."""
+    run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
+
+
+def _gone(run: Run, *, freezes: bool) -> int:
+    """The BatchNormalizations that folding takes out of a copy of the model."""
+    trial = Run(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
+    for step in (describe, normalise, raise_opset, fold_affines):
+        step(trial)
+    return trial.report.count("folded") + trial.report.count("removed")
+
+
+def normalise(run: Run) -> None:
+    """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
+    if converting.merge_opset_imports(run.model):
+        text = "the default domain is imported at several opsets; using the highest"
+        run.report.repairs.append(Repair("opset-imports", "", text))
+    if run.freezes:
+        run.report.frozen = overridable.names(run.model)
+        converting.strip_initializer_inputs(run.model, frozen=True)
+    elif count := converting.strip_initializer_inputs(run.model):
+        weights = f"the {count} weights are" if count > 1 else "the weight is"
+        text = f"{weights} no longer listed as {'inputs' if count > 1 else 'input'} (only IR version 3 required that)"
+        run.report.repairs.append(Repair("initializer-inputs", "", text))
+        converting.leave_old_ir(run.model)
+
+
+def raise_opset(run: Run) -> None:
+    """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
+    if run.options.target_opset == "keep":
+        return
+    target = run.options.target_opset
+    newest = onnx.defs.onnx_opset_version()
+    done = converting.run(run.model, newest if target == "latest" else target, policy=run.options.policy)
+    run.report.repairs.extend(done.repairs)
+    run.report.add_cuts(done.cuts)
+    run.report.notes.extend(
+        f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
+        for operator, count in done.passed.items()
+    )
+    run.report.notes.extend([done.advice] if done.advice else [])
+    if done.before == done.after and not done.changes:
+        return
+    run.follow_replaced()
+    run.forget_inlined()
+    alive = set(run.live().values())
+    for event in run.events.values():
+        if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
+            event.verdict = "upgraded"
+
+
+def fold_affines(run: Run) -> None:
+    """Fold BatchNormalization and, if asked, other constant affine nodes; nothing if all of them are decomposed."""
+    if not run.options.fold or run.options.decompose == "all":
+        return
+    options = run.options
+    live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
+    for node in [node for node, event in live.items() if event.key in options.banned]:
+        live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
+    limits = folding.Limits(
+        growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
+        only=options.only,
+        excluded=options.excluded,
+        all_affines=options.all_affines or bool(options.simplify),
+        merge_branches=options.merge_branches,
+        equalize=options.equalize,
+        banned=options.banned,
+    )
+    folding.run(
+        run.model,
+        live,
+        run.report,
+        policy=options.policy,
+        limits=limits,
+        original=run.original,
+        progress=lambda done, total: run.progress("fold", done, total),
+    )
+    tell_contradictions(run.model, run.report.batchnorms)
+    run.events.update(
+        (key_of(node), event) for node, event in live.items() if not node.removed
+    )  # some may be new nodes
+
+
+def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
+    """The event of a BatchNormalization that ends in ``node``."""
+    path, value = key_of(node)
+    event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
+    run.report.batchnorms.append(event)
+    return event
+
+
+def spell_out(run: Run) -> None:
+    """Decompose after folding, which may have left nothing to decompose."""
+    if run.options.decompose == "never":
+        return
+    from bnfold import decomposing
+
+    decomposing.run(
+        run.model,
+        run.live(),
+        run.report,
+        policy=run.options.policy,
+        form=run.options.decompose_form,
+        operators=run.options.decompose_ops,
+    )
+
+
+def tidy(run: Run) -> None:
+    """Last of the rewrites: what they left without a reader goes."""
+    run.report.removed_names.extend(run.model.tidy())
+    run.model.settle()
+    if run.report.fixed and (left := state_shapes(run.model)):
+        run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")
+    _allow_initializers(run)
+    run.report.opset_after = run.model.opset()
+    run.report.ir_after = run.model.proto.ir_version
+    run.report.after = totals.count(run.model)
+
+
+def _allow_initializers(run: Run) -> None:
+    """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none.
+
+    From 3 on the opset has to be said, which until then was 1.
+    """
+    proto = run.model.proto
+    values = (value for graph in run.model.graphs() for value in graph.values.values())
+    if proto.ir_version < 4 and any(value.is_initializer and value.name not in run.original for value in values):
+        proto.ir_version = 4
+        state_opset(proto)
+
+
+def check(run: Run) -> None:
+    """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
+    error = checker_error(run.model)
+    if not error:
+        return
+    before = ir.load(run.model.path) if run.model.path is not None else run.before
+    if before is None:
+        return
+    before.proto.ir_version = run.model.proto.ir_version
+    if not checker_error(before):
+        raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
+
+
+PASSES: tuple[Callable[[Run], None], ...] = (
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
+)  # fmt: skip
+
+
+def rewrite(model: ir.Model, options: Options, progress: Progress | None = None) -> Report:
+    """Run all passes over ``model``, in place.
+
+    Raises:
+        UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
+    """
+    run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
+    with no_garbage_collection(), ir.utf8(model.label):
+        for step in PASSES:
+            step(run)
+            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+    _log(run.report)
+    return run.report
+
+
+def _log(report: Report) -> None:
+    """A line a decision."""
+    if report.opset_before != report.opset_after:
+        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
+    for event in report.batchnorms:
+        log.info(__name__, "%s", event)
+    for repair in report.repairs:
+        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
+    for note in report.notes:
+        log.info(__name__, "%s", note)

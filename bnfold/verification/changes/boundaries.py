@@ -1,0 +1,236 @@
+"""What differs between two models outside the cuts: nothing may hide where no rewrite said it happened.
+
+A node counts as unchanged if its twin, the maker of the same values in the other model, has an operator of the same
+*meaning*, the same attributes, inputs and stored tensors, and so have the nodes of its bodies. Every other node becomes
+a cut of its own, bounded by the nearest values that both have and that can be fed (`may_be_fed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import onnx
+
+from bnfold import ir
+from bnfold.reference.schedule import captured
+from bnfold.verification.changes.extract import held, maker_of_elements, walk
+from bnfold.verification.changes.unchanged import same_value, signature, unchanged
+
+_T = onnx.TensorProto
+
+_NEARBY = 256
+"""Nodes looked at to tell whether one boundary value depends on the others."""
+
+
+def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
+    """Cuts around all changes that the given cuts do not contain."""
+    old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
+    covered: dict[str, set[ir.Node]] = {}
+    for cut in cuts_done:
+        covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
+    cuts: list[ir.Cut] = []
+    calls = _changed_functions(before, after)
+    with ir.evaluated_once(before), ir.evaluated_once(after):
+        for path, graph in new.items():
+            if path in old:  # a graph that only one model has belongs to nodes that are changed themselves
+                cuts += _changed(graph, old[path], covered.get(path, set()), calls)
+    return cuts
+
+
+def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
+    """Names of inputs with a default that is another one in the other model, or that callers cannot override there."""
+    old, new = (
+        {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
+    )
+    return {name for name in {*old, *new} if not (name in old and name in new and same_value(old[name], new[name]))}
+
+
+def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
+    """Whether a node is not in the original as it is that no comparison runs: a dead one, or one of constants."""
+    twins = {graph.path: graph for graph in before.graphs()}
+    with ir.evaluated_once(before), ir.evaluated_once(after):
+        return any(_changed_unseen(graph, twins.get(graph.path)) for graph in after.graphs())
+
+
+def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
+    made_here = [value for value in graph.outputs if value.graph is graph]
+    read = set(walk(made_here, set(captured(graph)))[0])
+    for node in (node for node in graph.nodes if not node.is_op("Constant")):
+        if node in read and held(node.output(0)) is None:
+            continue
+        made = next((value.name for value in node.outputs if value is not None), "")
+        old = twin.values.get(made) if twin is not None else None
+        if old is None or old.producer is None or not unchanged(old.producer, node):
+            return True
+    return False
+
+
+def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
+    """Domain and name of functions that are called in another way, or that only one model has."""
+    old, new = (
+        {(function.path, *_key(function)): signature(function) for function in model.functions}
+        for model in (before, after)
+    )
+    return {key[1:] for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def _key(function: ir.Graph) -> tuple[str, str]:
+    domain, name = function.proto.domain, function.proto.name
+    return "" if domain == "ai.onnx" else domain, name
+
+
+def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
+    """The nodes of a cut; those that make what is read outside it as well are compared by themselves."""
+    if graph is None:
+        return set()
+    outputs = {graph.values[name] for name in cut.outputs if name in graph.values}
+    nodes = set(walk(list(outputs), {graph.values[name] for name in cut.inputs if name in graph.values})[0])
+    made = {node: [value for value in node.outputs if value is not None and value not in outputs] for node in nodes}
+    return {
+        node
+        for node in nodes
+        if not any(value.is_output or any(reader not in nodes for reader in value.readers) for value in made[node])
+    }
+
+
+_COUNTS = frozenset({_T.INT16, _T.INT32, _T.INT64, _T.UINT16, _T.UINT32, _T.UINT64, _T.BOOL, _T.STRING})
+
+
+def may_be_fed(value: ir.Value) -> bool:
+    """Whether numbers of our own can stand for a value. Integers that a node makes are sizes, places and choices.
+
+    They go with what they were made from: others, fed beside it, would mean nothing, and hide what is done with them.
+    What is dequantized is one of few numbers: others would be clipped where it is quantized again.
+    """
+    return value.is_input or (value.dtype not in _COUNTS and not _is_dequantized(value))
+
+
+def _is_dequantized(value: ir.Value | None) -> bool:
+    maker = maker_of_elements(value)
+    return maker is not None and maker.is_op("DequantizeLinear")
+
+
+def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
+    """The next larger cuts around unannounced changes whose values differ.
+
+    Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
+    that is made of it is the same. So such values are hidden, and what is behind each is compared instead; what is
+    compared is not hidden itself. Outputs of graphs are not hidden, callers read them by their names.
+    """
+    twins = {graph.path: graph for graph in before.graphs()}
+    cuts: list[ir.Cut] = []
+    for graph in after.graphs():
+        inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
+        twin = twins.get(graph.path)
+        if not inputs or twin is None:
+            continue
+        hidden: dict[str, None] = {}
+        for name, read in inputs.items():  # in the order of the nodes: behind a hidden one comes one that is compared
+            if not (read & hidden.keys() or graph.values[name].is_output or twin.values[name].is_output):
+                hidden[name] = None
+        common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
+        stops = _stops(graph, twin, common)
+        shown = dict.fromkeys(name for name in inputs if name not in hidden)
+        for side in (twin, graph):
+            shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
+        cuts += [_around(graph, twin, name, "what makes", stops) for name in shown]
+    return cuts
+
+
+def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
+    """Names of the first common values that are made from ``values``."""
+    stack, seen = list(values), set(values)
+    while stack:
+        made = [output for node in stack.pop().readers for output in node.outputs if output is not None]
+        for value in made:
+            if value.name in common:
+                yield value.name
+            elif value not in seen:
+                seen.add(value)
+                stack.append(value)
+
+
+def _changed(
+    graph: ir.Graph, twin: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
+) -> Iterator[ir.Cut]:
+    """Cuts around the changed nodes of a graph, and around outputs that are no longer (or newly) inputs or weights."""
+    common = {name for name in graph.values if _is_activation(graph, twin, name)}
+    stops = _stops(graph, twin, common)
+    for node in graph.nodes:
+        if node in covered or held(node.output(0)) is not None:  # which is compared where it is read
+            continue
+        names = [value.name for value in node.outputs if value is not None]
+        made = [name for name in names if name in common and twin.values[name].producer is not None]
+        old = twin.values[made[0]].producer if made else None
+        is_renewed = (node.domain, node.op_type) in calls
+        if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
+            yield from (_around(graph, twin, name, node.op_type, stops) for name in made)
+    for value, original in zip(graph.outputs, twin.outputs, strict=False):
+        if value.graph is graph and original.graph is twin and not _same_output(original, value):
+            yield _around(graph, twin, value.name, "output", stops)
+
+
+def _same_output(old: ir.Value, new: ir.Value) -> bool:
+    return (old.producer is None) == (new.producer is None) and same_value(old, new)
+
+
+def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
+    """Where regions may begin: at values of both models that may be fed on either side."""
+    fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(twin.values[name])]
+    return [{side.values[name] for name in fed} for side in (twin, graph)]
+
+
+def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
+    """The smallest cut with the output ``name``: back to values of both models."""
+    leaves: dict[str, None] = {}
+    for side, stop in zip((twin, graph), stops, strict=True):
+        leaves.update(dict.fromkeys(leaf.name for leaf in walk([side.values[name]], stop)[1] if leaf in stop))
+    return ir.Cut(graph.path, tuple(leaves), (name,), f"{what} {name}")
+
+
+def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
+    """The cut without inputs that depend on others: fed beside them, they may be what they never are."""
+    values = next(graph for graph in before.graphs() if graph.path == cut.graph).values
+    leaves = [values[name] for name in cut.inputs]
+    return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
+
+
+def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
+    """The cut without inputs that only one side reads: the other reads what may be the same by another name."""
+    sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
+    stops = [{side.values[name] for name in cut.inputs} for side in sides]
+    read = [
+        {leaf.name for leaf in walk([side.values[name] for name in cut.outputs], stop)[1] if leaf in stop}
+        for side, stop in zip(sides, stops, strict=True)
+    ]
+    lone = {name for name in read[0] ^ read[1] if _is_activation(sides[1], sides[0], name)}
+    common = {name for name in sides[1].values if name not in lone and _is_activation(sides[1], sides[0], name)}
+    deeper = _around(sides[1], sides[0], cut.outputs[0], "", _stops(sides[1], sides[0], common))
+    return deeper._replace(label=cut.label) if lone else cut
+
+
+def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
+    """Whether both graphs have the value, and compute or are given it on both sides."""
+    old = twin.values.get(name)
+    return old is not None and all(
+        value.tensor_proto is None and (value.is_input or value.producer is not None)
+        for value in (graph.values[name], old)
+    )
+
+
+def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
+    """Whether a value is made, within a few nodes, from nothing but other boundary values and weights."""
+    stops = others - {value}
+    if value.producer is None:
+        return False
+    stack, seen = [value], {value}
+    while stack:
+        producer = stack.pop().producer
+        for read in producer.inputs if producer is not None else ():
+            if read is None or read in seen or read in stops or held(read) is not None:
+                continue
+            if read.producer is None or len(seen) > _NEARBY:
+                return False
+            seen.add(read)
+            stack.append(read)
+    return True

@@ -1,0 +1,186 @@
+"""The region of a model between some values, as a small model of its own.
+
+The walk goes back from the outputs over the index, so its cost is the region's size, whatever the model's. Weights are
+shared, not copied: the region's skeleton carries the same tokens. Values captured from enclosing graphs are followed
+outward, which makes the region of an If or Loop body a flat model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.ir.tensor import InMemory
+from bnfold.ir.traits import REARRANGING
+from bnfold.reference.attributes import dense
+from bnfold.reference.schedule import read_by
+from bnfold.verification.tolerance.floats import is_float
+
+
+def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
+    """The node that makes the elements of a value, which others have only rearranged since."""
+    makers = value.makers() if value is not None else ()
+    return next((node for node in makers if not node.has_trait(REARRANGING)), None)
+
+
+class Region:
+    """What makes some values of a model: its nodes, what it stores, and what has to be fed, ending at ``stops``.
+
+    It ends at weights and at inputs of the graph too. Inputs named in ``defaults`` are left at theirs, others that have
+    one are fed other numbers. The model must be in sync (`ir.Model.sync`). Raises Unsupported where two values of the
+    region share one name.
+    """
+
+    def __init__(
+        self, outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()
+    ) -> None:
+        stopped = set(stops)
+        self.outputs = outputs
+        self.nodes, leaves = walk(outputs, stopped)
+        _check_names([*leaves, *(value for node in self.nodes for value in node.outputs if value is not None)])
+        self.stored: list[ir.Value] = []
+        self.fed: list[ir.Value] = []
+        for value in leaves:
+            if value.tensor_proto is not None:
+                is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
+            else:
+                is_stored = sparse_of(value) is not None
+            (self.stored if is_stored else self.fed).append(value)
+
+    @property
+    def inputs(self) -> dict[str, ir.Value]:
+        """The values to feed, by name."""
+        return {value.name: value for value in self.fed}
+
+    @cached_property
+    def model(self) -> ir.Model:
+        """A model of its own that computes the outputs."""
+        source = self.outputs[0].graph.model
+        proto = _header(source, self.outputs[0].graph)
+        if any(node.is_call or node.subgraphs for node in self.nodes):
+            proto.functions.extend(function.proto for function in source.functions)
+        for value in self.stored:
+            if value.tensor_proto is not None:
+                proto.graph.initializer.append(value.tensor_proto)
+            elif (sparse := sparse_of(value)) is not None:
+                proto.graph.sparse_initializer.append(sparse)
+        proto.graph.input.extend(map(_info, self.fed))
+        proto.graph.node.extend(node.proto for node in self.nodes)
+        proto.graph.output.extend(map(_info, self.outputs))
+        return ir.Model(proto, source.payloads)
+
+
+def fed_apart(old: Region, new: Region, boundaries: Collection[str]) -> set[str]:
+    """Boundaries that one side alone meets, and that it makes of what the other side alone meets.
+
+    Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
+    none that the models ever compute.
+    """
+    apart: set[str] = set()
+    for side, other in ((old, new), (new, old)):
+        met, others = ({value.name for value in found.fed} for found in (side, other))
+        for value in side.fed:
+            if value.name in boundaries and value.name not in others:
+                known = value.graph.values
+                leaves = walk([value], {known[name] for name in boundaries if name in known})[1]
+                if not (others - met).isdisjoint(leaf.name for leaf in leaves):
+                    apart.add(value.name)
+    return apart
+
+
+def _is_free(value: ir.Value) -> bool:
+    """Whether the value is an input with a default that any other floats may replace."""
+    return value.graph.model.is_overridable(value) and is_float(value.dtype)
+
+
+def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
+    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from.
+
+    The walk goes through the outputs themselves even if they are among the stops.
+    """
+    order: list[ir.Node] = []
+    leaves: dict[ir.Value, None] = {}
+    entered: set[ir.Node] = set()
+    targets = set(outputs)
+    stack: list[tuple[ir.Value | None, ir.Node | None]] = [(value, None) for value in reversed(outputs)]
+    while stack:
+        value, done = stack.pop()
+        if done is not None:
+            order.append(done)
+        if value is None:
+            continue
+        producer = value.producer
+        if producer is None or (value in stops and value not in targets):
+            leaves[value] = None
+        elif producer not in entered:
+            entered.add(producer)
+            stack.append((None, producer))
+            stack.extend((read, None) for read in read_by(producer))
+    return order, list(leaves)
+
+
+def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:
+    """An empty model of the same dialect; from IR version 4 on, weights need not be listed as inputs."""
+    proto = onnx.ModelProto(ir_version=max(source.proto.ir_version, 4))
+    imports = graph.proto.opset_import if isinstance(graph.proto, onnx.FunctionProto) else source.proto.opset_import
+    proto.opset_import.extend(imports)
+    proto.graph.name = "region"
+    return proto
+
+
+def _check_names(values: Sequence[ir.Value]) -> None:
+    by_name: dict[str, ir.Value] = {}
+    for value in values:
+        if by_name.setdefault(value.name, value) is not value:
+            raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
+
+
+def held(value: ir.Value | None) -> ir.Tensor | None:
+    """The tensor that a value is, unless a caller overrides it."""
+    sparse = sparse_of(value) if value is not None else None
+    if value is None or sparse is None:
+        return ir.constant(value) or (value.tensor if value is not None else None)
+    array = dense(value.graph, sparse)
+    return InMemory(sparse.values.data_type, array)
+
+
+def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
+    """The message of a sparse initializer."""
+    stored = getattr(value.graph.proto, "sparse_initializer", ())
+    return next((sparse for sparse in stored if sparse.values.name == value.name), None)
+
+
+def _info(value: ir.Value) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=value.name)
+    if value.type is not None:
+        info.type.CopyFrom(value.type)
+    return info
+
+
+def computed(nodes: Iterable[ir.Node], is_constant: Callable[[ir.Value], bool]) -> list[ir.Node]:
+    """The nodes, of some in their order, that compute from constants alone."""
+    values: set[ir.Value] = set()
+    found = []
+    for node in nodes:
+        reads = [value for value in node.inputs if value is not None]
+        if reads and not node.subgraphs and all(value in values or is_constant(value) for value in reads):
+            values.update(value for value in node.outputs if value is not None)
+            found.append(node)
+    return found
+
+
+def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
+    """The values of the main graph that nodes compute from nothing that is ``fed``, and that others or callers read."""
+    nodes = computed(
+        model.graph.nodes, lambda value: value.name not in fed and (value.is_initializer or value.holds_constant)
+    )
+    values = {value: None for node in nodes for value in node.outputs if value is not None}
+    return [
+        value
+        for value in values
+        if value.is_output or any(output not in values for node in value.readers for output in node.outputs)
+    ]

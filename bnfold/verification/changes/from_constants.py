@@ -1,0 +1,123 @@
+"""What values are in every run: constants, fills of any size, and integers that nodes make of constants alone.
+
+Who makes such a value does not matter.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import onnx
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
+from bnfold.ir.evaluators import filled
+from bnfold.ir.tensor import TP, InMemory
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
+from bnfold.verification.changes.extract import Region
+from bnfold.verification.tolerance.floats import is_float
+
+_FEW = 64
+"""Values that are looked at to tell what one is made from."""
+
+
+def fixed(value: ir.Value | None) -> ir.Tensor | None:
+    """What a value is in every run; None where that is not certain. Kept as long as what constants come to is."""
+    tensor = ir.constant(value)
+    if value is None or tensor is not None or value.producer is None:
+        return tensor
+    evaluation = value.graph.model.evaluation
+    known = evaluation.others if evaluation is not None else {}
+    if value not in known:
+        known[value] = _filled(value.producer) or _integers(value)
+    return known[value]
+
+
+def _filled(maker: ir.Node) -> ir.Tensor | None:
+    """A fill of known size. It may have more elements than anybody would have computed as a constant."""
+    shape = maker.input(0) if maker.is_op("ConstantOfShape") else None
+    if shape is None or len(maker.outputs) != 1 or maker.is_call:
+        return None
+    dims = ir.constant(shape) or _integers(shape)
+    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, told by a caller, or too large
+        return filled(maker, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
+    return None
+
+
+def _integers(value: ir.Value) -> ir.Tensor | None:
+    told: dict[ir.Value, Array] = {}
+    if is_float(value.dtype) or not _follows_from_constants(value, told):
+        return None
+    if value in told:
+        return InMemory(TP.INT64, told[value])
+    with suppress(BnfoldError):
+        region = Region([value], list(told))
+        fed = {shape.name: array for shape, array in told.items()}
+        made: object = reference.evaluate(region.model, fed, [value.name], precision="stored")[value.name]
+        if isinstance(made, np.ndarray) and made.dtype.kind in "iub":
+            return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
+    return None
+
+
+def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> bool:
+    """Whether a few nodes make it of nothing else, but for the shapes that are ``told`` by operators."""
+    stack, seen = [value], {value}
+    while stack:
+        read = stack.pop()
+        maker = read.producer
+        if maker is None or maker.subgraphs or maker.has_references or not maker.inputs or len(seen) > _FEW:
+            return False
+        if maker is _maker(read) and maker.is_op("Shape") and (dims := _dims(maker.input(0))) is not None:
+            told[read] = np.array(dims[slice(maker.attr("start", 0), maker.attr("end", None))], np.int64)
+            continue
+        for source in maker.inputs:
+            if source is not None and source not in seen and ir.constant(source) is None:
+                seen.add(source)
+                stack.append(source)
+    return True
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
+    """The dims that a value has in every run, as the operators say that make it, whatever is declared."""
+    maker = _maker(value)
+    for _ in range(_FEW):
+        if maker is None or not maker.has_trait(KEEPS_SHAPE):
+            break
+        maker = _maker(maker.input(0))
+    if maker is None or maker.has_references:
+        return None
+    if maker.is_op("Shape") and not maker.attrs:
+        rank = _rank(maker.input(0))
+        return None if rank is None else (rank,)
+    target = ir.constant(maker.input(1)) if maker.is_op("Reshape") else None
+    dims = [] if target is None else target.numpy().reshape(-1).tolist()
+    return tuple(dims) if dims and all(dim > 0 for dim in dims) else None
+
+
+def _rank(value: ir.Value | None) -> int | None:
+    """The rank that a value has in every run: of what is broadcast, the largest."""
+    stack, seen, rank = [value], {value}, 0
+    while stack:
+        held, maker = ir.constant(read := stack.pop()), _maker(read)
+        target = ir.constant(maker.input(1)) if maker is not None and maker.is_op("Reshape") else None
+        if held is not None:
+            rank = max(rank, len(held.dims))
+        elif target is not None:
+            rank = max(rank, target.size)
+        elif maker is not None and maker.is_op("Range", "Shape"):
+            rank = max(rank, 1)
+        elif maker is not None and maker.has_trait(KEEPS_SHAPE | BROADCASTING) and len(seen) <= _FEW:
+            operands = maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1]
+            stack += [operand for operand in operands if operand not in seen]
+            seen.update(operands)
+        else:
+            return None
+    return rank
+
+
+def _maker(value: ir.Value | None) -> ir.Node | None:
+    """The operator whose first output a value is."""
+    maker = value.producer if value is not None else None
+    return None if maker is None or maker.is_call or value is not maker.output(0) else maker

@@ -1,0 +1,228 @@
+"""Whether two models can be called, and alike: the same inputs to feed and outputs, in name, order, type and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import onnx
+
+from bnfold import ir
+from bnfold.ir.elements import type_name
+from bnfold.ir.value import Dim, shape_of
+from bnfold.reference.dispatch import definition
+from bnfold.reference.precision import computed_type
+from bnfold.verification.changes.extract import sparse_of
+from bnfold.verification.inputs.drawing import overridable, required
+from bnfold.verification.inputs.sized import sized
+
+Shape = Sequence[Dim] | None
+
+
+def interface_fault(before: ir.Model, after: ir.Model) -> str:
+    """One sentence that says why no feeds and results can be compared; empty where they can."""
+    inputs, outputs = required(before), before.graph.outputs
+    offered, made = [*required(after), *overridable(after)], after.graph.outputs
+    known = [*inputs, *overridable(before)]
+    return (
+        _missing("input", _without(inputs, offered), _without(required(after), known))
+        or _missing("output", _without(outputs, made), _without(made, outputs))
+        or _order("inputs", inputs, [value for value in offered if value.name in {known.name for known in inputs}])
+        or _order("outputs", outputs, made)
+        or next((fault for value in inputs if (fault := _input_fault(value, after))), "")
+        or next((fault for value in outputs if (fault := _output_fault(value.name, before, after))), "")
+    )
+
+
+def narrowed(before: ir.Model, after: ir.Model) -> str:
+    """One sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
+    free = overridable(before)
+    takes, took = (_declared(model.graph.proto.input) for model in (after, before))
+    gone = _without(free, overridable(after))
+    if gone:
+        return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
+    for old in (*required(before), *free):
+        if not _admits(took[old.name], takes[old.name]):
+            return (
+                f"input {old.name!r} took the shape {_written(took[old.name])} "
+                f"and takes only {_written(takes[old.name])}"
+            )
+    return ""
+
+
+def _declared(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
+    """Shapes of inputs or outputs as the file declares them, without what was learnt since."""
+    return {info.name: shape_of(info.type) for info in infos}
+
+
+def flaw(model: ir.Model) -> str:
+    """What is missing for any runtime to compute the model: a value that nothing makes, or an input of an operator."""
+    for graph in model.graphs():
+        for value in graph.values.values():
+            is_there = value.producer is not None or value.is_input or value.is_initializer
+            if not (is_there or value.is_unread or sparse_of(value) is not None):
+                return f"nothing makes the value {value.name!r}"
+        for node in graph.nodes:
+            known = definition(node.domain, node.op_type, graph.opset(node.domain))
+            if known is not None and any(need and not node.input(index) for index, need in enumerate(known.required)):
+                return f"node {node.label!r} ({node.op_type}) lacks a required input"
+    return ""
+
+
+def ill_typed(model: ir.Model) -> str:
+    """An operand of a type or form that its operator does not take, which runtimes refuse; types must be inferred."""
+    for node in (node for graph in model.graphs() for node in graph.nodes if not node.subgraphs):
+        if _is_flattened(node):
+            return f"node {node.label!r} ({node.op_type}) has spatial=0 and parameters for channels"
+        known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+        if known is None or not known.input_types:
+            continue
+        bound: dict[str, int] = {}
+        for index, value in enumerate(node.inputs):
+            if value is None or value.dtype is None or value.dtype == onnx.TensorProto.STRING:
+                continue
+            name = known.input_types[min(index, len(known.input_types) - 1)]
+            takes = known.allowed.get(name)
+            same = bound.setdefault(name, value.dtype) == value.dtype
+            is_type = value.dtype in onnx.helper.get_all_tensor_dtypes()
+            if takes and not (same and is_type and computed_type(value.dtype, "float64") in takes):
+                return f"input {index} of node {node.label!r} ({node.op_type}) is of type {type_name(value.dtype)}"
+    return ""
+
+
+def _is_flattened(node: ir.Node) -> bool:
+    """What MXNet wrote and we read as ``spatial=1`` (onnx/models#156)."""
+    if not node.is_op("BatchNormalization") or node.attr("spatial", 1) or len(node.inputs) < 2:
+        return False
+    x, scale = (value.shape if value is not None else None for value in node.inputs[:2])
+    return x is not None and scale is not None and len(x) > 2 and len(scale) == 1
+
+
+def unlisted(before: ir.Model, after: ir.Model) -> list[str]:
+    """Names of constants that only ``before`` lists as inputs, as IR version 3 demands."""
+    kept = {value.name for value in after.graph.inputs}
+    return [value.name for value in before.graph.inputs if value.is_initializer and value.name not in kept]
+
+
+def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]:
+    """Names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
+    values = after.graph.values
+    free = (value for value in overridable(before) if value.name not in fed and not value.is_unread)
+    return [value.name for value in free if values[value.name].is_unread]
+
+
+def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
+    """One sentence about an output that ``after`` alone declares with another size than was computed; else empty.
+
+    Where ``after`` takes fewer sizes, what it declares is meant for those.
+    """
+    if narrowed(before, after):
+        return ""
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    for name, shape in outputs.items():
+        if _clash(has[name], shape) and not _clash(had[name], shape):
+            promise = _written(has[name])
+            return f"output {name!r} is declared with the shape {promise}, and has the shape {_written(shape)}"
+    return ""
+
+
+def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
+    """One sentence about an output of which ``after`` declares more, computed in a shape that not even ``before`` does.
+
+    Of an input of unknown rank, the wrong one may have been guessed.
+    """
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    for name, shape in outputs.items():
+        if _clash(had[name], shape) and not _tells(had[name], has[name]):
+            promise = _written(had[name])
+            return f"output {name!r} was declared with the shape {promise}, and has the shape {_written(shape)}"
+    return ""
+
+
+def unproven_promise(before: ir.Model, after: ir.Model) -> str:
+    """One sentence about an output of a size that neither the original nor inference tells; else empty."""
+    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
+    values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
+    for name in changed:
+        if not _tells(values[name].shape, has[name]):
+            return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
+    return ""
+
+
+def _tells(known: Shape, declared: Shape) -> bool:
+    """Whether each size that is declared is the one that is known. 0 is what exporters write for an unknown one."""
+    sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
+    return sizes.items() <= dict(enumerate(known or ())).items()
+
+
+def _without(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[str]:
+    names = {value.name for value in others}
+    return [value.name for value in values if value.name not in names]
+
+
+def _missing(kind: str, gone: Sequence[str], added: Sequence[str]) -> str:
+    sides = {"first": gone, "second": added}
+    parts = [f"only the {which} has {', '.join(map(repr, names))}" for which, names in sides.items() if names]
+    return f"the two models have different {kind}s: {'; '.join(parts)}" if parts else ""
+
+
+def _order(what: str, before: Sequence[ir.Value], after: Sequence[ir.Value]) -> str:
+    old, new = ([value.name for value in values] for values in (before, after))
+    return f"the {what} are in another order: {old} became {new}" if old != new else ""
+
+
+def _input_fault(old: ir.Value, after: ir.Model) -> str:
+    return _type_fault(f"input {old.name!r}", old.type, after.graph.values[old.name].type)
+
+
+def _output_fault(name: str, *models: ir.Model) -> str:
+    return _type_fault(f"output {name!r}", *(_type_of_output(name, model) for model in models))
+
+
+def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:
+    """Of an input or a constant that is an output as well, what is declared of it as an output."""
+    value = model.graph.values[name]
+    if value.producer is not None:
+        return value.type
+    return next((info.type for info in model.graph.proto.output if info.name == name), value.type)
+
+
+def _type_fault(what: str, old: onnx.TypeProto | None, new: onnx.TypeProto | None) -> str:
+    was, becomes = _spelled(old), _spelled(new)
+    if was and becomes and was != becomes:
+        return f"{what} was of type {was} and is of type {becomes}"
+    had, has = shape_of(old), shape_of(new)
+    return f"{what} had the shape {_written(had)} and has the shape {_written(has)}" if _clash(had, has) else ""
+
+
+def _spelled(kind: onnx.TypeProto | None) -> str:
+    """The declared type in words, without dims; empty where nothing is declared."""
+    words = ""
+    while kind is not None and (which := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kind, words = getattr(kind, which).elem_type, f"{words}{which.removesuffix('_type')} of "
+    which = None if kind is None else kind.WhichOneof("value")
+    if which != "tensor_type":
+        return words + which.removesuffix("_type").replace("_", " ") if which else ""
+    assert kind is not None, "it was told which"
+    return words + type_name(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else ""
+
+
+def _clash(one: Shape, other: Shape) -> bool:
+    """Whether no value has both shapes. Sizes of 0 count as unknown, exporters write them so."""
+    if one is None or other is None:
+        return False
+    return len(one) != len(other) or any(
+        isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0 and a != b
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _admits(old: Shape, new: Shape) -> bool:
+    """Whether every dim that was open still is."""
+    if old is None or new is None:
+        return new is None
+    return not any(isinstance(b, int) and not isinstance(a, int) for a, b in zip(old, new, strict=True))
+
+
+def _written(shape: Shape) -> str:
+    return str(list(shape)) if shape is not None else "of any rank"

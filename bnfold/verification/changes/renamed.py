@@ -1,0 +1,230 @@
+"""Whether a model is another one but for names: then it computes the same, and nothing has to be run.
+
+Nodes are matched one to one, from the outputs back, and no node of the rewritten model may be left over. Attributes
+and stored tensors are compared byte by byte, opsets by number. A constant may be stored that was computed before, not
+the other way round. Whatever is not understood here counts as a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.verification.changes.unchanged import telling
+from bnfold.verification.tolerance.bits import same
+from bnfold.verification.verdict import Verdict
+
+_Thing = TypeVar("_Thing", ir.Graph, ir.Node, ir.Value)
+
+REASON = "nothing but names differs: the same nodes, attributes and constants"
+
+
+def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
+    """The verdict where nothing but names differs; None for any other two models, which are to be compared."""
+    try:
+        with ir.evaluated_once(before), ir.evaluated_once(after):
+            is_same = _Twins(before, after).are_same()
+    except (BnfoldError, ValueError, TypeError):  # damaged in a way that whoever compares them will tell
+        return None
+    return Verdict("verified", REASON, "structure") if is_same else None
+
+
+class _Twins:
+    """What was matched with what: graphs, nodes and the inputs of graphs, each with one of the other model."""
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        self._models = before, after
+        self._graphs: dict[ir.Graph, ir.Graph] = {}
+        self._nodes: dict[ir.Node, ir.Node] = {}
+        self._fed: dict[ir.Value, ir.Value] = {}
+        self._taken: set[ir.Graph | ir.Node | ir.Value] = set()
+        self._waiting: list[tuple[ir.Node, ir.Node]] = []
+        self._declared: list[tuple[ir.Value, ir.Value]] = []
+
+    def are_same(self) -> bool:
+        before, after = self._models
+        functions = [{function.path: function for function in model.functions} for model in self._models]
+        return (
+            before.proto.ir_version == after.proto.ir_version
+            and _opsets(after.proto) <= _opsets(before.proto)
+            and all(_is_plain(graph) for model in self._models for graph in model.graphs())
+            and not _hides_a_name(after)
+            and _interface(before) == _interface(after)
+            and functions[0].keys() == functions[1].keys()
+            and all(self._is_function(functions[0][path], function) for path, function in functions[1].items())
+            and self._is_graph(before.graph, after.graph)
+            and self._are_nodes()
+            and all(node in self._taken or _is_literal(node) for node in after.nodes())
+            and self._tells_nothing_new()
+        )
+
+    def _is_function(self, old: ir.Graph, new: ir.Graph) -> bool:
+        one, other = old.proto, new.proto
+        return (
+            _opsets(other) <= _opsets(one)
+            and list(one.attribute) == list(other.attribute)
+            and _texts(one.attribute_proto) == _texts(other.attribute_proto)
+            and self._is_graph(old, new)
+        )
+
+    def _are_graphs(self, old: Sequence[ir.Graph], new: Sequence[ir.Graph]) -> bool:
+        return len(old) == len(new) and all(self._is_graph(*pair) for pair in zip(old, new, strict=True))
+
+    def _is_graph(self, old: ir.Graph, new: ir.Graph) -> bool:
+        return (
+            self._match(self._graphs, old, new)
+            and len(old.inputs) == len(new.inputs)
+            and all(self._is_fed(*pair) for pair in zip(old.inputs, new.inputs, strict=True))
+            and self._are_values(old.outputs, new.outputs)
+        )
+
+    def _match(self, found: dict[_Thing, _Thing], old: _Thing, new: _Thing) -> bool:
+        """Match two things, unless one of them is matched with another."""
+        if old not in found and new not in self._taken:
+            found[old] = new
+            self._taken.add(new)
+        return found.get(old) is new
+
+    def _is_fed(self, old: ir.Value, new: ir.Value) -> bool:
+        """Inputs in one place; both have the same default, or none."""
+        self._declared.append((old, new))
+        stored = new.tensor
+        is_same = old.tensor is None if stored is None else same(old.tensor, stored)
+        return is_same and self._match(self._fed, old, new)
+
+    def _are_values(self, old: Sequence[ir.Value | None], new: Sequence[ir.Value | None]) -> bool:
+        return len(old) == len(new) and all(self._is_value(*pair) for pair in zip(old, new, strict=True))
+
+    def _is_value(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        if old is None or new is None:
+            return old is new
+        if (held := _stored(new)) is not None:
+            self._declared.append((old, new))
+            return (was := ir.constant(old)) is not None and same(was, held)
+        if old.producer is None or new.producer is None:
+            return self._fed.get(old) is new
+        self._waiting.append((old.producer, new.producer))
+        return old.slot == new.slot
+
+    def _are_nodes(self) -> bool:
+        """Those that were met, and what they are made from."""
+        while self._waiting:
+            if not self._is_node(*self._waiting.pop()):
+                return False
+        return True
+
+    def _is_node(self, old: ir.Node, new: ir.Node) -> bool:
+        if self._nodes.get(old) is new:
+            return True
+        made = zip(old.outputs, new.outputs, strict=False)
+        self._declared += [(one, other) for one, other in made if one is not None and other is not None]
+        return (
+            new.op_type != "Gradient"  # whose attributes name values
+            and self._graphs.get(old.graph) is new.graph
+            and self._match(self._nodes, old, new)
+            and _operator(old) == _operator(new)
+            and [value is None for value in old.outputs] == [value is None for value in new.outputs]
+            and self._are_values(old.inputs, new.inputs)
+            and old.subgraphs.keys() == new.subgraphs.keys()
+            and all(self._are_graphs(bodies, new.subgraphs[name]) for name, bodies in old.subgraphs.items())
+        )
+
+    def _tells_nothing_new(self) -> bool:
+        """Whether types are declared that the original declares as well, or that follow from it."""
+        told = [
+            (old, kind)
+            for old, new in self._declared
+            if (kind := new.type) is not None and not _is_told(old, new, kind)
+        ]
+        if not told:
+            return True
+        twin = self._models[0].clone()
+        twin.infer_shapes()
+        types = {graph.path: graph.types for graph in twin.graphs()}
+        return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in told)
+
+
+def _is_told(old: ir.Value, new: ir.Value, told: onnx.TypeProto) -> bool:
+    """Whether the original declares the same type, or it is that of the stored tensor."""
+    held, kind = _stored(new), _bare(told)
+    if held is not None and kind == _bare(onnx.helper.make_tensor_type_proto(held.dtype, held.dims)):
+        return True
+    return old.type is not None and kind == _bare(old.type)
+
+
+def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
+    """Whether a type says nothing that is not known; a dim may be open."""
+    if known is None or not (kind.HasField("tensor_type") and known.HasField("tensor_type")):
+        return False
+    told, mine = _bare(kind).tensor_type, _bare(known).tensor_type
+    return told.elem_type == mine.elem_type and (
+        not told.HasField("shape")
+        or (
+            mine.HasField("shape")
+            and len(told.shape.dim) == len(mine.shape.dim)
+            and all(
+                dim.WhichOneof("value") is None or dim == there
+                for dim, there in zip(told.shape.dim, mine.shape.dim, strict=True)
+            )
+        )
+    )
+
+
+def _stored(value: ir.Value) -> ir.Tensor | None:
+    """The tensor of a constant that needs no computing."""
+    return ir.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
+
+
+def _is_literal(node: ir.Node | None) -> bool:
+    """Whether a node is a Constant, and nothing is odd about it."""
+    return node is not None and node.is_op("Constant") and (len(node.inputs), len(node.proto.attribute)) == (0, 1)
+
+
+def _operator(node: ir.Node) -> object:
+    own = [each for each in telling(node) if each.name not in node.subgraphs]
+    version = node.graph.opset(node.domain)
+    return node.domain, node.op_type, getattr(node.proto, "overload", ""), version, _texts(own)
+
+
+def _texts(attributes: Iterable[onnx.AttributeProto]) -> list[bytes]:
+    """Attributes byte by byte, in any order; a tensor too large for its message is the same in one model only."""
+    return sorted(attribute.SerializeToString(deterministic=True) for attribute in attributes)
+
+
+def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> set[tuple[str, int]]:
+    return {("" if entry.domain == "ai.onnx" else entry.domain, entry.version) for entry in proto.opset_import}
+
+
+def _interface(model: ir.Model) -> object:
+    """Inputs and outputs in their order, with their types; what a dim is called in other words has no say."""
+    graph = model.proto.graph
+    return [[(info.name, _bare(info.type)) for info in ends] for ends in (graph.input, graph.output)]
+
+
+def _bare(kind: onnx.TypeProto) -> onnx.TypeProto:
+    """A type without denotations."""
+    bare = onnx.TypeProto()
+    bare.CopyFrom(kind)
+    bare.ClearField("denotation")
+    for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
+        dim.ClearField("denotation")
+    return bare
+
+
+def _is_plain(graph: ir.Graph) -> bool:
+    return not getattr(graph.proto, "sparse_initializer", ())
+
+
+def _hides_a_name(model: ir.Model) -> bool:
+    """Whether a subgraph has a name that the graphs around it have too: runtimes are not at one about that."""
+    for graph in model.graphs():
+        around = graph.parent
+        while around is not None:
+            if not graph.values.keys().isdisjoint(around.graph.values):
+                return True
+            around = around.graph.parent
+    return False

@@ -1,0 +1,204 @@
+"""Whether two nodes of two models are the same one: the same operator, wiring and settings, the same constants."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import onnx
+
+from bnfold import ir
+from bnfold.ir.traits import DRAWING
+from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.changes.extract import held
+from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.tolerance.bits import same
+
+_FAR = 64
+"""Copies of copies that are followed."""
+_MANY = 1024
+"""Pairs of values that are looked at to tell whether one is another one made twice."""
+_TRAINS_BY_INPUT = 12
+"""The version of Dropout from which on an input says whether it trains."""
+
+
+def unchanged(old: ir.Node, new: ir.Node) -> bool:
+    """Whether two nodes compute the same from values of the same names, but for what their bodies do.
+
+    What the original copies may be made in the place of the copy.
+    """
+    if _names(old.outputs) != _names(new.outputs):
+        return False
+    if _computes_the_same(old, new):
+        return True
+    source = _copied(old.output(0))
+    maker = source.producer if source is not None else None
+    return (
+        maker is not None
+        and maker is not old
+        and maker.graph is old.graph
+        and _is_repeatable(maker)
+        and len(_names(old.outputs)) == len(_names(maker.outputs)) == 1
+        and _computes_the_same(maker, new)
+    )
+
+
+def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
+    return (
+        _same_operator(old, new)
+        and _attributes(old) == _attributes(new)
+        and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
+    )
+
+
+def identity(node: ir.Node) -> tuple[object, ...]:
+    """What a node means, and the first value that it makes: one of the same in another model is its counterpart."""
+    return (*meaning(node), next((value.name for value in node.outputs if value is not None), ""))
+
+
+def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """What nobody can override means what it is, however it is made or called; and a copy, what it is one of.
+
+    Of a value that the original makes twice either one may be read.
+    """
+    old, new = _copied(old), _copied(new)
+    if old is None or new is None:
+        return old is new
+    if old.name == new.name and same_value(old, new):  # of most values that is all there is to know
+        return True
+    if (one := fixed(old)) is not None and (other := fixed(new)) is not None:
+        return same(one, other)
+    twin = old.graph.values.get(new.name)
+    return twin is not None and same_value(twin, new) and _is_made_twice(old, twin)
+
+
+def _is_made_twice(old: ir.Value, twin: ir.Value) -> bool:
+    """Whether the same operators make both values, of one graph, of the same values."""
+    waiting: list[tuple[ir.Value | None, ir.Value | None]] = [(old, twin)]
+    seen: set[tuple[ir.Value, ir.Value]] = set()
+    while waiting:
+        one, other = map(_copied, waiting.pop())
+        if one is other or (one, other) in seen:
+            continue
+        if one is None or other is None or len(seen) == _MANY:
+            return False
+        seen.add((one, other))
+        held = fixed(one), fixed(other)
+        if held[0] is not None and held[1] is not None and same(held[0], held[1]):
+            continue
+        if one.producer is None or other.producer is None or one.slot != other.slot:
+            return False
+        if not _are_alike(one.producer, other.producer):
+            return False
+        waiting += zip_longest(one.producer.inputs, other.producer.inputs)
+    return True
+
+
+def _are_alike(one: ir.Node, other: ir.Node) -> bool:
+    """Whether two nodes of one graph make the same of the same, each time they run."""
+    return (
+        one.graph is other.graph
+        and _is_repeatable(one)
+        and _same_operator(one, other)
+        and _attributes(one) == _attributes(other)
+        and [value is None for value in one.outputs] == [value is None for value in other.outputs]
+    )
+
+
+def _is_repeatable(node: ir.Node) -> bool:
+    """Whether it is sure to make the same of the same whenever it runs."""
+    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
+    return not (node.domain or node.subgraphs or node.is_call or draws)
+
+
+def _copied(value: ir.Value | None) -> ir.Value | None:
+    """What nodes that hand on one of their inputs have made the value from."""
+    for _ in range(_FAR):
+        maker = value.producer if value is not None else None
+        source = _handed_on(maker) if maker is not None and value is maker.output(0) else None
+        if source is None:
+            break
+        value = source
+    return value
+
+
+def _handed_on(maker: ir.Node) -> ir.Value | None:
+    """The input that the first output is: of Dropout, where no input can say that it trains."""
+    if maker.is_call:
+        return None
+    if maker.is_op("Concat"):
+        return _only_one(maker)
+    is_idle = maker.is_op("Dropout") and meaning(maker)[2] >= _TRAINS_BY_INPUT and maker.input(2) is None
+    return maker.input(0) if maker.is_op("Identity") or is_idle else None
+
+
+def _only_one(concat: ir.Node) -> ir.Value | None:
+    """The one operand that is not known to be empty."""
+    others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
+    return others[0] if len(others) == 1 else None
+
+
+def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
+    if old is None or new is None:
+        return old is new
+    one, other = held(old), held(new)
+    if one is not None and other is not None:
+        return same(one, other)
+    return one is other and old.graph.path == new.graph.path
+
+
+def _names(values: list[ir.Value | None]) -> list[str]:
+    names = [value.name if value is not None else "" for value in values]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def _attributes(node: ir.Node) -> dict[str, object]:
+    """Attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
+    return {
+        name: [signature(graph) for graph in node.subgraphs[name]]
+        if name in node.subgraphs
+        else attribute.SerializeToString(deterministic=True)
+        for name, attribute in ((each.name, each) for each in telling(node))
+        if name not in MEANINGLESS
+    }
+
+
+def telling(node: ir.Node) -> list[onnx.AttributeProto]:
+    """The attributes without those of a Conv that say nothing: VALID without padding, the sizes of its weight."""
+    found = list(node.proto.attribute)
+    if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
+        return found
+    pads, kernel = node.find("pads"), held(node.input(1))
+    sizes = [] if kernel is None else list(kernel.dims[2:])
+    is_padded = pads is not None and (not pads.ints or any(pads.ints))
+    return [
+        each
+        for each in found
+        if not (each.name == "auto_pad" and each.s in (b"VALID", b"NOTSET") and not is_padded)
+        and not (each.name == "kernel_shape" and sizes and list(each.ints) == sizes)
+    ]
+
+
+def signature(graph: ir.Graph) -> object:
+    """The formal inputs and outputs, in order, and of functions the attributes with their defaults."""
+    inputs = [value.name for value in graph.inputs]
+    outputs = [(value.name, value.graph.path) for value in graph.outputs]
+    if not isinstance(graph.proto, onnx.FunctionProto):
+        return inputs, outputs
+    defaults = sorted(attribute.SerializeToString(deterministic=True) for attribute in graph.proto.attribute_proto)
+    return inputs, outputs, sorted(graph.proto.attribute), defaults
+
+
+def _same_operator(old: ir.Node, new: ir.Node) -> bool:
+    """Whether the meaning is the same; a default that only one version has is what the other one does."""
+    one, other = (definition(node.domain, node.op_type, node.graph.opset(node.domain)) for node in (old, new))
+    defaults = [dict(known.defaults) if known is not None else {} for known in (one, other)]
+    shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
+    return (
+        meaning(old) == meaning(new)
+        and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
+        and all(defaults[0][name] == defaults[1][name] for name in shared)
+    )

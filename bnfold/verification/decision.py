@@ -1,0 +1,238 @@
+"""Which tests are run on two models, and what verdict follows from what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from bnfold.verification import sentences
+from bnfold.verification.changes.interface import (
+    flaw,
+    ill_typed,
+    interface_fault,
+    narrowed,
+    unlisted,
+    unproven_promise,
+    unread,
+)
+from bnfold.verification.end_to_end.obstacles import Broken, Impossible
+from bnfold.verification.end_to_end.runtime_rejects import start_refusal
+from bnfold.verification.parts import Parts, check_parts
+from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.verifier import RegionVerifier
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
+
+if TYPE_CHECKING:
+    from bnfold.verification.end_to_end.examine import Whole
+
+Regions = Callable[[], RegionVerifier]
+"""What compares parts: made once, for whoever compares some first."""
+
+_NAMED = 8
+"""Constants that a note lists."""
+
+
+def judge(request: Request) -> Verdict:
+    """Run the tests that the request's depth asks for and decide on what they found."""
+    fault = interface_fault(request.before, request.after)
+    if fault:
+        return _verdict(request, "failed", fault, "interface")
+    if missing := flaw(request.after):
+        status: Status = "unverified" if flaw(request.before) else "failed"
+        return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
+    with request.clock.phase("weights"):
+        draws = PerturbedWeights(request.before, request.after)
+    regions = cache(lambda: RegionVerifier(request, draws))
+    with start_refusal(request) as refusal:
+        layered = _in_layers(request, draws, regions, refusal)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, regions, refusal, layered)
+
+
+def _in_depth(
+    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str], layered: str
+) -> Verdict:
+    """The verdict of the whole in float64 and of what it does not show; ``layered`` is how it differs in a runtime."""
+    try:
+        whole, obstacle = _whole(request, draws)
+    except Broken as finding:
+        return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
+    verdict = _decide(request, whole, obstacle, _parts(request, regions, whole))
+    if layered and verdict.verified and whole is None:
+        return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
+    if verdict.status == "failed":
+        return _unless_empty(request, verdict)
+    return _as_declared(request, whole, verdict, refusal if whole is None else None)
+
+
+def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
+    """A failure, unless it is one only if the size of 0 that the original declares stands for an open one.
+
+    bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
+    """
+    if request.cuts or verdict.decided_by == "interface":
+        return verdict
+    from bnfold.verification.end_to_end.empty import agree_as_declared
+
+    if not agree_as_declared(request):
+        return verdict
+    reason = f"the models agree at the declared size 0, but not if 0 means a dynamic size: {verdict.reason}"
+    return replace(verdict, status="unverified", reason=reason, decided_by="nothing", localised=None)
+
+
+def _in_layers(
+    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str]
+) -> Verdict | str:
+    """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
+    if request.checks.depth != "auto":
+        return ""
+    from bnfold.verification.end_to_end.ort_check import start_guard
+
+    with start_guard(request, draws) as wait:
+        if wait is None:
+            return ""
+        parts = _parts(request, regions, None)
+        with request.clock.phase("witness"):
+            found = wait()
+    spans_all = 2 * parts.largest > len(request.before.graph.nodes)
+    if found.fault or found.doubt or spans_all or any(row.status != "verified" for row in parts.rows):
+        return found.fault
+    verdict = _by_parts(request, None, found.left_out, parts)
+    if found.witness is not None:
+        whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
+        reason = sentences.parts_agree(_checked(parts.rows), _kind(request), whole)
+        verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)
+    return _as_declared(request, None, verdict, refusal if found.witness is None else None)
+
+
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str] | None) -> Verdict:
+    """The verdict, unless callers may feed less than before or to no effect, or a runtime that ran none refuses."""
+    if fault := narrowed(request.before, request.after):
+        return replace(verdict, status="failed", reason=fault, decided_by="interface")
+    is_open = whole is None or whole.doubt
+    if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    if verdict.verified and refusal is not None and (reason := refusal()):
+        return replace(verdict, status="unverified", reason=reason, decided_by="nothing")
+    wrong = ill_typed(request.after) if verdict.verified else ""
+    if wrong and not ill_typed(request.before):
+        reason = f"no runtime takes the rewritten model: {wrong}"
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
+    if verdict.verified and ignored:
+        reason = f"the inputs {ignored} are now unused; they were compared at their default values only"
+        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    return verdict
+
+
+def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
+    """The examination of the whole models, or the reason why there is none."""
+    if request.checks.depth == "local":
+        return None, "whole models were not compared (--verify local)"
+    from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
+
+    try:
+        return examine_whole(request, draws), ""
+    except Impossible as reason:
+        return None, str(reason)
+
+
+def _parts(request: Request, regions: Regions, whole: Whole | None) -> Parts:
+    """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
+    if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
+        return Parts()
+    with request.clock.phase("local"):
+        return check_parts(regions(), whole)
+
+
+def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
+    local = parts.rows
+    decided = whole is not None and not whole.doubt
+    broken = _failed(parts.announced if decided else local)
+    if whole is not None and whole.fault:
+        failed = broken or _failed(local)
+        found = _location(failed) if failed is not None else whole.location
+        return _verdict(request, "failed", whole.fault, whole.test, whole, parts.announced, found)
+    if broken is not None:
+        return _verdict(request, "failed", _sentence(broken), "local", whole, local, _location(broken))
+    if whole is not None and whole.refusal:
+        return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
+    if whole is None or whole.doubt:
+        return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
+    unseen = next((row for row in parts.others if row.status != "verified"), None)
+    if unseen is not None:
+        reason = f"the whole models agree, but the inputs may not exercise every change: {_sentence(unseen)}"
+        return _verdict(request, "unverified", reason, "nothing", whole, local)
+    return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
+
+
+def _failed(rows: Sequence[LocalRow]) -> LocalRow | None:
+    return next((row for row in rows if row.status == "failed"), None)
+
+
+def _location(row: LocalRow) -> Location:
+    return Location(row.outputs[0], row.label, row.relative)
+
+
+def _sentence(row: LocalRow) -> str:
+    if row.status == "skipped":
+        return f"{row.label}: {row.note}"
+    return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
+
+
+def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
+    """The whole did not decide: the parts do, if every one of them could be compared."""
+    local = parts.rows
+    skipped = [row for row in parts.others if row.status == "skipped"]
+    if skipped:
+        number = f"{len(skipped)} of {len(local)} changed parts"
+        reason = f"{obstacle}; {number} could not be compared ({_sentence(skipped[0])})"
+        return _verdict(request, "unverified", reason, "nothing", whole, local)
+    if request.checks.depth == "full":
+        return _verdict(request, "unverified", obstacle, "nothing", whole)
+    reason = sentences.parts_agree(_checked(local), _kind(request))
+    verdict = _verdict(request, "verified", reason, "local", whole, local)
+    notes = [f"the whole models were not compared: {obstacle}"] if obstacle else []
+    return replace(verdict, notes=(*notes, *verdict.notes))
+
+
+def _checked(rows: Sequence[LocalRow]) -> int:
+    return sum(row.status == "verified" for row in rows)
+
+
+def _kind(request: Request) -> str:
+    return "rewrite" if request.cuts else "changed part"
+
+
+def _verified_reason(whole: Whole) -> str:
+    loose = f", of shapes that the operators take ({whole.pair.misfit})" if whole.pair.misfit else ""
+    return sentences.agree(whole.rows, len(whole.seen), inputs=loose)
+
+
+def _verdict(
+    request: Request,
+    status: Status,
+    reason: str,
+    decided_by: str,
+    whole: Whole | None = None,
+    local: Sequence[LocalRow] = (),
+    localised: Location | None = None,
+) -> Verdict:
+    names = unlisted(request.before, request.after)
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    notes = [f"constants that are no longer listed as inputs: {named}"] if names else []
+    return Verdict(
+        status=status,
+        reason=reason,
+        decided_by=decided_by,
+        outputs=whole.rows if whole else (),
+        witnesses=whole.witnesses if whole else (),
+        local=tuple(local),
+        samples=len(whole.seen) if whole else 0,
+        seed=request.checks.seed,
+        localised=localised,
+        notes=(*(whole.notes if whole else ()), *notes),
+        seconds=dict(request.clock.seconds),
+    )

@@ -1,0 +1,59 @@
+"""One set of inputs for both models, and what the original makes of it in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bnfold.ir.elements import Array
+from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.data import Recorded
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_feeds, required
+from bnfold.verification.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One set of inputs with what the original makes of it in float64, and what was recorded for it.
+
+    It ``is_hollow`` where something on the way has no elements.
+    """
+
+    feeds: Feeds
+    expected: Mapping[str, Array]
+    recorded: Mapping[str, Array] = field(default_factory=dict)
+    is_hollow: bool = False
+
+
+def drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
+    """The sample of that number at the chosen sizes."""
+    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
+    feeds = choosing(required(choice.model), feeds, pair.rows, index)
+    return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
+
+
+def drawn_in_range(
+    request: Request, pair: Pair, choice: Choice, first: Sample, index: int, *, signed: bool = False
+) -> Sample:
+    """A sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
+
+    What overflows may be infinite or NaN, as the order of the operators has it.
+    """
+    sample = drawn(request, pair, choice, index, signed=signed)
+    if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
+        return sample
+    return drawn(request, pair, choice, 2 * len(SAMPLE_KINDS) * index, signed=signed)
+
+
+def _has_nan(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def evaluated(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
+    """A sample with these feeds, the original evaluated on them."""
+    request.progress("original", index, max(index, total))
+    expected = pair.expect(run.feeds)
+    return Sample(run.feeds, expected, run.outputs, pair.has_empty)

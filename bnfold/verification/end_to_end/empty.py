@@ -1,0 +1,34 @@
+"""Models that declare a size of 0: some mean it, and some exporters write it for an open size."""
+
+from __future__ import annotations
+
+from bnfold import reference
+from bnfold.errors import BnfoldError
+from bnfold.verification.comparing.sides import evaluator
+from bnfold.verification.inputs.drawing import input_shapes, random_feeds, required
+from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.request import Request
+from bnfold.verification.tolerance.compare import compare_values
+
+
+def agree_as_declared(request: Request) -> bool:
+    """Whether a size is declared as 0, and both models compute the same where it is."""
+    model = request.before
+    declared = {value.name: value.shape for value in required(model)}
+    if not any(0 in (shape or ()) for shape in declared.values()):
+        return False
+    outputs = [value.name for value in model.graph.outputs]
+    evaluate = evaluator(request.policy, lambda: request.clock.left)
+    try:
+        open_ones = input_shapes(model, sizings()[0], request.checks.inputs)
+        shapes = {name: _emptied(shape, declared[name]) for name, shape in open_ones.items()}
+        feeds = random_feeds(model, shapes, request.checks.seed, 0)
+        old, new = (evaluate(side, feeds, outputs, noise=reference.Noise()) for side in (model, request.after))
+    except BnfoldError:
+        return False
+    return all(compare_values(old[name], new[name], (), None, by_channel=False).excess <= 1 for name in outputs)
+
+
+def _emptied(shape: tuple[int, ...], declared: tuple[object, ...] | None) -> tuple[int, ...]:
+    """The shape with the sizes of 0 that are declared; as it is where not even the rank is."""
+    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared or shape, strict=True))

@@ -1,0 +1,135 @@
+"""Samples that nobody asked for, where they take no time: of more numbers, of other sizes, of other defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count, islice
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.elements import Array
+from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
+from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, size_changes
+from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.data import Recorded
+from bnfold.verification.inputs.dims import Known
+from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, overridable, random_value, required
+from bnfold.verification.inputs.roles import role
+from bnfold.verification.inputs.sized import sized
+from bnfold.verification.request import Request
+from bnfold.verification.tolerance.compare import size_of
+from bnfold.verification.tolerance.floats import is_float
+
+_FEW = 1024
+"""Elements of its smallest input and output that a model should be tried on, where it takes no time."""
+
+_MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
+NO_TIME = 0.2
+"""Seconds for all samples beyond those that were asked for."""
+
+_LITTLE_TIME = 0.25
+"""Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
+
+EVALUATIONS = 3
+"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
+
+
+def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
+    """More samples than asked for, where an input or an output is very few numbers.
+
+    They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
+    variance of those is nothing but roundoff, on either side another one.
+    """
+    made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
+    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
+    wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
+    if wanted <= request.checks.samples:
+        return iter(())
+    affordable = int(NO_TIME / (EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
+    others = (
+        number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
+    )
+    return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
+
+
+def other_sizes(
+    request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
+) -> Iterator[tuple[Choice, Sample]]:
+    """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
+    told = inferred_sizes(
+        {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
+    )
+    if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
+        return
+    changed = size_changes(request.before, request.after)
+    share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
+    most, seconds, asked = (
+        max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds),
+        0.0,
+        request.checks.samples - 1,
+    )
+    for alike in further_choices(request.before, known, main, told, changed):
+        for choice in alike:
+            cost = estimate(choice.model).seconds
+            if seconds + cost > most and asked <= 0:
+                continue
+            try:
+                yield choice, drawn(request, pair, choice, 0)
+            except (Unsupported, BadInput):
+                seconds += cost / EVALUATIONS
+            else:
+                seconds += cost
+                asked -= 1
+                break
+
+
+def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
+    """The first sample with other values for the inputs that have a default: all of them, and those of floats alone.
+
+    What is read in other places than before may be read in one branch only: further samples take the other one. A
+    truth with a default may be what chooses it. Bounds with a default are crossed once.
+    """
+    both = {value.name: value for value in overridable(request.after)}
+    free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    if not free:
+        return []
+    moved = [value for value in free if _readers(value) != _readers(both[value.name])]
+    cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
+    if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights
+        free = moved
+    opposite = [{name: _opposite(array) for name, array in first.feeds.items()}] if moved else []
+    found: list[Sample] = []
+    floats = [value for value in free if is_float(value.dtype)]
+    bounds = [value for value in floats if role(value) in ("lower", "upper")]
+    for values, number in ((free, 0), (floats if len(floats) < len(free) else [], 0), (bounds, CROSSED)):
+        others = {value.name: _other(value, request.checks.seed, number) for value in values}
+        for feeds in (first.feeds, *opposite) if others else ():
+            with suppress(Unsupported, BadInput):
+                run = Recorded({**feeds, **others})
+                found.append(evaluated(request, pair, run, 0, request.checks.samples))
+    return found
+
+
+def _other(value: ir.Value, seed: int, number: int) -> Array:
+    """Another value than the default."""
+    if value.dtype == onnx.TensorProto.BOOL and value.tensor is not None:
+        return ~value.tensor.numpy()
+    return random_value(value, tuple(dim for dim in value.shape or () if isinstance(dim, int)), seed, number)
+
+
+def _opposite(array: Array) -> Array:
+    """Truths turned round and floats of the other sign; sequences stay as they are."""
+    kind = np.dtype(getattr(array, "dtype", object)).kind
+    return ~array if kind == "b" else -array if kind == "f" else array
+
+
+def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
+    return {
+        (node.op_type, slot, tuple(made.name for made in node.outputs if made is not None)) for node, slot in value.uses
+    }

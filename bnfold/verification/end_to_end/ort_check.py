@@ -1,0 +1,213 @@
+"""Whole models in a runtime, once each: the guard against parts that were cut out wrongly.
+
+Both compute in storage precision, so they differ. How far rounding takes them is measured: the original runs once more
+with what the rewrite replaced moved by a unit in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.elements import Array
+from bnfold.verification import sentences
+from bnfold.verification.as_read import as_read
+from bnfold.verification.changes.boundaries import uncovered
+from bnfold.verification.changes.interface import broken_promise, unread
+from bnfold.verification.end_to_end.sizes import sizes_of_original
+from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
+from bnfold.verification.inputs.drawing import Feeds, random_feeds
+from bnfold.verification.inputs.sized import fitted, sized
+from bnfold.verification.request import RUNTIME_SHARE, Request
+from bnfold.verification.runtimes.runtime import RuntimeProcess
+from bnfold.verification.runtimes.worker import Sample
+from bnfold.verification.tolerance.compare import pattern_fault
+from bnfold.verification.tolerance.discontinuities import jumps
+from bnfold.verification.tolerance.floats import HALVES
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+from bnfold.verification.tolerance.storage import LEAST, SLACK
+from bnfold.verification.verdict import WitnessRow
+
+LITTLE_TIME = 0.5
+"""Seconds: models that take less are compared whole in float64, which tells more."""
+
+_RUNS = 3
+
+_USUAL = 224
+_SIDES = (160, 192)
+"""Of images that are larger than usual, where the operators take them so."""
+
+_FASTER = 10
+"""A runtime in float32 is so much faster than the referee."""
+
+_SMALL = 1 << 16
+"""Elements up to which a weight is moved; those of one channel move all that it makes."""
+
+BLIND = 1e-4
+"""Of the scale. Where rounding explains more, a weight that is wrong by a thousandth would not show."""
+
+_SPREAD = 8.0
+"""Accepted units of what one draw of rounding moves the results by."""
+
+
+class Guard(NamedTuple):
+    """What running the whole models gave.
+
+    ``left_out`` is why they were not run, ``doubt`` why that they were proves nothing, ``fault`` how they differ.
+    """
+
+    witness: WitnessRow | None = None
+    left_out: str = ""
+    doubt: str = ""
+    fault: str = ""
+
+
+@contextmanager
+def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
+    """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
+    session = _RUNS * session_seconds(request.before)
+    most = request.clock.budget * RUNTIME_SHARE
+    if _is_asked(request) and session > most:
+        yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
+        return
+    sizes = _sizes(request)
+    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
+        yield None
+    elif not request.cuts and not uncovered(request.before, request.after, ()):  # then no cut can be wrong
+        yield Guard
+    else:
+        affordable = [choice for choice in sizes if _seconds(request, choice) < most]
+        too_long = f"running the models would take about {_seconds(request, sizes[-1]):.0f} s"
+        unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
+        moved = draws.removed.moved(_SMALL) if affordable else {}
+        with ThreadPoolExecutor(1) as pool:
+            yield pool.submit(_guard, request, affordable, moved, not draws.removed.are_renamed, unless_run).result
+
+
+def _is_asked(request: Request) -> bool:
+    return request.checks.data is None and request.checks.runtime == "onnxruntime"
+
+
+def _sizes(request: Request) -> list[Choice]:
+    """The sizes to run at, one after the other until they fit; none where the whole is to be looked at otherwise."""
+    if not _is_asked(request):
+        return []
+    try:
+        usual = next(sizes_of_original(request)[1], None)
+    except (BadInput, Unsupported):
+        return []
+    if usual is None:
+        return []
+    shapes = {name: shape if name in request.checks.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
+    if shapes == usual.shapes:
+        return [usual]
+    smaller = fitted(request.before, shapes)
+    return [usual] if smaller is None else [Choice(shapes, smaller), usual]
+
+
+def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Images of more than the usual size with fewer elements."""
+    return (*shape[:2], *_SIDES) if len(shape) == 4 and min(shape[2:]) > _USUAL else shape
+
+
+def _jumps(request: Request, model: ir.Model) -> bool:
+    """Whether results may jump, or overflow where a runtime does not see it: then only float64 can tell."""
+    values = (*model.graph.values.values(), *request.after.graph.values.values())
+    return (
+        any(value.dtype in HALVES for value in values)
+        or any(jumps(request.before, request.after))
+        or bool(unread(request.before, request.after, ()))
+    )
+
+
+def _cost(request: Request, choice: Choice) -> Cost:
+    return estimate_pair(choice.model, request.after, choice.shapes)
+
+
+def _seconds(request: Request, choice: Choice) -> float:
+    """What the guard takes; endless where there is no room."""
+    cost = _cost(request, choice)
+    if max(cost.memory, choice.elements * 8) > memory_there_is():
+        return math.inf
+    return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))
+
+
+def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
+    """What is found at the first sizes that the runtime takes; at none, what is said ``unless_run``, or the last."""
+    found = unless_run
+    for choice in sizes:
+        found = _guard_at(request, choice, moved, has_new)
+        if found.witness is None or found.witness.ran_before:
+            return found
+    return unless_run if unless_run.left_out else found
+
+
+def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
+    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
+    runtime = RuntimeProcess(request.checks.runtime)
+    sides = request.sources
+    if _is_resized(request.before, choice):
+        resized = choice.model, sized(request.after, choice.shapes)
+        sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
+    before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
+    row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
+    if not (before.ran and after.ran):
+        return Guard(row, doubt="the runtime does not run both models")
+    spread = runtime.run(sides[0], [feeds], request.clock.left, moved) if moved else None
+    if has_new and (spread is None or not spread.ran):
+        return Guard(row, doubt="nothing shows what rounding does to the whole models")
+    old, new = before.results[0], after.results[0]
+    outputs = [value.name for value in request.before.graph.outputs]
+    if {*old} != {*outputs} or {*new} != {*outputs}:
+        return Guard(row, doubt="an output is no tensor")
+    if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
+        return Guard(row, doubt=fault)
+    return _compared(row, old, new, spread.results[0] if spread is not None else None)
+
+
+def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
+    """The worst output. Each has to agree; what does not move with the weights would not show a fault in them."""
+    relative = allowed = 0.0
+    reacts = moved is None
+    for name in old:
+        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape or old[name].dtype.kind != "f":
+            return Guard(row, doubt=f"output {name!r} is no float of one type and shape")
+        if pattern := pattern_fault(old[name], new[name]):
+            return Guard(row, fault=f"output {name!r}: {pattern}")
+        found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
+        unit = float(np.finfo(old[name].dtype).eps) / 2
+        most = _SPREAD * spread + max(SLACK * unit, LEAST)
+        if found > most:
+            return Guard(row, fault=sentences.differs(f"output {name!r}", found, most))
+        reacts = reacts or spread > 0
+        relative, allowed = max(relative, found), max(allowed, most)
+    if allowed > BLIND or not reacts:
+        return Guard(row, doubt="the whole models would not show a weight that is wrong")
+    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
+
+
+def _apart(one: Array, other: Array) -> float:
+    """The largest difference of finite elements, relative to the largest of them."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    wide = [np.where(finite, array, 0.0).astype(np.float64) for array in (one, other)]
+    scale = float(np.abs(wide[0]).max(initial=0.0))
+    largest = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
+    return largest / scale if scale > 0 else float(largest > 0)
+
+
+def _is_resized(model: ir.Model, choice: Choice) -> bool:
+    """Whether a size is not the declared one."""
+    return any(
+        isinstance(dim, int) and 0 < dim != size
+        for name, shape in choice.shapes.items()
+        for dim, size in zip(model.graph.values[name].shape or (), shape, strict=False)
+    )

@@ -1,0 +1,141 @@
+"""The whole of both models in float64: every output, and every value that a jumping operator reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.ir.elements import Array
+from bnfold.verification.comparing.evidence import Evidence, same_place
+from bnfold.verification.comparing.outputs import Compared, compared
+from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides, that_run
+from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.tolerance.discontinuities import jumps, substitute
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+
+FEW = 100_000
+"""New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
+
+
+class Pair:
+    """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
+
+    def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: Evaluate) -> None:
+        self.before, self.after = before, after
+        self._evaluate = evaluate
+        self.outputs = [value.name for value in before.graph.outputs]
+        watched, self.uncut = jumps(before, after)
+        self.hold(watched)
+        self.holds: list[str] = []
+        self.has_empty = False
+        self.misfit = ""
+        """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
+        """
+        self.drawn: set[str] = set()
+        """Names of random values that the original draws."""
+        self._sources = draws
+        self.rows = draws.rows
+        self.patience = math.inf
+        """Seconds that an evaluation may take."""
+        self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
+        self._has_reacted = False
+
+    def hold(self, names: list[str]) -> None:
+        """Compare these values, and give the original's to the jumping operators that read them."""
+        self.watched = names
+        self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
+
+    def without(self, names: Collection[str]) -> Pair:
+        """The same, but that jumping operators of the rewritten model read its own values of these ``names``."""
+        other = copy(self)
+        other.hold([name for name in self.watched if name not in names])
+        other.holds = [name for name in self.holds if name not in names]
+        other.uncut = [*self.uncut, *names]
+        return other
+
+    @property
+    def groups(self) -> int:
+        """How often the new weights are disturbed."""
+        return 2 if self._sources.elements < FEW else 1
+
+    def round(self, model: ir.Model, number: int) -> list[reference.Alterations]:
+        """What disturbs the new weights of (a copy of) the rewritten model; one number, one way."""
+        return self._sources.of(model, self.groups, number)
+
+    def expect(self, feeds: Feeds) -> dict[str, Array]:
+        """What the original computes: outputs and watched values.
+
+        `holds` then names those watched that are floats, and `has_empty` says whether a value had no elements.
+        """
+        self.has_empty = False
+        names = [*self.outputs, *self.watched]
+        noise = reference.Noise()
+        expected = self._run(self.before, feeds, names, observer=self._look, later=bool(self.misfit), noise=noise)
+        self.drawn |= noise.drawn.keys()
+        self.holds = [name for name in self.watched if _is_float(expected[name])]
+        return expected
+
+    def _look(self, _: str, value: Any) -> None:
+        self.has_empty = self.has_empty or getattr(value, "size", 1) == 0
+
+    def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
+        """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
+        pair = self._fed(feeds, expected)
+        actual = pair.new(noise=reference.Noise(self.drawn))
+
+        def compare(drawn: Sequence[Sequence[Results]]) -> list[Compared]:
+            return [self._compared(name, sample, expected[name], actual[name], drawn) for name in actual]
+
+        if self._has_reacted:
+            found = compare([[]])
+            if all(item.difference.excess <= 1 for item in found):
+                return found  # less than any noise
+        found = pair.explained(expected, actual, compare, lambda found: any(item.is_in_doubt for item in found))
+        self._has_reacted = any(item.reacts for item in found)
+        return found
+
+    def with_removed_moved(self, feeds: Feeds) -> list[Results]:
+        """The original's outputs, once for each share of the weights that the rewritten model has not, moved."""
+        altered = self._sources.removed.of(self.before, self.groups, 0)
+        run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
+        return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
+
+    def _run(self, model: ir.Model, feeds: Feeds, names: Sequence[str], /, **options: Any) -> Results:
+        """Evaluate a model; what runs of the two have in common is kept, copies of them run once."""
+        if model in (self.before, self._acting):
+            options["prepared"] = self._prepared.setdefault((model, frozenset(feeds)), reference.Prepared())
+        return self._evaluate(model, feeds, names, **options)
+
+    def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> Sides:
+        """Both models with the values to compare; jumping operators of the rewritten one are held to the original."""
+        names = [*self.watched, *self.outputs]
+        held = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
+        return Sides(
+            Side(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
+            Side(self._acting, {**feeds, **held}, names, self._run),
+            partial(self.round, self._acting),
+            lambda: self._sources.removed.of(self.before, self.groups, 0),
+        )
+
+    def look(self, evidence: Evidence, feeds: Feeds, expected: Mapping[str, Array]) -> None:
+        """Whether mutants of either model compute something else than the model does."""
+        pair = self._fed(feeds, expected)
+        pair.look(evidence, same_place, expected, pair.new())
+        if all(table.chosen.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen
+            pair.read(evidence, same_place)
+
+    def _compared(
+        self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]
+    ) -> Compared:
+        dtype = self.before.graph.values[name].dtype or self.after.graph.values[name].dtype
+        return compared(name, sample, expected, actual, rounds, dtype, is_output=name in self.outputs)
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"

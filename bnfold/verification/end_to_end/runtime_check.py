@@ -1,0 +1,236 @@
+"""Run both models in a runtime, and compare its errors against the float64 evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
+from bnfold.verification.as_read import is_forced
+from bnfold.verification.end_to_end.drawing import Sample
+from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.runtime_rejects import refusal, session_too_long
+from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.tolerance.floats import HALVES
+from bnfold.verification.tolerance.storage import Errors, agrees, errors, growth_fault
+from bnfold.verification.verdict import OutputRow, WitnessRow
+
+OWN = "bnfold's kernels in the models' own precision"
+
+_ILL_CONDITIONED = "the model is ill-conditioned in its own type, or one of the two results is wrong"
+_IN_TRAINING = "what is read as inference, as asked, may have been in training mode there"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeErrors:
+    """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
+
+    ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too;
+    ``refusal`` why it did not run the rewritten model although it ran the original.
+    """
+
+    errors_before: Mapping[str, Errors] = field(default_factory=dict)
+    errors_after: Mapping[str, Errors] = field(default_factory=dict)
+    fault: str = ""
+    suspicion: str = ""
+    refusal: str = ""
+    rows: tuple[WitnessRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
+        """The rows with the errors in storage precision filled in."""
+        before, after = self.errors_before, self.errors_after
+        return tuple(
+            replace(
+                row,
+                error_before=before[row.name].largest if row.name in before else None,
+                error_after=after[row.name].largest if row.name in after else None,
+            )
+            for row in rows
+        )
+
+
+Answers = tuple[RuntimeResult, RuntimeResult]
+
+
+@contextmanager
+def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
+    """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
+    if request.checks.runtime == "none":
+        yield lambda: None
+        return
+    feeds = [sample.feeds for sample in samples]
+    with ThreadPoolExecutor(1) as pool:  # the other processor is the referee's
+        before, after = (pool.submit(_run, request, model, feeds) for model in request.sources)
+        yield lambda: (before.result(), after.result())
+
+
+def evaluate_runtimes(
+    request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None
+) -> RuntimeErrors:
+    """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
+    rows: list[WitnessRow] = []
+    if answers is not None:
+        evidence = _weigh(request, pair, samples, *answers)
+        if evidence.errors_before and evidence.errors_after:
+            checked = _second_opinion(request, pair, samples, evidence)
+            return replace(checked, fault=checked.fault or _half_fault(request, pair, samples))
+        rows = list(evidence.rows)
+    own = replace(_own_errors(request, pair, samples), refusal=refusal(*answers) if answers is not None else "")
+    notes = ("bnfold's own kernels measured the errors in the models' own precision",) if own.errors_before else ()
+    fault = own.fault or own.suspicion
+    return replace(own, fault=fault, rows=tuple(rows), notes=notes)
+
+
+def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: RuntimeErrors) -> RuntimeErrors:
+    """Where the runtime is far off on the original as well, its errors compare two draws of its own approximations.
+
+    onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
+    and one ulp of its input decides whether it says zero or ten times too much. Our own kernels say whether the
+    rewritten model can be computed in its types; where they cannot, or cannot be asked, the suspicion stands.
+    """
+    if evidence.fault or not evidence.suspicion:
+        return evidence
+    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples).results)
+    if not errs or not all(_agrees(pair, name, errs[name]) for name in errs):
+        return replace(evidence, fault=evidence.suspicion)
+    note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
+    return replace(evidence, notes=(*evidence.notes, note))
+
+
+def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
+    """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
+    values = (*request.before.graph.values.values(), *request.after.graph.values.values())
+    if not any(value.dtype in HALVES for value in values):
+        return ""
+    own = _own_errors(request, pair, samples)
+    return own.fault or own.suspicion
+
+
+def recorded(request: Request, pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+    """Recorded outputs, as one more witness of what the original computes; none where none were recorded.
+
+    They are of the mode that the original states, whatever it is read as.
+    """
+    known = [sample for sample in samples if sample.recorded]
+    if not known:
+        return []
+    found = _errors(pair, [sample.expected for sample in known], [sample.recorded for sample in known])
+    why = _IN_TRAINING if is_forced(request.before, request.policy) else _ILL_CONDITIONED
+    notes = tuple(_disagreement(name, found[name], why) for name in found if not _agrees(pair, name, found[name]))
+    return [WitnessRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
+
+
+def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+    if seconds := session_too_long(request, request.clock.left):
+        return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
+    return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
+
+
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+    """Our kernels computing in each tensor's own type: no independent witness, but it knows every legacy operator."""
+    try:
+        results = [
+            reference.evaluate(
+                model,
+                sample.feeds,
+                precision="stored",
+                limit_seconds=request.clock.left,
+                policy=request.policy,
+                noise=reference.Noise(),
+            )
+            for sample in samples
+        ]
+    except (BnfoldError, MemoryError) as error:
+        return RuntimeResult(OWN, error=str(error))
+    return RuntimeResult(OWN, tuple(results))
+
+
+def _own_errors(request: Request, pair: Pair, samples: Sequence[Sample]) -> RuntimeErrors:
+    sides = (_own(request, model, samples) for model in (request.before, request.after))
+    return _weigh(request, pair, samples, *sides)
+
+
+def _weigh(
+    request: Request, pair: Pair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
+) -> RuntimeErrors:
+    truth = [sample.expected for sample in samples]
+    old, new = _errors(pair, truth, before.results), _errors(pair, truth, after.results)
+    dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
+    jumping = bool(pair.holds or pair.uncut or pair.drawn)
+    doubtful = [] if jumping else [name for name in old if not _agrees(pair, name, old[name])]
+    row = WitnessRow(
+        witness=before.runtime if before.ran else after.runtime,
+        agrees=None if jumping or not old else not doubtful,
+        ran_before=before.ran,
+        ran_after=after.ran,
+        notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
+    )
+
+    def grown_from(errs: Mapping[str, Errors]) -> dict[str, str]:
+        return {name: _growth(name, dtypes[name], errs[name], new[name], jumping) for name in errs if name in new}
+
+    grown = grown_from(old)
+    if any(grown.values()):
+        grown = grown_from(_at_worst(pair, samples, old))
+    firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
+    return RuntimeErrors(old, new, _first(firm), _first(grown.values()), rows=(row,))
+
+
+def _at_worst(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
+    """The original's errors, and what it errs by with the weights that are removed moved by a unit in the last place.
+
+    One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
+    """
+    truth = [sample.expected for sample in samples]
+    draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
+    moved = [_errors(pair, truth, results) for results in zip(*draws, strict=False)]
+    return {
+        name: own._replace(largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
+        for name, own in found.items()
+    }
+
+
+def _first(faults: Iterable[str]) -> str:
+    return next((fault for fault in faults if fault), "")
+
+
+def _errors(
+    pair: Pair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
+) -> dict[str, Errors]:
+    """The errors by output; none where there are no results."""
+    found = {name: errors(truth, results, name) for name in pair.outputs if results}
+    return {name: error for name, error in found.items() if error is not None}
+
+
+def _agrees(pair: Pair, name: str, found: Errors) -> bool:
+    return agrees(found, pair.before.graph.values[name].dtype)
+
+
+def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping: bool) -> str:
+    """The fault of an output; behind operators that jump, both sides may err by any size, so only breakage counts."""
+    if jumping:
+        before, after = (Errors(0.0, 0.0, side.broken) for side in (before, after))
+    return growth_fault(name, dtype, before, after)
+
+
+def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
+    if before.error and before.error == after.error:
+        return [f"cannot run either model: {before.error}"]
+    sides = (("original", before), ("rewritten model", after))
+    return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
+
+
+def _disagreement(name: str, found: Errors, why: str = _ILL_CONDITIONED) -> str:
+    broken = f"{found.broken} elements are not finite; " if found.broken else ""
+    return (
+        f"output {name!r} of the original differs from float64 by {found.largest:.2g} of its largest value; "
+        f"{broken}{why}"
+    )

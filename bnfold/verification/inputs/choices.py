@@ -1,0 +1,268 @@
+"""Which sizes of its inputs to try a model at: those that fit together first, then others at which faults may show."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.ir.shapes import SMALL
+from bnfold.ir.traits import CHOOSING, READS_VALUES
+from bnfold.verification.inputs.dims import Known
+from bnfold.verification.inputs.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
+from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
+
+Shapes = dict[str, tuple[int, ...]]
+Kinds = Counter[tuple[str, tuple[bytes, ...]]]
+Places = list[tuple[str, int]]
+"""Axes of inputs."""
+
+_LARGEST_GUESS = 1 << 25
+"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+
+_SMALL_GUESS = 1 << 14
+"""Likewise for the further guesses: fewer than any image has."""
+
+_LARGEST_SEARCHED = 1 << 20
+_MOST_INFERRED = 12_000
+"""Nodes that the search for sizes may infer shapes of altogether; that takes about two seconds."""
+
+_MOST_NUMBERS = 24
+_MOST_SEARCHED = 100
+"""Sizes from the search that are worth an evaluation: what inference does not see may be against all of them."""
+
+_MOST_NARROWED = 8
+
+_INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+_MOST_BOUND = 4096
+"""Larger constants are ends that mean "all"."""
+
+_ANY_SIZE = frozenset(
+    [
+        *("Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Constant", "Cast", "Dropout", "Relu", "LeakyRelu"),
+        *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul"),
+    ]
+)
+"""Operators that do the same whatever the sizes are."""
+
+
+class Choice(NamedTuple):
+    """Shapes of the inputs, and the model with what follows from them."""
+
+    shapes: Shapes
+    model: ir.Model
+
+    @property
+    def elements(self) -> int:
+        return sum(map(math.prod, self.shapes.values()))
+
+
+def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
+    """The sizes worth trying until the model runs: those that inference has nothing against come first.
+
+    A model that leaves nothing open has one choice.
+    """
+    tried: list[Shapes] = []
+    doubtful: list[Shapes] = []
+    sound = _followed(model, known)
+    for shapes in _distinct(known, _usual(), tried):
+        is_as_known = all(shapes[name] == tuple(shape) for name, shape in known.items())
+        copy = sound if sound is None or is_as_known else fitted(model, shapes)
+        if copy is not None:
+            yield Choice(shapes, copy)
+        else:
+            doubtful.append(shapes)
+    names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
+    if sound is not None and names:
+        searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
+        most = _MOST_INFERRED // (len(model.graph.nodes) + 1)
+        found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
+        yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
+    for shapes in doubtful:
+        yield Choice(shapes, sized(model, shapes))
+
+
+def _numbers_in(model: ir.Model) -> list[int]:
+    """What sizes may have to do with: the numbers that operators are told, what they come to, and their divisors."""
+    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model.nodes()) for held in told if len(held) % 8 == 0]
+    sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
+    sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
+    found = {size for size in sizes if 1 < size <= _MOST_BOUND}
+    found |= {size for number in found for size in range(2, number) if number % size == 0}
+    return sorted(found)[:_MOST_NUMBERS]
+
+
+def other_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
+
+    The last is another batch of what the main choice has: all else may have to be as it is.
+    """
+    tried = [main.shapes]
+    batches = {shape[0] for shape in known.values() if shape}
+    sizes = chain.from_iterable(zip(shape, main.shapes[name], strict=True) for name, shape in known.items())
+    kept = {dim: size for dim, size in sizes if isinstance(dim, str) and dim not in batches}
+    for goal in other_sizings(max([0, *_bounds(changed)])):
+        same = Sizing(goal[0].batch, goal[0].spatial, goal[0].other, dict(kept))
+        shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in (*goal, same)), tried)
+        yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
+
+
+def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
+    """The axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
+
+    Those of one name are together.
+    """
+    told: dict[str, Places] = {}
+    sizes: dict[str, int | str | None] = {}
+    for name, shape in known.items():
+        own = declared[name]
+        if own is None or len(own) != len(shape):
+            own = [None] * len(shape)
+        for axis, (dim, size) in enumerate(zip(own, shape, strict=True)):
+            if not (isinstance(dim, int) and dim > 0) and size not in (0, 1):
+                called = dim if isinstance(dim, str) else f"{name} {axis}"
+                told.setdefault(called, []).append((name, axis))
+                sizes[called] = size
+    shared = Counter(sizes.values())
+    return [told[called] for called, size in sizes.items() if isinstance(size, int) or (size and shared[size] > 1)]
+
+
+def further_choices(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
+) -> Iterator[Iterator[Choice]]:
+    """Rows of choices beside the main one, of each of which one tells something else; ``told`` by `inferred_sizes`."""
+    # What is broadcast there may be as small, whatever it meets.
+    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+    open_ = _open(known)[:_MOST_NARROWED]
+    for places in open_:
+        name, axis = places[0]
+        if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
+            larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may take multiples only
+            yield chain.from_iterable(_with(model, main, places, change) for change in larger)
+    yield from other_choices(model, known, main, changed)
+    if changed:  # an Expand may take what is as small, although nothing tells that it does
+        yield from (_with(model, main, places, lambda _: 1) for places in open_ if places not in told)
+
+
+def _open(known: Mapping[str, Known]) -> list[Places]:
+    """The axes whose sizes are open; those of one name together."""
+    rows: dict[str, Places] = {}
+    for name, shape in known.items():
+        for axis, dim in enumerate(shape):
+            if not isinstance(dim, int):
+                rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    return [*rows.values()]
+
+
+def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+    shapes = {name: [*shape] for name, shape in main.shapes.items()}
+    for name, axis in places:
+        shapes[name][axis] = change(shapes[name][axis])
+    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
+    return iter(() if choice is None else (choice,))
+
+
+def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
+    """The operators whose results depend on sizes and that only one of two models has."""
+    old, new = _kinds(before.nodes()), _kinds(after.nodes())
+    return (old - new) + (new - old)
+
+
+def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
+    """Whether an operator among the nodes may do something else at other sizes than a stride apart."""
+    return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
+
+
+def largest_bound(nodes: Sequence[ir.Node]) -> int:
+    """The largest size or place that an operator among the nodes is told, or may choose; 0 where there is none."""
+    return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
+
+
+def chooses_by_sizes(node: ir.Node) -> bool:
+    """Whether it chooses from a constant, by places that follow from sizes."""
+    places = [value for value in node.inputs[1:] if value is not None]
+    is_table = node.has_trait(CHOOSING) and ir.constant(node.input(0)) is not None
+    return is_table and not all(map(ir.constant, places)) and follow_from_sizes(places)
+
+
+def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
+    """Whether no data are among what these are made from."""
+    stack, seen = [*values], {*values}
+    while stack:
+        value = stack.pop()
+        if ir.constant(value) is not None:
+            continue
+        if value.producer is None or value.producer.subgraphs:
+            return False
+        if not value.producer.is_op("Shape", "Size"):
+            read = {other for other in value.producer.inputs if other is not None} - seen
+            seen |= read
+            stack += read
+    return True
+
+
+def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
+    """The last places of constants of which as much is chosen as something else is long."""
+    tables = (ir.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
+    return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= _MOST_BOUND)
+
+
+def _bounds(kinds: Kinds) -> Iterator[int]:
+    """The sizes and places that operators are told."""
+    for _, told in kinds:
+        for held in told:
+            numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
+            yield from numbers[numbers <= _MOST_BOUND].tolist()
+
+
+def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
+    """Operators with the numbers they are told, and how many there are of each."""
+    return Counter(
+        (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
+    )
+
+
+def _numbers(node: ir.Node) -> Iterator[bytes]:
+    """Attributes and small constants, as int64 where they are integers: later versions read what earlier ones state."""
+    for attribute in node.proto.attribute:
+        if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
+            yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
+        elif attribute.name not in node.subgraphs:
+            yield attribute.SerializeToString(deterministic=True)
+    for value in node.inputs[1:]:
+        held = ir.constant(value)
+        if held is not None and held.size <= SMALL and (held.dtype in _INTEGERS or node.op_type in READS_VALUES):
+            yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
+
+
+def _usual() -> Iterator[tuple[Sizing, int]]:
+    first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings())
+    return chain([first], ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
+
+
+def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
+    """Shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
+    for sizing, most in found:
+        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
+        if shapes not in tried and not (tried and sum(map(math.prod, shapes.values())) > most):
+            tried.append(shapes)
+            yield shapes
+
+
+def _followed(model: ir.Model, known: Mapping[str, Known]) -> ir.Model | None:
+    """The model as far as inference can follow it; where it cannot, what it has against some sizes means nothing."""
+    return fitted(model, known) if len(model.graph.nodes) <= MANY_NODES else None
+
+
+def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
+    """None for sizes that inference has something against."""
+    copy = fitted(model, shapes)
+    return None if copy is None else Choice(shapes, copy)

@@ -1,0 +1,97 @@
+"""What evaluating a whole model will take, told beforehand from shapes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bnfold import ir
+from bnfold.verification.inputs.dims import Known
+from bnfold.verification.inputs.sized import MANY_NODES, sized
+
+PRODUCTS_A_SECOND = 2e9
+"""Multiply-adds in float64 that modest machines reach."""
+
+NODE_SECONDS = 2e-4
+ELEMENT_SECONDS = 1e-8
+
+_SESSION_SECONDS = 1.6e-7
+"""Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
+
+HELD = 6
+"""Arrays of the size of the largest activation that may be alive at once, as float64."""
+
+
+class Cost(NamedTuple):
+    """Of one evaluation."""
+
+    seconds: float
+    memory: int
+
+
+def estimate(model: ir.Model) -> Cost:
+    """Seconds and bytes of a model whose values have sizes (`sized`); what cannot be told counts nothing."""
+    seconds = NODE_SECONDS * len(model.graph.nodes)
+    if len(model.graph.nodes) > MANY_NODES:
+        return Cost(seconds, 0)
+    largest = 0
+    for node in model.graph.nodes:
+        made = max((_elements(value) for value in node.outputs), default=0)
+        largest = max(largest, made)
+        seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
+    return Cost(seconds, 8 * HELD * largest)
+
+
+def estimate_pair(before: ir.Model, after: ir.Model, shapes: Mapping[str, Known]) -> Cost:
+    """The same for a model that has sizes and its rewriting at these ``shapes`` of inputs: the larger.
+
+    Inference does not know what some old operators make; of those that took their place it may.
+    """
+    own = estimate(before)
+    if len(before.graph.nodes) > MANY_NODES or all(map(_is_inferred, before.graph.nodes)):
+        return own
+    return max(own, estimate(sized(after, shapes)), key=lambda cost: cost.seconds)
+
+
+def _is_inferred(node: ir.Node) -> bool:
+    return all(value is None or value.shape is not None for value in node.outputs)
+
+
+def session_seconds(*models: ir.Model) -> float:
+    """What a runtime takes to open the largest of the models."""
+    return max(_SESSION_SECONDS * len(model.graph.nodes) ** 2 for model in models)
+
+
+def memory_there_is() -> int:
+    """Bytes of main memory; where the system does not tell, no limit."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
+def _products_an_element(node: ir.Node) -> int:
+    """Multiply-adds for each element of the output."""
+    if node.is_op("Conv"):
+        return math.prod(_dims(node.input(1))[1:])
+    if node.is_op("ConvTranspose"):
+        dims = _dims(node.input(1))
+        strides = math.prod(node.attr("strides") or [1])
+        return math.prod((dims[0], *dims[2:])) // (int(node.attr("group", 1)) * strides) if len(dims) > 2 else 0
+    if node.is_op("MatMul", "Gemm"):
+        return max(_dims(node.input(0))[-1:], default=0)
+    return 0
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...]:
+    shape = value.shape if value is not None else None
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape or ())
+
+
+def _elements(value: ir.Value | None) -> int:
+    shape = value.shape if value is not None else None
+    if not shape or not all(isinstance(dim, int) for dim in shape):
+        return 0
+    return math.prod(dim for dim in shape if isinstance(dim, int))

@@ -1,0 +1,257 @@
+"""Values to feed: seeded, of a mixed kind over the samples, and such that the model's readers accept them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BadInput, BadSetting
+from bnfold.ir.elements import Array
+from bnfold.verification.inputs.dims import Known
+from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal, small_integers
+from bnfold.verification.inputs.roles import is_positive_for_some, role, uses
+from bnfold.verification.inputs.shapes import Sizing
+from bnfold.verification.inputs.sized import inferred_shapes
+from bnfold.verification.tolerance.floats import float_type, is_float
+
+Feeds = dict[str, Array]
+_T = onnx.TensorProto
+
+SAMPLE_KINDS = ("normal", "large", "tiny", "constant", "at mean")
+"""What the activations of the first, second … sample are drawn as; after the last it begins anew, mirrored.
+
+Of few numbers a sum might by chance be negative in all samples, and hide what only positive ones show.
+"""
+
+
+_MOST_KINDS = 2 * len(SAMPLE_KINDS)
+CROSSED = len(SAMPLE_KINDS) + SAMPLE_KINDS.index("tiny")
+"""The sample in which the lower bound of a Clip is above the upper one."""
+
+FLAT = ("constant", "at mean")
+"""Those in which channels may vary nowhere."""
+
+
+class CannotFeed(BadInput):
+    """An input for which no value can be made up; the message says how to give one."""
+
+
+def required(model: ir.Model) -> list[ir.Value]:
+    """The inputs that a caller must feed: those without a stored default."""
+    sparse = {entry.values.name for entry in model.proto.graph.sparse_initializer}
+    return [value for value in model.graph.inputs if value.tensor_proto is None and value.name not in sparse]
+
+
+def overridable(model: ir.Model) -> list[ir.Value]:
+    """The inputs that a caller may feed or leave: a default is stored for them."""
+    return [value for value in model.graph.inputs if model.is_overridable(value)]
+
+
+def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
+    return {name: sizing.concrete(shape) for name, shape in known_shapes(model, given).items()}
+
+
+def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
+    """The shape of every required input, as ``given``, else as declared, open dims as the operators tell.
+
+    Raises CannotFeed for inputs that are no tensors or whose rank nothing tells, BadInput for given shapes that do not
+    fit or whose input is not there.
+    """
+    unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
+    if unknown:
+        known = ", ".join(repr(value.name) for value in required(model))
+        raise BadSetting("inputs", f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
+    told = inferred_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
+    shapes = {name: shape for name, shape in told.items() if shape is not None}
+    for name in (name for name in told if name not in shapes):
+        raise CannotFeed(f"the rank of input {name!r} is unknown; give its shape with --input {name}=N,…")
+    return shapes
+
+
+def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
+    if value.type is not None and not value.type.HasField("tensor_type"):
+        kind = value.type.WhichOneof("value") or "value without a type"
+        raise CannotFeed(f"input {value.name!r} is a {kind.removesuffix('_type')}; give recorded inputs with --data")
+    if given is None:
+        return value.shape
+    if value.shape is not None and len(value.shape) != len(given):
+        raise BadInput(
+            f"input {value.name!r} has {len(value.shape)} dimensions, the shape given has {len(given)}: {tuple(given)}"
+        )
+    return tuple(given)
+
+
+def random_feeds(
+    model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
+) -> Feeds:
+    """A value for every required input, of the shapes that `input_shapes` chose; ``signed`` as in `random_value`."""
+    return {
+        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in required(model)
+    }
+
+
+def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
+    """The feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
+    chosen = dict(feeds)
+    for value in inputs:
+        tables = [node.input(0) for node, slot in uses(value) if node.is_op("Gather") and slot == 1]
+        wanted = next((rows[table.name] for table in tables if table is not None and table.name in rows), None)
+        indices = np.array(feeds[value.name])
+        number = min(indices.size, 0 if wanted is None else wanted.size)
+        if wanted is None or not number:
+            continue
+        places = np.random.default_rng(turn).permutation(indices.size)[:number]
+        indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
+        chosen[value.name] = indices
+    return chosen
+
+
+def random_value(
+    value: ir.Value,
+    shape: tuple[int, ...],
+    seed: int,
+    sample: int,
+    shape_of: ShapeOf = declared_shape,
+    *,
+    signed: bool = False,
+) -> Array:
+    """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine.
+
+    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values. Where
+    ``signed``, other integers are of both signs; a model that computes places from them may not take those.
+    """
+    dtype = value.dtype or _T.FLOAT
+    mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
+    drawn = sample - len(SAMPLE_KINDS) if mirrored else sample
+    rng = np.random.default_rng([seed, drawn, zlib.crc32(value.name.encode())])
+    if dtype == _T.STRING:
+        return np.asarray(rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape), object)
+    found = legal(value, shape, rng, shape_of)
+    if dtype == _T.BOOL:
+        flags = _flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found
+        return np.asarray(flags, bool)
+    try:
+        target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
+    except KeyError as error:
+        raise CannotFeed(f"input {value.name!r} has an unknown element type: {dtype}") from error
+    if found is not None and dtype not in (_T.COMPLEX64, _T.COMPLEX128):
+        return np.asarray(found, target)
+    if is_float(dtype):
+        largest = float_type(dtype).largest
+        return np.asarray(np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest), target)
+    if dtype in (_T.COMPLEX64, _T.COMPLEX128):
+        pair = rng.standard_normal((2, *shape))
+        return np.asarray(pair[0] + 1j * pair[1], target)
+    is_data = dtype in (_T.UINT8, _T.INT8) and role(value) == "data"
+    integers = _all_of(target, shape, rng) if is_data else small_integers(value, shape, rng, signed=signed)
+    return np.asarray(integers, target)
+
+
+def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array:
+    """Beyond the normal ones, rows that are mixed, all true or all false; of the flat kinds, all are alike."""
+    mixed = rng.integers(0, 2, size=shape)
+    if kind == "normal":
+        return mixed
+    alike = rng.integers(0, 3, size=(*shape[:-1], *[1] * min(len(shape), 1)))
+    if kind in FLAT:
+        alike = np.full_like(alike, FLAT.index(kind))
+    return np.where(alike == 2, mixed, alike)
+
+
+def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Any integers of a type, its last one too."""
+    return rng.integers(np.iinfo(target).min, np.iinfo(target).max, size=shape, endpoint=True)
+
+
+def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
+    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range.
+
+    In every second sample numbers of both signs go to whoever reads a value beside a Log or Sqrt.
+    """
+    normal = rng.standard_normal(shape)
+    purpose = role(value)
+    if purpose == "data" or (purpose == "positive" and sample % 2 and is_positive_for_some(value)):
+        kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+        center = _stored_mean(value, normal) if kind == "at mean" else 0.0
+        data = _DATA[kind](normal)
+        return center - data if mirrored else center + data
+    if purpose == "weight":
+        fan_in = np.prod(shape[1:]) if len(shape) != 2 else max(shape)
+        return np.asarray(normal / np.sqrt(max(float(fan_in), 1.0)))
+    if purpose == "factor":
+        return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
+    uniform = rng.uniform(0.0, 1.0, shape)
+    scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
+    cross = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
+    return {
+        "bias": normal * 0.1,
+        "scale": scale,
+        "positive": 0.5 + uniform,
+        "lower": cross * (-0.5 - uniform),
+        "upper": cross * (0.5 + uniform),
+        "wide": 200.0 + 400.0 * uniform,
+        "unit": uniform,
+        "inner": 1.98 * uniform - 0.99,
+    }[purpose]
+
+
+def _large(normal: Array) -> Array:
+    """Every channel of every sample is of one sign, unlike its neighbours'.
+
+    What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
+    """
+    if normal.ndim < 2:
+        return normal * 1e3
+    odd = np.indices(normal.shape[:2]).sum(axis=0) % 2
+    signs = np.where(odd, 1e3, -1e3).reshape(*normal.shape[:2], *[1] * (normal.ndim - 2))
+    return np.asarray(np.abs(normal) * signs)
+
+
+def _constant_channels(normal: Array) -> Array:
+    """Every channel holds one number, a half or a whole one; the first holds zero.
+
+    There is a tie wherever someone rounds, and a division by nothing may be one.
+    """
+    if normal.ndim < 2:
+        return _halves(normal)
+    channels = normal[:1, :, *([slice(0, 1)] * (normal.ndim - 2))]
+    return np.broadcast_to(_halves(channels), normal.shape)
+
+
+def _halves(normal: Array) -> Array:
+    found = np.asarray(np.rint(normal * 6) / 2)
+    found.reshape(-1)[:1] = 0.0
+    return found
+
+
+def _every_second_flat(normal: Array) -> Array:
+    spread = np.ones(normal.shape)
+    if normal.ndim > 1:
+        spread[:, ::2] = 0.0
+    return normal * spread
+
+
+def _stored_mean(value: ir.Value, normal: Array) -> Array:
+    """The mean stored by a BatchNormalization that reads the value; 0 where there is none."""
+    mean = np.zeros(1)
+    for node, slot in value.uses:
+        stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None
+        tensor = ir.constant(stored) if stored is not None else None
+        if tensor is not None and normal.ndim > 1 and tensor.dims == normal.shape[1:2]:
+            mean = tensor.numpy().astype(np.float64).reshape(-1, *[1] * (normal.ndim - 2))
+    return mean
+
+
+_DATA: dict[str, Callable[[Array], Array]] = {
+    "normal": lambda normal: normal,
+    "large": _large,
+    "tiny": lambda normal: normal * 1e-3,
+    "constant": _constant_channels,
+    "at mean": _every_second_flat,
+}

@@ -1,0 +1,65 @@
+"""Other inputs for an original that does not run on those that it declares: as its operators take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from bnfold import ir
+from bnfold.verification.inputs.drawing import required
+
+_MOST = 8
+"""Inputs beyond which nobody looks for those whose declared shape is wrong."""
+
+_TYPES = ("int64", "int32", "uint8", "float", "bool", "string")
+"""What an operator takes in the place of a type that none of its versions takes, best first."""
+
+
+def loosened(model: ir.Model) -> Iterator[ir.Model]:
+    """Copies to feed, each looser than the last: of types that the readers take, and of shapes that only they tell.
+
+    The shape of one input is left open, or those of all.
+    """
+    copy = model.clone()
+    values = {value.name: value for value in required(model)}
+    for info in copy.proto.graph.input:
+        if info.name in values and info.type.HasField("tensor_type"):
+            info.type.tensor_type.elem_type = _type(values[info.name])
+    copy.reindex()
+    yield copy
+    if len(values) <= _MOST:
+        for names in (*({name} for name in values), {*values}):
+            yield _without_shapes(copy, names)
+
+
+def _type(value: ir.Value) -> int:
+    """The declared element type, unless an operator that reads the value takes it in none of its versions."""
+    for node, slot in value.uses:
+        taken = _taken(node, slot)
+        if taken and value.dtype and onnx.TensorProto.DataType.Name(value.dtype).lower() not in taken:
+            return next((onnx.TensorProto.DataType.Value(name.upper()) for name in _TYPES if name in taken), 0)
+    return value.dtype or 0
+
+
+def _taken(node: ir.Node, slot: int) -> set[str]:
+    """The element types that any version of the operator takes there; none for operators that nobody knows."""
+    found = set[str]()
+    for opset in range(1, onnx.defs.onnx_opset_version() + 1):
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        except onnx.defs.SchemaError:
+            continue
+        parameter = schema.inputs[min(slot, len(schema.inputs) - 1)] if schema.inputs else None
+        for text in parameter.types if parameter is not None else ():
+            found.add(text.removeprefix("tensor(").removesuffix(")"))
+    return found
+
+
+def _without_shapes(model: ir.Model, names: set[str]) -> ir.Model:
+    copy = model.clone()
+    for info in copy.proto.graph.input:
+        if info.name in names and info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
+    copy.reindex()
+    return copy

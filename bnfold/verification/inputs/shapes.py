@@ -1,0 +1,120 @@
+"""Sizes for the dims that nothing tells: small, pairwise different numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from bnfold.verification.inputs.dims import Known
+
+_MOST_COMBINED = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Sizing:
+    """One choice of sizes: ``batch`` for a free axis 0, ``spatial`` in turn for free image axes, ``other`` elsewhere.
+
+    The same symbol gets the same size everywhere; unnamed dims get the next number, so that they differ pairwise.
+    """
+
+    batch: int
+    spatial: tuple[int, ...]
+    other: tuple[int, ...]
+    symbols: dict[str, int] = field(default_factory=dict)
+    taken: int = 0
+
+    def concrete(self, known: Known) -> tuple[int, ...]:
+        return tuple(self._size(dim, axis, len(known)) for axis, dim in enumerate(known))
+
+    def _size(self, dim: int | str | None, axis: int, rank: int) -> int:
+        if isinstance(dim, int):
+            return dim
+        if dim is None:
+            return self._next(axis, rank)
+        if dim not in self.symbols:
+            self.symbols[dim] = self._next(axis, rank)
+        return self.symbols[dim]
+
+    def _next(self, axis: int, rank: int) -> int:
+        if axis == 0 and rank > 1:
+            return self.batch
+        if rank >= 4 and axis >= 2:  # of volumes less than of images: they have one more side
+            return max(self.spatial[(axis - 2) % len(self.spatial)] >> (rank - 4), 1)
+        self.taken += 1
+        return self.other[(self.taken - 1) % len(self.other)]
+
+
+def sizings() -> tuple[Sizing, ...]:
+    """The choices worth trying for a whole model, most telling first: odd batch and unlike sides before the usual ones.
+
+    The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
+    Detectors of speech take frames of 512 samples and no others.
+    """
+    return (
+        Sizing(2, (64, 96, 32), (7, 5, 11, 9, 13)),
+        Sizing(1, (224,), (16,)),
+        Sizing(1, (299,), (128,)),
+        Sizing(1, (32,), (3,)),
+        Sizing(1, (32,), (1,)),
+        Sizing(1, (32,), (512,)),
+    )
+
+
+def further_sizings() -> tuple[Sizing, ...]:
+    """Further choices beside the first: at a size of 1, which may come next, broadcasting hides what an axis is.
+
+    Each may take an evaluation, so they are for models of small inputs.
+    """
+    batches = (Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
+    sides = (Sizing(2, (32,), (side,)) for side in (2, 3, 4, 5, 6, 8))
+    return (*batches, *sides)
+
+
+def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[Sizing]:
+    """Choices to look through where none of the above runs: what the model's ``numbers`` suggest, and alike ones."""
+    rng = np.random.default_rng(0)
+    pool = [1, *numbers, *range(2, 11)]
+    if len(pool) ** len(names) <= _MOST_COMBINED:
+        combined: Iterable[Sequence[int]] = product(pool, repeat=len(names))
+    else:
+        combined = rng.choice(pool, (_MOST_COMBINED, len(names))).tolist()
+    for sizes in combined:
+        yield Sizing(1, (1,), (1,), dict(zip(names, sizes, strict=True)))
+    for size in range(1, 129):
+        yield Sizing(1, (size,), (size,))
+        yield Sizing(size, (64, 96, 32), (7, 5, 11, 9, 13))
+        yield Sizing(1, (32,), (size,))
+        yield Sizing(2, (size,), (7, 5, 11, 9, 13))
+
+
+def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
+    """Choices at which operators differ that agree at the first ones; of each row one is enough, the first that fits.
+
+    One row, and sides that stay odd however often they are halved, rounded down or up; an odd batch; all that is open
+    is 1; sizes beyond a ``bound`` at which operators may end.
+    """
+    evens, usual, batch = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), 3 if bound > 8 else max(3, bound + 1)
+    beyond = tuple(bound + more for more in (1, 3, 2, 5, 4))
+    large = (
+        (Sizing(batch, beyond, beyond), Sizing(1, (bound + 1, 35, 21), beyond)),
+        (Sizing(1, (35, bound + 1, bound + 2), evens), Sizing(1, (32,), beyond)),
+        (Sizing(bound + 1, (35, 51, 21), evens),),
+    )
+    return (
+        (
+            Sizing(1, (63, 47, 31), evens),
+            Sizing(1, (35, 51, 21), evens),
+            Sizing(1, (32, 64, 96), evens),
+            Sizing(1, (64, 96, 32), usual),
+        ),
+        *(large if bound > 8 else ()),
+        (
+            Sizing(batch, (65, 97, 33), (8, 3, 14, 10, 2)),
+            Sizing(batch, (49, 81, 25), (8, 3, 14, 10, 2)),
+            Sizing(batch, (96, 32, 64), (9, 3, 8)),
+        ),
+        (Sizing(2, (1,), (1,)), Sizing(1, (32,), (1,)), Sizing(2, (32,), (1,))),
+    )

@@ -1,0 +1,149 @@
+"""What follows from the sizes of its inputs for all values of a model, and what two models tell of each other's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import onnx
+
+from bnfold import ir
+from bnfold.errors import Unsupported
+from bnfold.ir.shapes import filled
+from bnfold.verification.inputs.dims import Dims, Known, is_known, learn_shapes
+
+MANY_NODES = 20_000
+"""Beyond this, even inferring shapes is not worth its time."""
+
+_MOST_ROUNDS = 4
+_LARGEST = 2**63 - 1
+"""What a file can say of a size; damaged operators may tell more."""
+
+
+def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool = False) -> ir.Model:
+    """A copy whose inputs have these shapes, as far as they are known, and all else what follows from them.
+
+    Raises Unsupported if ``strict`` and operators are known not to fit together at these sizes.
+    """
+    copy = model.clone()
+    for info in copy.proto.graph.input:
+        if info.name not in shapes or not info.type.HasField("tensor_type"):
+            continue
+        info.type.tensor_type.ClearField("shape")
+        if (known := shapes[info.name]) is not None:
+            info.type.tensor_type.shape.SetInParent()
+        for axis, dim in enumerate(known or ()):
+            is_size = isinstance(dim, int) and dim <= _LARGEST
+            size = {"dim_value": dim} if is_size else {"dim_param": f"{dim or f'?{info.name}.{axis}'}"}
+            info.type.tensor_type.shape.dim.add(**size)
+    for info in copy.proto.graph.output:
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
+    del copy.proto.graph.value_info[:]
+    copy.reindex()
+    if len(copy.graph.nodes) <= MANY_NODES:
+        copy.infer_shapes(strict=strict)
+    if strict and any(map(_loses_elements, copy.graph.nodes)):
+        raise Unsupported("a Reshape would make more or fewer elements than there are")
+    return copy
+
+
+def _loses_elements(node: ir.Node) -> bool:
+    """What inference does not look at."""
+    shapes = [value.shape for value in (node.input(0), node.output(0)) if value is not None and value.shape is not None]
+    sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes if node.is_op("Reshape")]
+    return sorted(map(len, sizes)) == sorted(map(len, shapes)) and len(set(map(math.prod, sizes))) > 1
+
+
+def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:
+    """As `sized`; None where operators are known not to fit together at these sizes."""
+    try:
+        return sized(model, shapes, strict=True)
+    except Unsupported:
+        return None
+
+
+def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
+    """The shapes of inputs, with what operators tell of dims and ranks that are open in ``shapes``.
+
+    A size of 0 is what exporters write for an open one.
+    """
+    told: dict[str, Known | None] = {
+        name: None if shape is None else [dim or None for dim in shape] for name, shape in shapes.items()
+    }
+    for _ in range(_MOST_ROUNDS):
+        if all(isinstance(dim, int) for shape in told.values() for dim in (shape if shape is not None else (None,))):
+            break
+        copy = sized(model, told)
+        dims = Dims()
+        dims.follow([*copy.nodes()], guess=True)
+        before, told = told, {name: dims.of(copy.graph.values[name]) for name in told}
+        if told == before:
+            break
+    return told
+
+
+class SharedShapes:
+    """Two models by the paths of their graphs, the original first; shapes of both are learned when this is made.
+
+    What inference leaves open in the original it may tell in the rewritten model: it says less of old broadcasting.
+    What readers tell there, not inference, a fault in them may have told (``claimed``).
+    """
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
+        for model in (before, after):
+            model.infer_shapes()
+        self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
+        self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
+        values = [value for graph in old.values() for value in graph.values.values()]
+        if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
+            return  # there is nothing to learn
+        learn_shapes(before)
+        if all(map(is_known, values)):
+            return  # the rewritten model has nothing to add
+        inferred = {path: dict(graph.types) for path, graph in new.items()}
+        learn_shapes(after)
+        both = [path for path in old if path in new]
+        self._claimed = {path: _tell(old[path], new[path], inferred[path]) for path in both}
+        self._alone = {path: _tell_alone(old[path], new[path], inferred[path]) for path in both}
+
+    def claimed(self, path: str) -> frozenset[str]:
+        """Of a graph of the original, the values whose sizes the rewritten model may tell wrongly."""
+        return frozenset(self._claimed.get(path, ())) | frozenset(self._alone.get(path, ()))
+
+    @contextmanager
+    def without_claims(self, path: str) -> Iterator[None]:
+        """Within this, these sizes are open again."""
+        known = []
+        for graphs, claimed in zip(self.graphs, (self._claimed, self._alone), strict=True):
+            if path in graphs and path in claimed:
+                types = graphs[path].types
+                known.append((types, {name: types[name] for name in claimed[path]}))
+                types.update(claimed[path])
+        try:
+            yield
+        finally:
+            for types, held in known:
+                types.update(held)
+
+
+def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    claimed = {}
+    for name, kind in list(old.types.items()):
+        told = filled(kind, new.types.get(name, kind), names=False)
+        if told != kind:
+            old.types[name] = told
+            if new.types[name] != inferred.get(name):
+                claimed[name] = kind
+    return claimed
+
+
+def _tell_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    """Return values of which the original knows nothing, and readers in the rewritten model tell sizes; as inferred."""
+    return {
+        name: inferred.get(name, onnx.TypeProto())
+        for name, kind in new.types.items()
+        if name in old.values and name not in old.types and kind != inferred.get(name)
+    }

@@ -1,0 +1,294 @@
+"""Run the two regions of one rewrite on the same inputs and compare their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir, reference
+from bnfold.errors import Unsupported
+from bnfold.ir import traits
+from bnfold.ir.elements import Array
+from bnfold.verification.changes.extract import held
+from bnfold.verification.comparing.evidence import Evidence
+from bnfold.verification.comparing.outputs import largest_difference
+from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides
+from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.subgraphs.runnable import Runnable
+from bnfold.verification.subgraphs.trials import Found, Skip
+from bnfold.verification.tolerance.compare import (
+    EXACT,
+    FLOOR,
+    ROUNDS,
+    Difference,
+    compare_values,
+    magnitude,
+    shape_of,
+    size_of,
+)
+from bnfold.verification.tolerance.floats import float_type
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+
+GROUPS = 3
+"""Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
+
+    cut: ir.Cut
+    old: Runnable
+    new: Runnable
+    graphs: Sequence[Mapping[str, ir.Value]]
+    evidence: Evidence
+    draws: PerturbedWeights
+    evaluate: Evaluate
+    samples: int = 1
+    """How many sets of activations equality takes at least."""
+    tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
+    is_known_to_react: bool = False
+    """Whether other activations make other results whatever the weights are, as regions of the same nodes showed."""
+    finite: dict[str, Array] = field(default_factory=dict)
+    """Which elements of the results were finite on some activations since it was cleared."""
+    usual: dict[str, float] = field(default_factory=dict)
+    """How large the results were on the first activations, which are ordinary ones, since it was cleared."""
+
+    def start(self) -> None:
+        """Forget what was noted of activations of other shapes."""
+        self.finite.clear()
+        self.usual.clear()
+
+    def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
+        """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
+        sides = self._fed(feeds)
+        noise = reference.Noise()
+        expected = self._expected(sides, noise, guessed=guessed)
+        if isinstance(expected, Skip):
+            return expected
+        actual = self._actual(sides, reference.Noise(noise.drawn), guessed=guessed)
+        if isinstance(actual, (Skip, Difference)):
+            return actual
+        if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
+            return Skip("with assumed input shapes, the rewritten part has another output shape", only_after=True)
+        for name, array in expected.items():
+            self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
+        found = self._measured(sides, expected, actual)
+        is_equal = isinstance(found, Difference) and found.excess <= 1
+        if guessed and is_equal and not (self.is_known_to_react or self._reacts(feeds, expected)):
+            return Skip("its outputs do not depend on its inputs at the tested shapes", only_after=True)
+        if is_equal:
+            self._note_finite(expected)
+            sides.look(self.evidence, self._find, expected, actual)
+            sides.read(self.evidence, self._find)
+        return found
+
+    def _note_finite(self, results: Results) -> None:
+        for name, array in results.items():
+            if _is_floats(array):
+                known = self.finite.get(name)
+                finite = np.isfinite(array)
+                self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
+
+    def drowned(self) -> str | None:
+        """A result in which no element of some channel, or of a place on another axis, was ever finite.
+
+        Where all is NaN, a weight cannot show.
+        """
+        return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
+
+    def _fed(self, feeds: Feeds) -> Sides:
+        old, new = (
+            Side(one.region.model, feeds, self.cut.outputs, partial(self._run, one)) for one in (self.old, self.new)
+        )
+        return Sides(
+            old,
+            new,
+            lambda number: self.draws.of(new.model, GROUPS, number, self.new.names),
+            lambda: self.draws.removed.of(old.model, GROUPS, 0, self.old.names),
+        )
+
+    def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:
+        """A value in the region; what was captured from around it is in its main graph."""
+        path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
+        graphs = {graph.path: graph for graph in region.graphs()}
+        return graphs.get(path, region.graph).values[value.name]
+
+    def _expected(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
+        try:
+            expected = sides.old(noise=noise)
+        except Unsupported as error:
+            return Skip(f"the original part cannot be run: {error}")
+        if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
+            return Skip("assumed input shapes give outputs of another rank than declared")
+        return expected
+
+    def _has_declared_rank(self, name: str, result: Array) -> bool:
+        declared = [values[name].shape for values in self.graphs]
+        return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
+
+    def _actual(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Found:
+        try:
+            return sides.new(noise=noise)
+        except reference.Misfit as error:
+            if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
+                return Skip(f"with assumed input shapes, the rewritten part does not run: {error}", only_after=True)
+            fault = f"is not computed: the rewritten part does not run: {error}"
+            return Difference(excess=float("inf"), same_pattern=False, fault=fault)
+        except Unsupported as error:
+            return Skip(f"the rewritten part cannot be run: {error}")
+
+    def _reacts(self, feeds: Feeds, expected: Results) -> bool:
+        """Whether other activations make another result: statistics over one element leave nothing of them."""
+        if not any(array.dtype.kind == "f" for array in feeds.values()):
+            return True  # other integers may mean something else
+        if self._tells_places_apart(feeds, expected):
+            return True
+        others = {name: self._other(array) for name, array in feeds.items()}
+        try:
+            results = self._fed(others).old()
+        except Unsupported:
+            return True
+        return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
+
+    def _tells_places_apart(self, feeds: Feeds, expected: Results) -> bool:
+        """Whether a channel of a result has unlike numbers, where nothing but the inputs can tell its places apart."""
+        ranks = {array.ndim for array in feeds.values()}
+        rank = max(ranks, default=0)
+        return (
+            len(ranks) == 1
+            and rank > 2
+            and self._is_alike_everywhere(rank, feeds)
+            and any(
+                _differ_much(np.broadcast_to(result[:1, :, *[slice(1)] * (rank - 2)], result.shape), result)
+                for result in expected.values()
+                if len(shape_of(result)) == rank and result.size
+            )
+        )
+
+    def _is_alike_everywhere(self, rank: int, feeds: Feeds) -> bool:
+        if rank not in self.old.alike:
+            nodes = self.old.region.nodes
+            self.old.alike[rank] = all(held(node.output(0)) or _is_alike(node, rank, feeds) for node in nodes)
+        return self.old.alike[rank]
+
+    @staticmethod
+    def _other(array: Array) -> Array:
+        """Shuffle floats; leave other types as they are."""
+        return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
+
+    def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
+        """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
+        if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
+            return Skip("its outputs are empty at the tested shapes", only_after=True)
+        found = self._worst(expected, actual, ())
+        if found.excess <= 1:  # less than any noise
+            return found
+        worst = partial(self._worst, expected, actual)
+        found = sides.explained(expected, actual, worst, lambda found: found.is_in_doubt)
+        if found.excess > 1:
+            return found
+        coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
+        return found if coarse is None else Skip(f"rounding the new weights changes {coarse!r} too much to compare it")
+
+    def _is_coarse(self, name: str, sides: Sides, expected: Results, actual: Results) -> bool:
+        """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""
+        dtype = self.graphs[0][name].dtype
+        found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
+        if found.relative <= largest_difference(dtype):
+            return False
+        own = [sides.old([name], jitter=seed)[name] for seed in range(ROUNDS)]
+        return compare_values(actual[name], expected[name], [own], dtype, by_channel=True).excess > 1
+
+    def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
+        found = [
+            compare_values(
+                expected[name],
+                actual[name],
+                [[draw[name] for draw in draws] for draws in rounds],
+                self.graphs[0][name].dtype,
+                by_channel=True,
+            )
+            for name in self.cut.outputs
+        ]
+        found = [
+            difference if difference.excess <= 1 or not self._vanishes(name, expected, actual) else Difference()
+            for name, difference in zip(self.cut.outputs, found, strict=True)
+        ]
+        worst = max(found, key=lambda difference: difference.excess)
+        return worst._replace(elements=min(size_of(expected[name]) for name in self.cut.outputs))
+
+    def _vanishes(self, name: str, *results: Results) -> bool:
+        """Whether a result is less than what rounding its ordinary numbers takes away.
+
+        Of activations that are all zero an epsilon is left, which is beside any other number as good as nothing.
+        """
+        unit = min(float_type(self.graphs[0][name].dtype).roundoff, float_type(None).roundoff)
+        made = [result[name] for result in results]
+        return len(set(map(shape_of, made))) == 1 and all(
+            _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
+            for array in made
+        )
+
+    def _run(
+        self,
+        one: Runnable,
+        model: ir.Model,
+        feeds: Feeds,
+        outputs: Sequence[str],
+        altered: reference.Alterations | None = None,
+        **options: Any,
+    ) -> Results:
+        """``model`` is that of ``one``, or a changed copy of it."""
+        held = dict(one.held)
+        for value, change in (altered or {}).items():
+            if value.name in held and value.graph is model.graph:
+                held[value.name] = change(held[value.name])
+        held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
+        prepared = one.prepared if model is one.region.model else None
+        return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
+
+
+def _differ_much(one: Array, other: Array) -> bool:
+    """Whether two results differ by more than rounding."""
+    if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
+        with np.errstate(invalid="ignore"):
+            scale, apart = float(np.abs(one).max()), float(np.abs(one - other).max())
+        if np.isfinite(scale) and np.isfinite(apart):
+            return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
+    return compare_values(one, other, (), None, by_channel=False).excess > 1
+
+
+def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
+    """Whether a node does the same at every place of a channel. Windows do not, at borders, of what is constant."""
+    data, others = node.input(0), node.inputs[1:]
+    if node.is_op(*traits.WINDOWED):
+        return data is not None and data.name in feeds
+    is_normaliser = node.is_op("BatchNormalization")
+    tensors = [tensor for value in (others if is_normaliser else node.inputs) if (tensor := held(value)) is not None]
+    return node.is_op(*traits.ALIKE_EVERYWHERE) and all(
+        len(tensor.dims) <= (1 if is_normaliser else rank)
+        and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))
+        for tensor in tensors
+    )
+
+
+def _reaches_everywhere(finite: Array) -> bool:
+    """Whether there is a True at each place of each axis."""
+    if finite.all():
+        return True
+    others = (tuple(other for other in range(finite.ndim) if other != axis) for axis in range(finite.ndim))
+    return all(bool(finite.any(axis=axes).all()) for axes in others)
+
+
+def _is_floats(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def _shape(value: object) -> object:
+    """The shape of an array; None for a sequence or nothing."""
+    return getattr(value, "shape", None)

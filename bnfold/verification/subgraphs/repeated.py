@@ -1,0 +1,94 @@
+"""Regions that differ in names and weights only: the first is compared in full, the others are run on its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from bnfold import ir
+from bnfold.ir.traits import READS_VALUES
+from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.comparing.mutants import Mutants
+from bnfold.verification.subgraphs.pairs import Regions
+from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable
+from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.floats import is_float
+
+MOST = 256
+"""Regions that are kept for one model."""
+
+_SHOWN = 256
+"""Numbers of a constant that have to be the same: sizes, places, bounds. One with more of them is not shared."""
+
+_LARGEST = 1 << 20
+"""Elements of activations that are kept of one region."""
+
+
+def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
+    """Equal for regions of a graph that differ in nothing but names and the numbers of float weights.
+
+    None where that cannot be told: of bodies, say.
+    """
+    numbers: dict[str, int] = {"": -1}
+    found: list[Hashable] = [path]
+    for side in sides:
+        for node in side.nodes:
+            if node.subgraphs:
+                return None
+            slots = [
+                tuple(numbers.setdefault(value.name if value else "", len(numbers)) for value in values)
+                for values in (node.inputs, node.outputs)
+            ]
+            kinds = [value.dtype if value else None for value in node.outputs]
+            found += [node.domain, node.op_type, getattr(node.proto, "overload", ""), *slots, *node.spelled, *kinds]
+        for value in side.stored:
+            if (content := _content(value)) is None:
+                return None
+            found.append((numbers.get(value.name), *content))
+        for value in (*side.fed, *side.outputs):
+            found.append((numbers.get(value.name), value.dtype, value.shape, value.is_initializer))
+    return tuple(found)
+
+
+def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
+    """What counts of a stored tensor; None where it cannot be shared."""
+    tensor = value.tensor
+    if tensor is None or tensor.size > LARGEST_HELD:
+        return None
+    uses = value.uses if value.only_use is None else (value.only_use,)
+    if is_float(tensor.dtype) and not any(slot and node.op_type in READS_VALUES for node, slot in uses):
+        return tensor.dtype, tensor.dims
+    return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
+
+
+def repeatable(regions: Regions, mutants: Mutants) -> Regions | None:
+    """What others may repeat; None where more than equal results was needed, or would be with other weights.
+
+    A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
+    """
+    passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in regions.tried)
+    is_small = sum(array.size for feeds, _, _ in regions.tried for array in feeds.values()) <= _LARGEST
+    if not (regions.tried and passed and is_small and not regions.evidence.tables):
+        return None
+    sides = regions.old.region, regions.new.region
+    if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
+        return None
+    if not mutants.follow_from_structure():
+        return None
+    old, new = (replace(runnable, held={}) for runnable in (regions.old, regions.new))
+    return replace(regions, old=old, new=new, finite={}, is_known_to_react=True)
+
+
+def repeated(known: Regions, sides: Sequence[Region]) -> Difference | None:
+    """The largest difference of regions of one signature; None where they have to be compared by themselves."""
+    old, new = (
+        runnable(like.region, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
+    )
+    regions = replace(known, old=old, new=new, finite={})
+    worst = Difference()
+    for feeds, guessed, _ in known.tried:
+        found = regions.attempt(feeds, guessed=guessed)
+        if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
+            return None
+        worst = max(worst, found, key=lambda difference: difference.excess)
+    return worst

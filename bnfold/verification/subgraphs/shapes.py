@@ -1,0 +1,241 @@
+"""Choose input shapes for a region: dims that weights fix stay, all others become small and different."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from onnx import TensorProto
+
+from bnfold import ir
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
+from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
+from bnfold.verification.inputs.dims import Dims, Known
+from bnfold.verification.inputs.domains import ShapeOf
+from bnfold.verification.inputs.terms import Dim
+
+Shapes = dict[str, tuple[int, ...]]
+
+LARGEST_FEED = 1 << 23
+"""Elements of activations that a region may be fed; with more, even a region is no small matter."""
+
+_EVEN = 8
+"""What halves three times must meet again what did not."""
+
+_BATCH = 3
+_OTHER_BATCHES = (4, 5, 6, 7, 8, 2)
+"""A Reshape to fixed sizes takes one batch only. In one row the last is the first."""
+
+_FREE_BATCH = "batch"
+_GUESSED_RANKS = (4, 3, 2, 1, 5)
+
+
+class Trial(NamedTuple):
+    """Shapes to try, and whether equal results at them are conclusive.
+
+    ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
+    may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
+    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it.
+    """
+
+    shapes: Shapes
+    passing_is_conclusive: bool
+    others: tuple[Shapes, ...] = ()
+
+
+def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
+    """Shapes to try until the region runs: small ones, then those that are declared.
+
+    A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is
+    not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
+    ones are guessed, and a difference at a wrong guess means nothing.
+    """
+    known = {name: _known(value) for name, value in inputs.items()}
+    tried: list[Shapes] = []
+    for full in _guesses(known):
+        for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
+            if trial.shapes not in tried and _elements(trial.shapes) <= LARGEST_FEED:
+                tried.append(trial.shapes)
+                yield trial
+
+
+def _trials(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
+) -> Iterator[Trial]:
+    reach = _reach(nodes)
+    further: list[dict[str, int]] = [{"more": 1}] if _has_strides(nodes) or _reads_places(nodes) else []
+    if depend_on_sizes(nodes):
+        beyond = largest_bound(nodes) + 1
+        further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
+    small = {name: _small(inputs[name], shape) for name, shape in full.items()}
+    for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
+        inferred = _inferred(inputs, nodes, small, by_axis=by_axis)
+        for step in steps:
+            shapes = _sizes(inferred, 3 + reach, step=step)
+            others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
+            others = [other for other in others if other != shapes and _elements(other) <= LARGEST_FEED]
+            yield Trial(shapes, is_guess, tuple(others))
+    inferred = _inferred(inputs, nodes, full, by_axis=True)
+    is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
+    for batch in (_BATCH, *_OTHER_BATCHES):
+        shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
+        others = [other for other in rest if batch != _BATCH and other != shapes]
+        yield Trial(shapes, is_guess or is_static, tuple(others))
+    if any(map(chooses_by_sizes, nodes)):
+        for least in (largest_bound(nodes) + 1, 2):  # all rows, and fewer than there are
+            yield Trial(_sizes(inferred, least, step=1), is_guess or is_static)
+
+
+def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
+    """Other shapes that callers may feed: open sizes as 1 beside another input, one axis where the rank is unknown."""
+    inputs = {name: value for name, value in fed.items() if value.is_input}
+    places: dict[object, list[tuple[str, int]]] = {}
+    for name, value in inputs.items():
+        if value.shape is None and len(usual[name]) > 1:
+            yield {**usual, name: (math.prod(usual[name]),)}
+        for axis, dim in enumerate(value.shape or ()):
+            if not isinstance(dim, int):
+                places.setdefault(dim or (name, axis), []).append((name, axis))
+    for same in places.values() if len(inputs) > 1 else ():
+        shapes = {
+            name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
+            for name, shape in usual.items()
+        }
+        if shapes != usual:
+            yield shapes
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(map(math.prod, shapes.values()))
+
+
+def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether the rank of an input is told by nothing."""
+    return any(value.shape is None for value in inputs.values())
+
+
+def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
+    """Whether nothing tells the rank of an input, or a size is not the declared one."""
+    return any(
+        known is None
+        or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
+        for name, value in inputs.items()
+        for known in [_known(value)]
+    )
+
+
+def is_static(inputs: Mapping[str, ir.Value]) -> bool:
+    """Whether all sizes are declared."""
+    shapes = [value.shape for value in inputs.values()]
+    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
+
+
+def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
+    """Whether the shape of a value is told where that of the other one under its name is not."""
+    return value.shape is not None or value.name not in others or others[value.name].shape is None
+
+
+def fed_shapes(shapes: Shapes) -> ShapeOf:
+    """The shapes that a region is fed, also where operators keep them, and of weights; others are not known then."""
+
+    def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
+        if value is None or value.name in shapes:
+            return None if value is None else shapes[value.name]
+        held, maker = ir.constant(value), value.producer
+        if held is not None or maker is None:
+            return held.dims if held is not None else None
+        if not maker.has_trait(KEEPS_SHAPE | BROADCASTING):
+            return None
+        known = [shape_of(read) for read in (maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1])]
+        return max((shape for shape in known if shape is not None), key=len, default=None)
+
+    return shape_of
+
+
+def _known(value: ir.Value) -> Known | None:
+    """The shape; 0 is what exporters write for an unknown size."""
+    return None if value.shape is None else [dim or None for dim in value.shape]
+
+
+def _guesses(known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
+    """The known shapes, and for the others those of their neighbours, then the usual ranks."""
+    told = [shape for shape in known.values() if shape is not None]
+    ranks = (
+        dict.fromkeys([*sorted(map(len, told), reverse=True), *_GUESSED_RANKS]) if None in known.values() else {0: None}
+    )
+    for rank in ranks:
+        like: Known = next((shape for shape in told if len(shape) == rank), [None] * rank)
+        yield {name: shape if shape is not None else like for name, shape in known.items()}
+
+
+def _small(value: ir.Value, known: Known) -> Known:
+    """Open but for axis 1 (channels), for what is 1, which may be there to be broadcast, and for weights."""
+    return [
+        dim if dim == 1 or axis == 1 or value.is_initializer or not isinstance(dim, int) else f"{dim}"
+        for axis, dim in enumerate(known)
+    ]
+
+
+def _inferred(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known], *, by_axis: bool
+) -> dict[str, list[Dim]]:
+    """The shapes with what weights dictate in the region.
+
+    Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits; with
+    ``by_axis``, all axes at one place do.
+    """
+    dims = Dims(declared=False)
+    for name, shape in shapes.items():
+        names = [_FREE_BATCH if axis == 0 and len(shape) > 1 else f"{axis}" for axis in range(len(shape))]
+        dims.tell(
+            inputs[name],
+            [
+                dim if isinstance(dim, int) else own if by_axis or own == _FREE_BATCH else f"{own} {dim}"
+                for own, dim in zip(names, shape, strict=True)
+            ],
+        )
+    dims.follow(nodes)
+    return {name: dims.of(inputs[name]) or [] for name in shapes}
+
+
+def _sizes(
+    told: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
+) -> Shapes:
+    """Sizes for open axes, other ones at other places: at least so large, multiples of ``step``, and ``more``."""
+    names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
+    free = (name for name in names if name != _FREE_BATCH)
+    least = -(-least // step)
+    sizes = {name: step * (least + place) + more for place, name in enumerate(free)}
+    sizes[_FREE_BATCH] = batch
+    return {name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in told.items()}
+
+
+def _reach(nodes: Sequence[ir.Node]) -> int:
+    """How many elements the windows of a region span beyond one, one after the other."""
+    reach, stride = 0, 1
+    for node in nodes:
+        if not (window := _window(node)):
+            continue
+        dilations = node.attr("dilations") or [1] * len(window)
+        reach += stride * max(((size - 1) * step for size, step in zip(window, dilations, strict=False)), default=0)
+        stride *= max(node.attr("strides") or [1])
+    return reach
+
+
+def _has_strides(nodes: Sequence[ir.Node]) -> bool:
+    return any(_window(node) and max(node.attr("strides") or [1]) > 1 for node in nodes)
+
+
+def _reads_places(nodes: Sequence[ir.Node]) -> bool:
+    stored = (value for node in nodes for value in node.inputs if value is not None and ir.constant(value) is not None)
+    return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
+
+
+def _window(node: ir.Node) -> list[int]:
+    if not node.has_trait(WINDOWED) or node.is_op("ConvTranspose"):
+        return []
+    weight = node.input(1)
+    shape = weight.shape if node.is_op("Conv") and weight is not None else None
+    spatial = [dim for dim in (shape or ())[2:] if isinstance(dim, int)]
+    return list(node.attr("kernel_shape") or spatial)

@@ -1,0 +1,78 @@
+"""Collect the trials of one region, at several input sizes, into one result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bnfold.verification.tolerance.compare import Difference
+
+
+class Skip(NamedTuple):
+    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
+
+    ``is_same`` says that it was compared, and computed the same.
+    """
+
+    reason: str
+    only_after: bool = False
+    is_same: bool = False
+
+
+Found = Difference | Skip
+
+
+@dataclass(slots=True, eq=False)
+class RegionTrials:
+    """What was found so far.
+
+    ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a
+    difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
+    rank of an input (``unranked``), nothing is declared that would answer.
+    Where declared sizes leave the batch open and one shows a difference, equality at another one counts only if there
+    are some that the region does not run on, and it ``reshapes``, to fixed sizes. Otherwise the two coincide there, as
+    statistics over two rows do.
+    """
+
+    unranked: bool
+    reshapes: bool
+    _first: Found = field(default_factory=lambda: Skip("every shape that its inputs can have is too large to try"))
+    _equal: Difference | None = None
+    _conclusive: Difference | None = None
+    _differing_rank: int = -1
+    _is_binding: bool = False
+    _declared_do_not_run: bool = False
+
+    def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
+        """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
+        if self._is_binding and not passing_is_conclusive:
+            return False
+        return self.unranked or not guessed or isinstance(self._first, Skip)
+
+    def decide(self, latest: Found, *, guessed: bool, rank: int) -> bool:
+        """Record a result; ``rank`` is that of the largest input. Returns whether it is an equality that counts."""
+        if isinstance(latest, Difference) and latest.excess <= 1:
+            self._equal = latest
+            if self._is_binding and not guessed:
+                self._conclusive = latest
+                return self._declared_do_not_run
+            # With nothing beside channels, operators coincide that are not the same.
+            return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
+        is_skip = isinstance(latest, Skip)
+        if not isinstance(latest, Skip) or latest.only_after:
+            self._differing_rank = max(self._differing_rank, rank)
+        self._is_binding |= not is_skip and (self.unranked or not guessed)
+        self._declared_do_not_run |= is_skip and not guessed and (self.reshapes or not self._is_binding)
+        if isinstance(self._first, Skip):
+            self._first = latest
+        return False
+
+    def outcome(self) -> Found:
+        """The result when no trial was conclusive."""
+        if self._conclusive is not None:
+            return self._conclusive if self._declared_do_not_run else self._first
+        if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
+            return Skip("it does not run at the declared sizes, and differs at others")
+        if self._equal is not None and self._differing_rank >= 0:
+            return Skip("it is equivalent for some input shapes only, and the model does not declare which it gets")
+        return self._equal or self._first

@@ -1,0 +1,300 @@
+"""Each rewrite on its own: the region between its boundary values, from both models, on small random activations.
+
+The weights are the model's real ones; only the activations are small. What a region costs depends on the region, so a
+model of any size is checked in time linear in its rewrites.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from bnfold import ir
+from bnfold.errors import BnfoldError, Unsupported
+from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed
+from bnfold.verification.changes.extract import Region, fed_apart
+from bnfold.verification.comparing.evidence import Evidence, Mutant
+from bnfold.verification.comparing.mutants import Mutants, nudged, taken_over
+from bnfold.verification.comparing.sides import evaluator
+from bnfold.verification.comparing.smooth import differ_in_kind
+from bnfold.verification.comparing.tables import tables
+from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
+from bnfold.verification.inputs.sized import SharedShapes, sized
+from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.pairs import Regions
+from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
+from bnfold.verification.subgraphs.runnable import runnable
+from bnfold.verification.subgraphs.shapes import (
+    Shapes,
+    Trial,
+    fed_shapes,
+    further_shapes,
+    has_guesses,
+    is_static,
+    lacks_rank,
+    region_shapes,
+    says_more,
+)
+from bnfold.verification.subgraphs.trials import Found, RegionTrials, Skip
+from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+from bnfold.verification.unscaled import unscaled
+from bnfold.verification.verdict import LocalRow
+
+REGION_SECONDS = 5.0
+"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
+
+FEW = 128
+MOST_SAMPLES = 10
+"""A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
+kind at most twice."""
+
+
+_UNCLAIMED = 8
+"""Sizes to try until the original runs, where none that it does not tell itself may be taken for granted."""
+
+
+class RegionVerifier:
+    """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
+
+    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`). ``largest`` is how
+    many nodes of the original the largest region holds.
+    """
+
+    def __init__(self, request: Request, draws: PerturbedWeights) -> None:
+        before, after = request.before, unscaled(request.after, request.scaled)
+        self.request = replace(request, after=after)
+        self._shapes = SharedShapes(before, after)
+        self._graphs = self._shapes.graphs
+        self._seed, self._clock = request.checks.seed, request.clock
+        self.largest = 0
+        self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
+        self._compared_in_full: dict[Hashable, Regions | None] = {}
+        self._draws = draws
+        self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
+        self._defaults = changed_defaults(before, after)
+
+    def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
+        """Compare the two regions of a cut.
+
+        ``hidden`` are values that differ inside it, which have to show in it as everything else that differs.
+        """
+        key = cut, frozenset(hidden)
+        if key not in self._rows:
+            self._rows[key] = self._checked(cut, hidden)
+        return self._rows[key]
+
+    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> LocalRow:
+        try:
+            found = self._compare(cut, hidden)
+        except BnfoldError as error:
+            found = Skip(str(error))
+        if isinstance(found, Skip):
+            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
+        return LocalRow(
+            cut.label,
+            cut.graph,
+            cut.outputs,
+            "failed" if found.excess > 1 else "verified",
+            found.relative,
+            found.allowed,
+            found.fault,
+        )
+
+    def evidence(self, cut: ir.Cut, seconds: float) -> Evidence:
+        """All that comparing whole models has to show of what differs in a cut: what it makes, and its constants.
+
+        Raises Unsupported for a cut that is not in both models.
+        """
+        sides = self._sides(cut)
+        if isinstance(sides, Skip):
+            raise Unsupported(sides.reason)
+        old, new = sides
+        values = self._graphs[1][cut.graph].values
+        found = [*(nudged(1, values[name]) for name in cut.outputs), *Mutants(old, new, ()).found]
+        return Evidence(found, tables(old, new), seconds)
+
+    def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
+        sides = self._sides(cut)
+        if isinstance(sides, Skip):
+            return sides
+        self.largest = max(self.largest, len(sides[0].nodes))
+        claimed = self._shapes.claimed(cut.graph)
+        is_known = not any(value.name in claimed for side in sides for value in side.fed)
+        key = signature(cut.graph, sides) if is_known and not hidden else None
+        if key is None:
+            return self._compare_alone(cut, *sides, hidden)
+        known = self._compared_in_full.get(key)
+        found = repeated(known, sides) if known is not None else None
+        return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
+
+    def _compare_alone(
+        self, cut: ir.Cut, old: Region, new: Region, hidden: Collection[str], key: Hashable = None
+    ) -> Found:
+        # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
+        fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
+        mutants = Mutants(old, new, () if hidden else cut.outputs)  # where a value inside differs, smooth or not
+        evidence = Evidence([*mutants.found, *_taken_over(cut, old, new, hidden)], tables(old, new))
+        first, second = (runnable(side, side.stored) for side in (old, new))
+        graphs = [graphs[cut.graph].values for graphs in self._graphs]
+        samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
+        regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
+        reshapes = any(node.is_op("Reshape") for node in old.nodes)
+        attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)
+        equal: Difference | None = None
+        conclusive = 0
+        for trial in region_shapes(fed, old.nodes):
+            guessed = has_guesses(fed, trial.shapes)
+            if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
+                continue
+            latest = self._tried(regions, fed, trial, guessed=guessed)
+            if equal is not None and _fails(latest) and not guessed:
+                return latest
+            rank = max(map(len, trial.shapes.values()), default=0)
+            if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
+                equal = latest
+            conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
+            if equal is not None and evidence.is_over:
+                break
+        own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
+        evidence.settle(conclusive if own else 0, is_static=is_static(fed))
+        outcome = equal or attempts.outcome()
+        passes = isinstance(outcome, Difference) and not _fails(outcome)
+        if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
+            return doubt
+        if passes and (doubt := self._at_further_sizes(regions, fed)):
+            return doubt
+        if key is not None and equal is not None and len(self._compared_in_full) < MOST:
+            self._compared_in_full.setdefault(key, repeatable(regions, mutants))
+        if evidence.missing and passes:
+            return Skip(f"the test inputs would not reveal an error in {evidence.example}", is_same=True)
+        return outcome
+
+    def _at_unclaimed_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
+        """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
+        trials = (self._sampled(regions, fed, trial.shapes, guessed=True) for trial in region_shapes(fed, old.nodes))
+        with self._shapes.without_claims(regions.cut.graph):
+            found = next((it for it in islice(trials, _UNCLAIMED) if isinstance(it, Difference) or it.only_after), None)
+        if isinstance(found, Skip):
+            return found
+        return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
+
+    def _at_further_sizes(self, regions: Regions, fed: Mapping[str, ir.Value]) -> Skip | None:
+        """Why equal results do not count: at other sizes that callers may feed, they are not."""
+        passed = (feeds for feeds, _, found in regions.tried if isinstance(found, Difference))
+        usual = next({name: array.shape for name, array in feeds.items()} for feeds in passed)
+        with self._shapes.without_claims(regions.cut.graph):
+            others = list(further_shapes(fed, usual))
+        for shapes in others:
+            if _fails(self._sampled(regions, fed, shapes, guessed=False)):
+                told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
+                return Skip(f"it is not equivalent with {told}", is_same=True)
+        return None
+
+    def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
+        latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
+        for other in trial.others:
+            if isinstance(latest, Difference) and not _fails(latest):
+                latest = self._at_other_sizes(regions, fed, other, latest, guessed=guessed)
+        return latest
+
+    def _at_other_sizes(
+        self, regions: Regions, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
+    ) -> Found:
+        """What is found there, if it is worse than at ``first``, and not because these sizes are not declared."""
+        if (has_guesses(fed, others) and not guessed) or _takes_long(regions.old.region.model, others):
+            return first
+        found = self._sampled(regions, fed, others, guessed=guessed)
+        return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
+
+    def _sampled(self, regions: Regions, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool) -> Found:
+        """The largest difference over a few samples; where none could be compared, why the first one could not."""
+        found: list[Found] = []
+        wanted = 1
+        regions.start()
+        while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
+            sample = len(found)
+            signed = sample % len(SAMPLE_KINDS) == 1
+            feeds = {
+                name: random_value(value, shapes[name], self._seed, sample, fed_shapes(shapes), signed=signed)
+                for name, value in inputs.items()
+            }
+            feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
+            before = regions.evidence.missing
+            found.append(regions.attempt(feeds, guessed=guessed))
+            regions.tried.append((feeds, guessed, found[-1]))
+            wanted = max(_samples(shapes, found[0]), regions.samples if isinstance(found[0], Difference) else 1)
+            if not regions.evidence.is_over and not isinstance(found[-1], Skip):
+                wanted = max(wanted, MOST_SAMPLES) if regions.evidence.missing == before else len(found) + 1
+            drowned = regions.drowned()
+            wanted = MOST_SAMPLES if drowned else wanted
+        if drowned and not _fails(found[-1]):
+            return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
+        differences = [latest for latest in found if isinstance(latest, Difference)]
+        return max(differences, key=lambda difference: difference.excess) if differences else found[0]
+
+    def _sides(self, cut: ir.Cut) -> tuple[Region, Region] | Skip:
+        # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
+        inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
+        old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
+        if isinstance(old, Skip):
+            return old
+        if isinstance(new, Skip):
+            return new
+        apart = fed_apart(old, new, inputs)
+        shared = tuple(name for name in inputs if name not in apart)
+        return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label)) if apart else (old, new)
+
+    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
+        graph = graphs.get(cut.graph)
+        if graph is None:
+            return Skip(f"there is no graph {cut.graph!r} on one side")
+        missing = [name for name in cut.outputs if name not in graph.values]
+        if missing:
+            return Skip(f"its boundary values {missing} are not in both models")
+        stops = [value for name in inputs if name not in self._defaults if (value := _visible(graph, name)) is not None]
+        return Region([graph.values[name] for name in cut.outputs], stops, self._defaults)
+
+
+def _takes_long(region: ir.Model, shapes: Shapes) -> bool:
+    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
+    return is_long and estimate(sized(region, shapes)).seconds > REGION_SECONDS
+
+
+def _taken_over(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) -> Iterator[Mutant]:
+    """The values inside that differ, which have to show."""
+    made, others = (
+        {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
+    )
+    inside = (name for name in hidden if name in made and name in others and name not in cut.outputs)
+    return (taken_over(made[name]) for name in inside)
+
+
+def _may_be_fed(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
+    value = _visible(graphs[cut.graph], name) if cut.graph in graphs else None
+    return value is not None and may_be_fed(value) and ir.constant(value) is None
+
+
+def _fails(found: Found | None) -> bool:
+    return isinstance(found, Difference) and found.excess > 1
+
+
+def _samples(shapes: Shapes, first: Found) -> int:
+    """Of very few numbers more samples: they may all be negative before a Relu, or hide behind the largest of all."""
+    made = [first.elements] if isinstance(first, Difference) else []
+    smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
+    return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
+
+
+def _visible(graph: ir.Graph, name: str) -> ir.Value | None:
+    """The value that ``name`` means in the graph or around it; None where nothing has that name."""
+    scope: ir.Graph | None = graph
+    while scope is not None:
+        if name in scope.values:
+            return scope.values[name]
+        scope = scope.parent.graph if scope.parent else None
+    return None

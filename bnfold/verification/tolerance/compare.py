@@ -1,0 +1,270 @@
+"""The arithmetic of acceptance: how far two results are apart, and how far rounding alone can have moved them.
+
+Both results are float64 evaluations, so their own error is about 1e-16 and what is left is the weights: those that a
+rewrite made were rounded once, each by at most half a unit in the last place. What that can do to a result is
+*measured*: the new weights are moved to a neighbouring number, up or down at random, the result is evaluated again
+(`rounding`), and half of what it moved is the effect of half a unit.
+For a linear region the mean square of such a draw is the sum of the squares of every single weight's effect, the
+standard deviation of what |dy| <= u * (|W'| * |x| + |b'|) bounds in the worst case. A difference is accepted up to
+`ROUNDING_FACTOR` of these deviations: true rounding errors are smaller than half a unit (about .58 of it in mean
+square), and the largest of a million of them lies near five deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bnfold.verification.tolerance.floats import F64, FloatType, float_type
+from bnfold.verification.verdict import TOO_FAR
+
+ROUNDING_FACTOR = 8.0
+"""Accepted deviations of the measured rounding noise."""
+
+FLOOR = 2.0
+"""Accepted units of roundoff of the scale, whatever the noise: the result's own type cannot show less."""
+
+ROUNDS = 8
+"""How often weights are disturbed anew before a difference beyond the noise is called a fault.
+
+Outputs that move as one (a Softmax, a single logit) make one round a single draw, which one time in twenty is far too
+small; more rounds only ever add to the noise, and a wrong weight is off by thousands of units.
+"""
+
+EXACT = 1e-12
+"""Float64's own arithmetic, relative to the scale of the whole tensor."""
+
+_HOPELESS = 1000.0
+"""Excess that no luckier round would explain, so that gross faults are told at once."""
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+_SMALL = 1e-6
+"""Of the scale: what rounding weights may cause that are of a narrower type than the result, whatever the excess is."""
+
+_STEP = 0.5
+"""They move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
+
+_VISIBLE = 2.0**-4
+"""Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
+
+
+class Difference(NamedTuple):
+    """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
+
+    ``elements`` says how many numbers were compared, of several results how many of the smallest.
+    """
+
+    scale: float = 0.0
+    max_abs: float = 0.0
+    rms: float = 0.0
+    ulps: float = 0.0
+    allowed: float = 0.0
+    excess: float = 0.0
+    same_pattern: bool = True
+    fault: str = ""
+    elements: int = 0
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether more knowledge of the noise could explain the difference."""
+        return self.excess > 1 and (self.excess < _HOPELESS or self.relative < _SMALL)
+
+    @property
+    def relative(self) -> float:
+        """The largest difference in units of the scale."""
+        return _ratio(self.max_abs, self.scale)
+
+
+def compare_values(
+    expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
+) -> Difference:
+    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _compare_lists(expected, actual, dtype)
+    expected, actual = _in_floats(expected), _in_floats(actual)
+    kind = float_type(dtype)
+    # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
+    # Floats of a byte and less are what a Cast made of others, which jumps: they are compared exactly.
+    floats = all(array.dtype.kind == "f" and array.dtype.itemsize > 1 for array in (expected, actual))
+    if not floats or expected.shape != actual.shape:
+        return difference(expected, actual, kind, None)
+    drawn = [[_in_floats(draw) for draw in draws] for draws in rounds]
+    usable = [[draw for draw in draws if draw.shape == actual.shape] for draws in drawn]
+    allowed = tolerance(expected, actual, usable, kind, by_channel=by_channel)
+    return difference(expected, actual, kind, allowed, detailed=not by_channel)
+
+
+def size_of(value: Any) -> int:
+    """How many numbers an array has, or all arrays of a sequence."""
+    return sum(map(size_of, value)) if isinstance(value, list) else int(np.size(value))
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array; of a sequence, whose arrays may be of several, how many it has."""
+    return (len(value),) if isinstance(value, list) else np.shape(value)
+
+
+def _in_floats(value: Any) -> npt.NDArray[Any]:
+    """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
+    array = np.asarray(value)
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
+
+
+def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
+    if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
+        return Difference(fault="a sequence changed its length or became something else", excess=np.inf)
+    parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
+    return max(parts, key=lambda part: part.excess, default=Difference())
+
+
+def difference(
+    expected: npt.NDArray[Any],
+    actual: npt.NDArray[Any],
+    kind: FloatType,
+    tolerance: F64 | None,
+    *,
+    detailed: bool = True,
+) -> Difference:
+    """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly.
+
+    ``rms`` and ``ulps`` are left out where they are not wanted (``detailed``).
+    """
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    if expected.shape != actual.shape:
+        return Difference(same_pattern=False, fault=f"shape {expected.shape} became {actual.shape}", excess=np.inf)
+    if expected.dtype != actual.dtype:
+        fault = f"element type {expected.dtype} became {actual.dtype}"
+        return Difference(same_pattern=False, fault=fault, excess=np.inf)
+    if tolerance is None or not _numeric(expected):
+        return _exact(expected, actual)
+    delta, finite = _apart(expected, actual)
+    pattern = "" if finite is None else pattern_fault(expected, actual)
+    size = np.abs(expected) if finite is None else np.where(finite, np.abs(expected), 0.0)
+    scale = float(size.max(initial=0.0))
+    with np.errstate(all="ignore"):
+        excess = np.where(delta > 0, delta / tolerance, 0.0)
+    worst = float(excess.max(initial=0.0))
+    worst = np.inf if np.isnan(worst) else worst  # what nobody can tell allows nothing
+    return Difference(
+        scale=scale,
+        max_abs=float(delta.max(initial=0.0)),
+        rms=_rms(delta) if detailed else 0.0,
+        ulps=_ulps(delta, size, scale, kind) if detailed else 0.0,
+        allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
+        excess=np.inf if pattern else worst,
+        same_pattern=not pattern,
+        fault=pattern or ("" if worst <= 1 else TOO_FAR),
+    )
+
+
+def _ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:
+    with np.errstate(all="ignore"):
+        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=size >= scale * _VISIBLE)
+    return float(ulps.max(initial=0.0))
+
+
+def _rms(delta: F64) -> float:
+    """Scaled first: differences beyond 1e154 have no square."""
+    largest = float(delta.max(initial=0.0))
+    if not np.isfinite(largest):
+        return largest
+    return largest * float(np.sqrt(np.mean(np.square(delta / largest)))) if largest > 0 else 0.0
+
+
+def tolerance(
+    expected: npt.NDArray[Any],
+    actual: npt.NDArray[Any],
+    rounds: Sequence[Sequence[npt.NDArray[Any]]],
+    kind: FloatType,
+    *,
+    by_channel: bool,
+) -> F64:
+    """How far each element of ``actual`` may lie from ``expected``; ``rounds`` are ``actual``, new weights disturbed.
+
+    Axes along which all are alike may be of size 1.
+
+    A round has one result for each group of weights that was disturbed; effects of groups add up in squares, the
+    largest round counts. They stray around ``actual``, never around ``expected``: a fault must not widen its own
+    tolerance.
+    The noise of an element is pooled with that of its channel (axis 1) or of the whole tensor, because a few draws can
+    cancel at a single element; the larger of the two counts, so elements that see large activations keep their own.
+    """
+    expected = np.asarray(expected, np.float64)
+    size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    axes = tuple(axis for axis in range(expected.ndim) if axis != 1) if by_channel and expected.ndim > 1 else None
+    floor: F64 = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
+    if not any(rounds):
+        return floor
+    moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
+    # In units of the largest move: one beyond 1e154 has no square.
+    largest = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0)
+    unit = min(largest, _LARGEST) or 1.0
+    squares = [np.square(np.stack(group) / unit).sum(axis=0) for group in moves if group]
+    square = np.max(squares, axis=0) * _STEP**2
+    pooled = square.mean(axis=axes, keepdims=True) if square.size else square
+    with np.errstate(over="ignore"):
+        total: F64 = ROUNDING_FACTOR * np.sqrt(np.maximum(square, pooled)) * unit + floor
+    return total
+
+
+def distance(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> F64:
+    """How far the elements of two arrays are apart; 0 where one of them is not finite."""
+    return _apart(one, other)[0]
+
+
+def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDArray[np.bool_] | None]:
+    """Their `distance`, and where both are finite: None for everywhere, which takes half as long to find out."""
+    with np.errstate(all="ignore"):  # beyond all numbers is beyond any tolerance
+        apart: F64 = np.abs(np.subtract(other, one, dtype=np.float64))
+    if np.isfinite(apart).all():
+        return apart, None
+    finite = np.isfinite(one) & np.isfinite(other)
+    return np.where(finite, apart, 0.0), None if finite.all() else finite
+
+
+def magnitude(values: npt.NDArray[Any]) -> float:
+    """The largest finite number, whatever its sign; 0 where there is none."""
+    return float(np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=0.0))
+
+
+def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
+    """Where the NaN or the (signed) infinities of the two differ: a sentence, or an empty string."""
+    for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
+        before, after = test(expected), test(actual)
+        if not np.array_equal(before, after):
+            moved = int(np.count_nonzero(before != after))
+            return f"{name} in {int(before.sum())} elements, in {int(after.sum())} after; {moved} places differ"
+    return ""
+
+
+def _exact(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> Difference:
+    different = expected != actual
+    if _has_nan(expected) and _has_nan(actual):
+        different &= ~(np.isnan(expected) & np.isnan(actual))
+    count = int(np.count_nonzero(different))
+    scale = largest = 0.0
+    if _numeric(expected) and _numeric(actual):
+        wide = expected.astype(np.float64)
+        scale = magnitude(wide)
+        largest = float(distance(wide, actual.astype(np.float64)).max(initial=0.0)) if count else 0.0
+    fault = f"{count} of {expected.size} elements differ, and none may" if count else ""
+    return Difference(scale=scale, max_abs=largest, excess=np.inf if count else 0.0, fault=fault)
+
+
+def _has_nan(array: npt.NDArray[Any]) -> bool:
+    """Whether the type may: of most floats of a byte and less, and of bfloat16, numpy does not know what they are."""
+    return array.dtype.kind in "fV"
+
+
+def _numeric(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind in "fiubV"
+
+
+def _ratio(value: float, scale: float) -> float:
+    if value == 0:
+        return 0.0
+    return value / scale if scale > 0 else float("inf")

@@ -1,0 +1,163 @@
+"""Models that are too large to be compared whole in float64: their parts, and the whole once in a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.end_to_end import examine, ort_check
+from bnfold.verification.parts import Parts
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
+
+pytest.importorskip("onnxruntime")
+judge = import_module("bnfold.verification.decision")  # the package has a function of this name
+TAIL = "r = Relu (z)  m = MaxPool <kernel_shape = [2, 2]> (r)  n = Neg (m)  y = Softplus (n)"
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_check, "LITTLE_TIME", 0.0)
+
+
+def pair(tail: str = TAIL, head: str = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)", error: float = 0.0) -> Any:
+    rng = numbers(41)
+    stats, weight = statistics(rng, 4), single(rng.normal(size=(4, 3, 3, 3)))
+    s, t = affine(stats)
+    nodes = f"c = Conv (x, W)  z = BatchNormalization (c, scale, B, mean, var)  {tail}"
+    before = model(f"{head} {{ {nodes} }}", {"W": weight, **stats})
+    wrong = weight * along(s, 0, 4) * (1 + error)
+    after = model(f"{head} {{ z = Conv (x, W2, b)  {tail} }}", {"W2": wrong, "b": t})
+    return ir.load(before), ir.load(after)
+
+
+def fed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the inputs that the runtime was given."""
+    shapes: list[tuple[int, ...]] = []
+    run = RuntimeProcess.run
+
+    def watch(
+        self: RuntimeProcess,
+        source: ir.Model | Path,
+        samples: Sequence[Mapping[str, Array]],
+        limit_seconds: float,
+        initializers: Mapping[str, Array] | None = None,
+    ) -> RuntimeResult:
+        shapes.extend(array.shape for sample in samples for array in sample.values())
+        return run(self, source, samples, limit_seconds, initializers)
+
+    monkeypatch.setattr(RuntimeProcess, "run", watch)
+    return shapes
+
+
+def test_parts_and_a_runtime_make_a_verdict() -> None:
+    verdict = verify(*pair())
+    assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+    (row,) = verdict.witnesses
+    assert row.ran_before
+    assert row.ran_after
+    assert "rounding allows" in row.notes[0]
+    assert verdict.summary.endswith(row.notes[0])
+
+
+def test_weights_that_are_stored_under_another_name_were_not_rounded() -> None:
+    """Too large to be moved a little, but nothing has to show what rounding them would do."""
+    weight = single(numbers(3).normal(size=(300, 300)))
+    text = "(float[2,300] x) => (float[2,300] y) {{ s = Sqrt (u) u = Abs (x) {} r = Relu (c) y = Neg (r) }}"
+    nodes = "a = MatMul (s, W)  b = MatMul (s, W2)  c = Add (a, b)"
+    before = ir.load(model(text.format(nodes), {"W": weight, "W2": weight}))
+    after = ir.load(model(text.format("a = MatMul (s, W)  c = Add (a, a)"), {"W": weight}))
+    swapped = ir.load(model(text.format("a = MatMul (s, W)  c = Mul (a, t)"), {"W": weight, "t": np.array(2.0)}))
+    assert verify(before, after).reason == "nothing that is computed has changed"
+    verdict = verify(before, swapped)
+    assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+
+
+def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight that is wrong by a thousandth, in a part that was not looked at."""
+    monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
+    verdict = verify(*pair(error=1e-3))
+    assert (verdict.status, verdict.decided_by) == ("failed", "float64")
+
+
+def test_a_difference_that_nobody_explains_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_time(*_: object) -> None:
+        raise judge.Impossible("it takes too long")
+
+    monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
+    monkeypatch.setattr(examine, "examine_whole", out_of_time)
+    verdict = verify(*pair(error=1e-3))
+    assert verdict.status == "unverified"
+    assert "differs by" in verdict.reason
+
+
+def test_a_part_that_is_wrong_is_found() -> None:
+    assert verify(*pair(error=1e-3)).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        pytest.param("y = Identity (z)", id="one part is all there is"),
+        pytest.param("r = Relu (z)  f = Floor (r)  n = Neg (f)  y = Exp (n)", id="a result jumps"),
+        pytest.param("r = Relu (z)  a = Abs (r)  n = Neg (a)  p = Relu (n)  y = Mul (p, p)", id="no output reacts"),
+    ],
+)
+def test_what_a_runtime_cannot_tell_float64_does(tail: str) -> None:
+    verdict = verify(*pair(tail))
+    assert verdict.outputs, "compared in float64"
+    assert verdict.decided_by in ("float64", "nothing", "local")
+
+
+def test_large_images_are_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = fed(monkeypatch)
+    verdict = verify(*pair(head="(float[1,3,640,512] x) => (float[1,4,637,509] y)"))
+    assert verdict.decided_by == "local"
+    assert set(shapes) == {(1, 3, 160, 192)}
+
+
+def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = fed(monkeypatch)
+    tail = "r = Relu (z)  n = Neg (r)  e = Exp (n)  m = AveragePool <kernel_shape = [238, 238]> (e)  y = Neg (m)"
+    verdict = verify(*pair(tail, "(float[1,3,240,240] x) => (float[1,4,1,1] y)"))
+    assert verdict.decided_by == "local"
+    assert (1, 3, 240, 240) in shapes
+
+
+def test_where_smaller_images_do_not_fit_and_larger_ones_take_too_long_nothing_is_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ort_check, "_seconds", lambda _, choice: 99.0 if choice.shapes["x"][2] == 240 else 0.0)
+    tail = "r = Relu (z)  n = Neg (r)  e = Exp (n)  m = AveragePool <kernel_shape = [238, 238]> (e)  y = Neg (m)"
+    verdict = verify(*pair(tail, "(float[1,3,240,240] x) => (float[1,4,1,1] y)"))
+    assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+    assert "the whole models were not compared: running the models would take about 99 s" in verdict.notes[0]
+
+
+def test_where_nothing_has_changed_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = fed(monkeypatch)
+    before, _ = pair()
+    after = before.clone()
+    after.proto.graph.node[0].name = "another"
+    verdict = verify(before, after)
+    assert (verdict.status, verdict.reason, shapes) == ("verified", "nothing that is computed has changed", [])
+
+
+def test_what_takes_too_long_is_left_out() -> None:
+    verdict = verify(*pair(), budget_seconds=1e-6)
+    assert (verdict.status, verdict.decided_by) == ("verified", "local")
+    assert "the whole models were not compared: running the models would take about" in verdict.notes[0]
+
+
+def test_other_depths_and_recorded_inputs_leave_it_alone(tmp_path: Path) -> None:
+    before, after = pair()
+    assert verify(before, after, depth="full").decided_by == "float64"
+    np.savez(tmp_path / "data.npz", x=numbers(1).normal(size=(1, 3, 8, 8)).astype(np.float32))
+    assert verify(before, after, data=tmp_path / "data.npz").decided_by == "float64"

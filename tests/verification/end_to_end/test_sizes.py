@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.end_to_end import further, sizes
+from bnfold.verification.inputs import choices as module
+from bnfold.verification.inputs import drawing
+from tests.verification.graphs import model
+
+
+def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")  # the guard of which is the first to ask
+    known_shapes, choices = drawing.known_shapes, module.choices
+    asked: list[str] = []
+
+    def watched(one: ir.Model, given: Any) -> Any:
+        asked.append("shapes")
+        return known_shapes(one, given)
+
+    def chosen(one: ir.Model, known: Any) -> Any:
+        asked.append("choices")
+        return choices(one, known)
+
+    monkeypatch.setattr(sizes, "known_shapes", watched)
+    monkeypatch.setattr(sizes, "choices", chosen)
+    text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
+    old, new = (
+        ir.load(model(text.format(name), {"W": np.arange(12.0).reshape(3, 4)})) for name in ("LeakyRelu", "Relu")
+    )
+    assert verify(old, old.clone()).verified
+    assert verify(old, new).status == "failed"
+    assert asked == ["shapes", "choices"] * 2
+
+
+def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("nobody needs it")
+
+    monkeypatch.setattr(further, "sized", never)
+    text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
+    weights = {"W": np.arange(12.0).reshape(3, 4)}
+    old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
+    assert verify(old, new).decided_by == "float64"

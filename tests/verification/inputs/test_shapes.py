@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.inputs.sized import fitted
+from bnfold.verification.subgraphs.shapes import region_shapes
+from tests.verification.graphs import model
+
+
+def test_sizes_of_one_choice_differ_pairwise_and_symbols_agree() -> None:
+    sizing = sizings()[0]
+    image = sizing.concrete(["N", 3, "H", "W"])
+    assert len(set(image)) == 4
+    assert sizing.concrete(["N", "H"]) == (image[0], image[2])
+    sequence = sizing.concrete([None, None, None])
+    assert len(set(sequence)) == 3
+
+
+def test_volumes_get_smaller_sides_than_images() -> None:
+    image, volume = (sizings()[0].concrete(["N", 3, *sides]) for sides in (["H", "W"], ["D", "H", "W"]))
+    assert int(np.prod(volume)) <= 4 * int(np.prod(image))
+
+
+def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, tuple[int, ...]]]:
+    loaded = ir.load(model(body, weights))
+    found = region_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
+    return [trial.shapes for trial in found]
+
+
+def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
+    first, *_, last = attempts(
+        "(float[1,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 5, 5))}, "x"
+    )
+    assert first["x"][1] == 6
+    assert len({*first["x"][2:]}) == 2
+    assert all(5 < size < 20 for size in first["x"][2:])
+    assert last["x"] == (1, 6, 56, 56)
+
+
+def test_windows_fit_one_after_the_other() -> None:
+    body = (
+        "(float[N,3,H,W] x) => (float[a,b,c,d] y)"
+        " { a = Conv <strides = [2,2], dilations = [2,2]> (x, W)"
+        "  b = MaxPool <kernel_shape = [3,3], strides = [2,2]> (a)"
+        "  y = AveragePool <kernel_shape = [4,4]> (b) }"
+    )
+    first = attempts(body, {"W": np.ones((3, 3, 5, 5))}, "x")[0]["x"]
+    for side in first[2:]:
+        after_conv = (side - 9) // 2 + 1
+        assert ((after_conv - 3) // 2 + 1) - 4 + 1 >= 1
+
+
+def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
+    for strides, other in (("[2,1]", True), ("[1,1]", False)):
+        body = f"(float[N,3,H,W] x) => (float[a,b,c,d] y) {{ y = Conv <strides = {strides}> (x, W) }}"
+        loaded = ir.load(model(body, {"W": np.ones((3, 3, 2, 2))}))
+        trial = next(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+        larger = {"x": (*trial.shapes["x"][:2], *(side + 1 for side in trial.shapes["x"][2:]))}
+        assert trial.others == ((larger,) if other else ())
+
+
+def test_operators_that_depend_on_sizes_are_tried_on_one_row_and_beyond_their_ends() -> None:
+    body = "(float[N,3,H,W] x) => (float[a,b,c,d] y) { y = Slice (x, s, e, s) }"
+    loaded = ir.load(model(body, {"s": np.array([2]), "e": np.array([50])}))
+    trial = next(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    _odd, row, long, rows = trial.others
+    assert row["x"] == (1, *trial.shapes["x"][1:])
+    assert rows["x"] == (51, *trial.shapes["x"][1:])
+    assert min(long["x"][2:]) > 50
+
+
+def test_values_declared_alike_get_the_same_sizes() -> None:
+    body = (
+        "(float[N,4,H,W] x, float[N,4,H,W] z, float[N,4,1,1] g) => (float[a,b,c,d] y)"
+        " { s = Add (x, z)  y = Mul (s, g) }"
+    )
+    first = attempts(body, {}, "x", "z", "g")[0]
+    assert first["x"] == first["z"]
+    assert first["g"][1:] == (4, 1, 1)
+
+
+def test_unknown_ranks_are_those_of_neighbours_then_guessed() -> None:
+    loaded = ir.load(model("(float[N,4,8,8] x, float[N] z) => (float[a,b,c,d] y) { y = Add (x, z) }", {}))
+    values = loaded.graph.values
+    assert values["z"].type is not None
+    values["z"].type.tensor_type.ClearField("shape")
+    tried = [trial.shapes for trial in region_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
+    assert tried[0]["x"] == tried[0]["z"]
+    assert {len(shapes["z"]) for shapes in tried} == {4, 3, 2, 1, 5}
+
+
+def test_regions_too_large_to_feed_are_not_tried() -> None:
+    tried = attempts("(float[64,3,1024,1024] x) => (float[a,b,c,d] y) { y = Relu (x) }", {}, "x")
+    assert tried
+    assert all(np.prod(shapes["x"]) < 1e6 for shapes in tried)
+
+
+@pytest.mark.parametrize(("shape", "forced"), [("N,3,8,8", True), ("2,3,8,8", True), ("N,3,H,8", False)])
+def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool) -> None:
+    loaded = ir.load(model(f"(float[{shape}] x) => (float[a,b,c,d] y) {{ y = Relu (x) }}", {}))
+    tried = list(region_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    assert any(trial.passing_is_conclusive for trial in tried) is forced
+
+
+def test_only_what_weights_dictate_is_fixed_in_a_region() -> None:
+    body = "(float[2,6,56,8] x) => (float[a,b,c,d] y) { t = Transpose <perm = [0,1,3,2]> (x)  y = MatMul (t, W) }"
+    for sizes in attempts(body, {"W": np.ones((56, 4))}, "x"):
+        assert sizes["x"][1:3] == (6, 56)
+    assert attempts(body, {"W": np.ones((56, 4))}, "x")[0]["x"][3] < 8
+
+
+def test_sizes_at_which_a_reshape_loses_elements_do_not_fit() -> None:
+    """Inference takes them all, and each takes an evaluation that ends there."""
+    before = model("(float[A,6,B] x) => (float[C,D] y) { y = Reshape (x, t) }", {"t": np.array([5, 12])})
+    assert [size for size in range(1, 9) if fitted(ir.load(before), {"x": [size, 6, 2]}) is not None] == [5]
+    assert fitted(ir.load(before), {"x": ["A", 6, "B"]}) is not None
