@@ -38,9 +38,9 @@ def _opened(source: Any, name: str = "source") -> formats.Source:
         return Path(source)
     onnx_ir = sys.modules.get("onnx_ir")
     if onnx_ir is not None and isinstance(source, onnx_ir.Model):
-        from bnfold.interop.onnx_ir import borrow
+        from bnfold.interop.onnx_ir import from_onnx_ir
 
-        return borrow(source)
+        return from_onnx_ir(source)
     if isinstance(source, bytes | onnx.ModelProto):
         return source
     raise TypeError(f"{name}: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not {type(source).__name__}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir
 
-from bnfold.interop.onnx_ir import borrow, give_back
+from bnfold.interop.onnx_ir import from_onnx_ir, to_onnx_ir
 from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
@@ -35,13 +35,13 @@ class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onn
 
     def call(self, model: onnx_ir.Model) -> onnx_ir.passes.PassResult:
         """Rewrite a copy of ``model``; its tensors are shared. Raises `BnfoldError` for what cannot be processed."""
-        borrowed = borrow(model)
+        borrowed = from_onnx_ir(model)
         before = borrowed.proto.SerializeToString(deterministic=True)
         self.report = passes.rewrite(borrowed, self.options)
         borrowed.sync()
         if borrowed.proto.SerializeToString(deterministic=True) == before:
             return onnx_ir.passes.PassResult(model.clone(), modified=False)  # a functional pass returns a new object
-        return onnx_ir.passes.PassResult(give_back(borrowed), modified=True)
+        return onnx_ir.passes.PassResult(to_onnx_ir(borrowed), modified=True)
 
 
 class FoldBatchNormPass(_BatchNormPass):

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import bnfold
 from bnfold import passes, settings
 from bnfold.cli.commands import main
-from bnfold.cli.invocation import Run
+from bnfold.cli.invocation import CliOptions
 from bnfold.cli.options import FLAGS, STATED
 from bnfold.errors import BadSetting
 from bnfold.interop.openvino.operators import _TABLE, ONNX_NAMES
@@ -201,7 +201,7 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )  # fmt: skip
     assert asked.checks == VerifyOptions("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none", 8)
     assert asked.delivery == OutputOptions(Path("out.onnx"), "none", 9, keep_failed=Path("bad.onnx"), explained=True)
-    assert asked.run == Run(
+    assert asked.run == CliOptions(
         ("r.json",), as_json=True, require_verified=True, assert_none=frozenset({"Conv", "Relu"}), jobs=2,
         scheduler="tcp://x", force=True, verbose=True,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from bnfold.batch.addresses import STREAM
 from bnfold.cli import terminal
 from bnfold.cli.completion import SHELLS, script
 from bnfold.cli.group import Main
-from bnfold.cli.invocation import Asked
+from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
 
 if TYPE_CHECKING:
@@ -55,35 +55,35 @@ def main() -> None:
 @main.command()
 @paths
 @takes("target_opset", "fix_shapes", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
-def optimize(asked: Asked) -> None:
+def optimize(args: Invocation) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
     IN may also be several files, a folder or a quoted pattern ('models/*.onnx'); OUT is then a folder. - means
     standard input or output. With --in-place there is no OUT.
     """
-    _run(asked)
+    _run(args)
 
 
 @main.command()
 @paths
 @takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
-def fold(asked: Asked) -> None:
+def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
-    _run(asked)
+    _run(args)
 
 
 @main.command()
 @paths
 @takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False)
-def upgrade(asked: Asked) -> None:
+def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN, and nothing else.
 
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
-    _run(asked)
+    _run(args)
 
 
 @main.command()
@@ -94,29 +94,29 @@ def upgrade(asked: Asked) -> None:
     reads=("sources",),
     depth="none",
 )
-def inspect(asked: Asked) -> None:
+def inspect(args: Invocation) -> None:
     """Show what would happen to each BatchNormalization, and why.
 
     No model is written. IN may also be several files, a folder or a quoted pattern ('models/*.onnx').
     """
-    _inspect(asked)
+    _inspect(args)
 
 
-def _inspect(asked: Asked) -> None:
+def _inspect(args: Invocation) -> None:
     from bnfold.cli import folders, publish
     from bnfold.pipeline import job
 
-    _check(asked)
-    if asked.is_many:
-        sys.exit(folders.inspect(asked))
-    outcome = _process(asked, None)
+    _check(args)
+    if args.is_many:
+        sys.exit(folders.inspect(args))
+    outcome = _process(args, None)
     document = outcome.to_json()
-    if asked.run.quantization:
+    if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
-    publish.emit(document, asked.run.report, as_json=asked.run.as_json)
-    if not (asked.run.as_json or asked.run.quiet):
+    publish.emit(document, args.run.report, as_json=args.run.as_json)
+    if not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
-    sys.exit(_exit_code(outcome, asked))
+    sys.exit(_exit_code(outcome, args))
 
 
 @main.command()
@@ -131,7 +131,7 @@ def _inspect(asked: Asked) -> None:
     option("verbose", help="Print every output with all its numbers."),
     reads=("source", "output"),
 )
-def verify(asked: Asked) -> None:
+def verify(args: Invocation) -> None:
     """Check whether two models are numerically equivalent.
 
     The exit code is 0 if they are, or if that could not be checked; 1 if they are not.
@@ -139,19 +139,19 @@ def verify(asked: Asked) -> None:
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
 
-    differences.require(asked)
+    differences.require(args)
     with terminal.progress() as progress:
-        verdict = formats.verify_two(Path(asked.source), Path(asked.output), asked.checks, progress)
-    if asked.run.report:
-        document = {**differences.found(asked), "verify": verdict.to_json()}
-        publish.emit(document, asked.run.report, as_json=False)
-    if asked.run.as_json:
+        verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
+    if args.run.report:
+        document = {**differences.found(args), "verify": verdict.to_json()}
+        publish.emit(document, args.run.report, as_json=False)
+    if args.run.as_json:
         publish.to_stdout(verdict.to_json())
     else:
-        terminal.verdict(verdict, verbose=asked.run.verbose)
+        terminal.verdict(verdict, verbose=args.run.verbose)
     if verdict.status == "failed":
         sys.exit(1)
-    if verdict.status == "unverified" and asked.run.require_verified:
+    if verdict.status == "unverified" and args.run.require_verified:
         sys.exit(3)
 
 
@@ -166,7 +166,7 @@ def verify(asked: Asked) -> None:
     exit_code=2,
     reads=("source", "output"),
 )
-def diff(asked: Asked) -> None:
+def diff(args: Invocation) -> None:
     """Show what differs between two models, node by node.
 
     That is inputs and outputs, operators, attributes, constants, and the values that both compute. Nodes are matched
@@ -176,12 +176,12 @@ def diff(asked: Asked) -> None:
     from bnfold.cli import differences, publish
     from bnfold.report.html.differences import headline
 
-    differences.require(asked)
-    document = differences.found(asked)
-    publish.emit(document, asked.run.report, as_json=asked.run.as_json)
-    if not asked.run.as_json:
+    differences.require(args)
+    document = differences.found(args)
+    publish.emit(document, args.run.report, as_json=args.run.as_json)
+    if not args.run.as_json:
         terminal.headline(*headline(document))
-        for line in differences.lines(document, verbose=asked.run.verbose):
+        for line in differences.lines(document, verbose=args.run.verbose):
             click.echo(line)
     sys.exit(not document["equal"])
 
@@ -194,7 +194,7 @@ def diff(asked: Asked) -> None:
     "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
     "external_data", "size_threshold", "in_place", "as_json", "quiet",
 )  # fmt: skip
-def run(asked: Asked) -> None:
+def run(args: Invocation) -> None:
     """Run an external tool on a model, and keep its output only if it is equivalent.
 
     COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. OUT is written
@@ -203,16 +203,16 @@ def run(asked: Asked) -> None:
     from bnfold.cli import publish
     from bnfold.pipeline import command
 
-    if asked.is_many or STREAM in (asked.source, asked.output):
+    if args.is_many or STREAM in (args.source, args.output):
         raise click.UsageError("IN and OUT are one file each")
-    files = Path(asked.source), asked.delivery
-    with terminal.progress(enabled=not asked.run.quiet) as progress:
+    files = Path(args.source), args.delivery
+    with terminal.progress(enabled=not args.run.quiet) as progress:
         before, row, written = command.run(
-            *files, asked.run.command, asked.options, asked.checks, asked.run.tolerance, progress
+            *files, args.run.command, args.options, args.checks, args.run.tolerance, progress
         )
-    if asked.run.as_json:
+    if args.run.as_json:
         publish.to_stdout(row.to_json())
-    if not asked.run.quiet:
+    if not args.run.quiet:
         terminal.steps(before, [row])
         terminal.wrote(written)
 
@@ -224,54 +224,54 @@ def completion(shell: str) -> None:
     click.echo(script(main, shell))
 
 
-def _run(asked: Asked) -> None:
+def _run(args: Invocation) -> None:
     """Process one model, or many, and report on it."""
-    if asked.run.dry_run:
-        _inspect(asked._replace(output="", checks=replace(asked.checks, depth="none")))
-    _check(asked)
-    if asked.is_many:
+    if args.run.dry_run:
+        _inspect(args._replace(output="", checks=replace(args.checks, depth="none")))
+    _check(args)
+    if args.is_many:
         from bnfold.cli import folders
 
-        sys.exit(folders.run(asked))
-    if asked.run.scheduler:
+        sys.exit(folders.run(args))
+    if args.run.scheduler:
         raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
-    outcome = _process(asked, asked.destination())
-    _publish(outcome, asked)
-    if asked.output == STREAM:
+    outcome = _process(args, args.destination())
+    _publish(outcome, args)
+    if args.output == STREAM:
         from bnfold import ir
 
         sys.stdout.buffer.write(ir.encode(outcome.model))
-    run = asked.run
+    run = args.run
     if not run.quiet or (outcome.verdict is not None and outcome.verdict.status != "verified"):
         terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet)
-    sys.exit(_exit_code(outcome, asked))
+    sys.exit(_exit_code(outcome, args))
 
 
-def _check(asked: Asked) -> None:
+def _check(args: Invocation) -> None:
     """Complain about a report that cannot be written, or a misspelt name, before any work is done."""
     from bnfold.cli import publish
     from bnfold.pipeline import formats
 
-    publish.require(asked.run.report)
-    for source in asked.sources:
-        formats.of(source).check(asked.options, None, asked.run.assert_none)
+    publish.require(args.run.report)
+    for source in args.sources:
+        formats.of(source).check(args.options, None, args.run.assert_none)
 
 
-def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
+def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline.job import process
     from bnfold.pipeline.outcome import count_products
 
-    options = asked.options
-    with terminal.progress(enabled=not asked.run.quiet) as progress:
+    options = args.options
+    with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
-            counted = None if asked.run.quiet else count_products
-            given = asked.opened(), delivery, options, asked.checks, progress
-            return process(*given, reports=asked.reports, second_opinion=counted)
+            counted = None if args.run.quiet else count_products
+            given = args.opened(), delivery, options, args.checks, progress
+            return process(*given, reports=args.reports, second_opinion=counted)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
-            _publish(outcome, asked)
-            terminal.verdict(outcome.verdict, verbose=asked.run.verbose)
+            _publish(outcome, args)
+            terminal.verdict(outcome.verdict, verbose=args.run.verbose)
             raise
         except UpgradeBlocked as blocked:
             if not options.fold or options.target_opset == "keep":
@@ -280,20 +280,20 @@ def _process(asked: Asked, delivery: OutputOptions | None) -> Outcome:
             raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
 
 
-def _exit_code(outcome: Outcome, asked: Asked) -> int:
-    if asked.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
+def _exit_code(outcome: Outcome, args: Invocation) -> int:
+    if args.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    if not asked.run.assert_none:
+    if not args.run.assert_none:
         return 0
-    left = outcome.left(asked.run.assert_none)
+    left = outcome.left(args.run.assert_none)
     if left:
-        terminal.still_there(outcome, left, asked.run.assert_none)
+        terminal.still_there(outcome, left, args.run.assert_none)
     return 4 if left else 0
 
 
-def _publish(outcome: Outcome, asked: Asked) -> None:
+def _publish(outcome: Outcome, args: Invocation) -> None:
     """Print and write the report as asked."""
-    if asked.delivery.explained:
+    if args.delivery.explained:
         from bnfold.cli import publish
 
-        publish.emit(outcome.to_json(), asked.run.report, as_json=asked.run.as_json)
+        publish.emit(outcome.to_json(), args.run.report, as_json=args.run.as_json)

@@ -14,31 +14,31 @@ from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
 
 if TYPE_CHECKING:
-    from bnfold.cli.invocation import Asked
+    from bnfold.cli.invocation import Invocation
 
 MOST = 10
 """Differences without --verbose."""
 
 
-def require(asked: Asked) -> None:
+def require(args: Invocation) -> None:
     """Complain about a report that cannot be written, or that would overwrite a model, before any work is done."""
     from bnfold.pipeline import formats, path_conflicts
 
-    publish.require(asked.run.report)
-    sources = Path(asked.source), Path(asked.output)
+    publish.require(args.run.report)
+    sources = Path(args.source), Path(args.output)
     formats.one_kind(*sources)
-    if asked.run.report:
-        kept = [("the input", path) for path in (*sources, *filter(None, [asked.checks.data]))]
-        path_conflicts.refuse([("the report", path) for path in asked.reports], kept)
+    if args.run.report:
+        kept = [("the input", path) for path in (*sources, *filter(None, [args.checks.data]))]
+        path_conflicts.refuse([("the report", path) for path in args.reports], kept)
 
 
-def found(asked: Asked) -> dict[str, Any]:
+def found(args: Invocation) -> dict[str, Any]:
     """What differs between the two models of a command line."""
     from bnfold import diffing
     from bnfold.pipeline import formats
 
-    old, new = (formats.of(path).load(Path(path)) for path in (asked.source, asked.output))
-    return diffing.diff(old, new, drawn=bool(asked.run.report), values=asked.run.values, checks=asked.checks)
+    old, new = (formats.of(path).load(Path(path)) for path in (args.source, args.output))
+    return diffing.diff(old, new, drawn=bool(args.run.report), values=args.run.values, checks=args.checks)
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:

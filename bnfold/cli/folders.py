@@ -19,7 +19,7 @@ from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place, place
 from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
-from bnfold.cli.invocation import Asked
+from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import INTERRUPTED
 from bnfold.pipeline import formats, path_conflicts
 
@@ -32,83 +32,83 @@ _MOST_UNSEEN = 100_000
 """Objects to be made before garbage is looked for: what is left of one model goes before there are many."""
 
 
-def run(asked: Asked) -> int:
+def run(args: Invocation) -> int:
     """Process all models; the exit code is the worst of theirs."""
     gc.set_threshold(_MOST_UNSEEN)
-    _refuse(asked)
-    if asked.run.scheduler:  # a worker stands in another folder
-        data = asked.checks.data
-        checks = replace(asked.checks, data=data and data.absolute())
-        sources, output = tuple(map(_absolute, asked.sources)), asked.output and _absolute(asked.output)
-        asked = asked._replace(sources=sources, output=output, checks=checks)
-    tasks, skipped = scheduler.plan_tasks(asked.sources, asked.output, in_place=asked.delivery.in_place)
-    if asked.run.report:
-        kept = [("the recorded inputs", asked.checks.data)] if asked.checks.data else []
-        kept += [("the scheduler file", Path(asked.run.scheduler))] if asked.run.scheduler else []
-        kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, asked)]
-        path_conflicts.refuse([("the report", path) for path in asked.reports], kept)
-    settings = Settings(asked.options, asked.checks, asked.delivery, asked.run.assert_none, asked.run.force)
-    with terminal.progress(enabled=not asked.run.quiet) as progress, _workers(asked, tasks) as pool:
+    _refuse(args)
+    if args.run.scheduler:  # a worker stands in another folder
+        data = args.checks.data
+        checks = replace(args.checks, data=data and data.absolute())
+        sources, output = tuple(map(_absolute, args.sources)), args.output and _absolute(args.output)
+        args = args._replace(sources=sources, output=output, checks=checks)
+    tasks, skipped = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
+    if args.run.report:
+        kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
+        kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
+        kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
+        path_conflicts.refuse([("the report", path) for path in args.reports], kept)
+    settings = Settings(args.options, args.checks, args.delivery, args.run.assert_none, args.run.force)
+    with terminal.progress(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
         results = scheduler.run(tasks, settings, pool, progress)
-    return _finish(results, asked, skipped)
+    return _finish(results, args, skipped)
 
 
-def inspect(asked: Asked) -> int:
+def inspect(args: Invocation) -> int:
     """Inspect all models; 1 if one of them cannot be processed. One behind a URL shows each BatchNormalization, too."""
     gc.set_threshold(_MOST_UNSEEN)
-    if STREAM in asked.sources:
+    if STREAM in args.sources:
         raise click.UsageError(_STREAMS)
-    found = scheduler.find(asked.sources)
-    is_one = len(asked.sources) == 1 and str(found.models[0]) == str(place(asked.source))
-    if asked.run.report:
-        path_conflicts.refuse([("the report", path) for path in asked.reports], _inputs(found.models))
-    delivery = replace(asked.delivery, explained=asked.delivery.explained or is_one)
+    found = scheduler.find(args.sources)
+    is_one = len(args.sources) == 1 and str(found.models[0]) == str(place(args.source))
+    if args.run.report:
+        path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(found.models))
+    delivery = replace(args.delivery, explained=args.delivery.explained or is_one)
     with terminal.progress() as progress:
-        settings = Settings(asked.options, asked.checks, delivery, asked.run.assert_none)
+        settings = Settings(args.options, args.checks, delivery, args.run.assert_none)
         results = scheduler.inspect(found.models, settings, progress)
     rows = results[0].report.get("batchnorms") if is_one and results[0].report else None
-    if rows and not (asked.run.as_json or asked.run.quiet):
+    if rows and not (args.run.as_json or args.run.quiet):
         from bnfold.cli import tables
 
         tables.batchnorms(rows)
-    return _finish(results, asked, found.skipped)
+    return _finish(results, args, found.skipped)
 
 
-def _refuse(asked: Asked) -> None:
+def _refuse(args: Invocation) -> None:
     """Raise UsageError for what makes no sense with many models."""
-    many, given, written = "IN is many models", asked.run, asked.delivery
+    many, given, written = "IN is many models", args.run, args.delivery
     verbose = f"--verbose is for one file; {many}: --report FILE has every BatchNormalization"
     jobs = "--jobs is for this machine; with --scheduler the cluster's workers say how many"
     names = "behind a URL each model has its own data file: --external-data auto, keep or none"
     for is_wrong, text in (
-        (STREAM in (*asked.sources, asked.output), _STREAMS),
+        (STREAM in (*args.sources, args.output), _STREAMS),
         (written.keep_failed, f"--keep-failed is for one file; {many}"),
         (given.verbose, verbose),
         (given.scheduler and given.jobs, jobs),
-        (is_url(asked.output) and written.external_data not in ("auto", "keep", "none"), names),
+        (is_url(args.output) and written.external_data not in ("auto", "keep", "none"), names),
     ):
         if is_wrong:
             raise click.UsageError(text)
 
 
 @contextmanager
-def _workers(asked: Asked, tasks: Sequence[Task]) -> Iterator[Executor]:
+def _workers(args: Invocation, tasks: Sequence[Task]) -> Iterator[Executor]:
     """Processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
-    if not asked.run.scheduler:
-        count = min(asked.run.jobs or os.cpu_count() or 1, len(tasks))
+    if not args.run.scheduler:
+        count = min(args.run.jobs or os.cpu_count() or 1, len(tasks))
         with ProcessPoolExecutor(count, initializer=stopping.prepare) as pool:
             yield pool
         return
     from bnfold.batch import cluster
 
     shared = [tasks[0].source.path] if isinstance(tasks[0].source, OnDisk) else []
-    shared += [asked.checks.data] if asked.checks.data else []
-    target = place(asked.output or asked.source)
-    if isinstance(target, OnDisk) and asked.output:
+    shared += [args.checks.data] if args.checks.data else []
+    target = place(args.output or args.source)
+    if isinstance(target, OnDisk) and args.output:
         folder = tasks[0].output.path.parent if tasks[0].output == target else target.path
         target.make_folder(folder)
         shared.append(folder)
-    with cluster.connected(asked.run.scheduler, shared) as pool:
+    with cluster.connected(args.run.scheduler, shared) as pool:
         yield pool
 
 
@@ -116,11 +116,11 @@ def _inputs(sources: Iterable[Place]) -> Iterator[path_conflicts.Named]:
     return ((f"the input {source}", source.path) for source in sources if isinstance(source, OnDisk))
 
 
-def _outputs(tasks: Sequence[Task], asked: Asked) -> Iterator[path_conflicts.Named]:
+def _outputs(tasks: Sequence[Task], args: Invocation) -> Iterator[path_conflicts.Named]:
     """The results on disk, and the files that their weights may go to."""
     for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
         yield f"the output {path}", path
-        beside = formats.of(path).data_file(path, asked.delivery.external_data)
+        beside = formats.of(path).data_file(path, args.delivery.external_data)
         if beside is not None:
             yield f"the data file of {path}", beside
 
@@ -129,14 +129,14 @@ def _absolute(name: str) -> str:
     return name if is_url(name) else str(Path(name).absolute())
 
 
-def _finish(results: Sequence[FileResult], asked: Asked, skipped: int) -> int:
+def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> int:
     """Print and write what was found, and return the exit code."""
-    given = asked.run
-    if asked.delivery.explained:
+    given = args.run
+    if args.delivery.explained:
         publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
     if shown or not given.quiet:
-        told = {"table": not (given.as_json or given.quiet), "folds": asked.options.fold}
+        told = {"table": not (given.as_json or given.quiet), "folds": args.options.fold}
         terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
     if any(result.message == scheduler.INTERRUPTED for result in results):
         return INTERRUPTED

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Checked):
+class CliOptions(Checked):
     """Options that only the command line has.
 
     Attributes:
@@ -60,7 +60,7 @@ class Run(Checked):
     command: Sequence[str] = ()
 
 
-class Asked(NamedTuple):
+class Invocation(NamedTuple):
     """A command line, read; ``output`` is empty for a command that has none, and where inputs are overwritten."""
 
     sources: tuple[str, ...]
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
     options: Options
     checks: VerifyOptions
     delivery: OutputOptions
-    run: Run
+    run: CliOptions
 
     @property
     def reports(self) -> list[Path]:
@@ -151,13 +151,13 @@ def _is_pattern(text: str) -> bool:
     return any(mark in text for mark in MAGIC) and not os.path.exists(text)  # noqa: PTH110 - any text
 
 
-def read(given: dict[str, Any]) -> Asked:
+def read(given: dict[str, Any]) -> Invocation:
     """Make the settings of a command line from its options' values."""
 
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
-    run, checks = made(Run), made(VerifyOptions)
+    run, checks = made(CliOptions), made(VerifyOptions)
     if run.quiet and run.verbose:
         raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
     if "paths" in given:
@@ -171,4 +171,4 @@ def read(given: dict[str, Any]) -> Asked:
         options = replace(options, fold=False, target_opset="keep")
     reports = bool(run.report) or run.as_json
     delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
-    return Asked(sources, output, options, checks, delivery, run)
+    return Invocation(sources, output, options, checks, delivery, run)

@@ -17,7 +17,7 @@ import click
 from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
 from bnfold.cli.completion import among, choices, operators, opsets
-from bnfold.cli.invocation import Run, named, read
+from bnfold.cli.invocation import CliOptions, named, read
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
@@ -68,7 +68,7 @@ def _names(text: str) -> frozenset[str]:
 
 STATED = {
     member.name: (kind, member)
-    for kind in (Options, Policy, VerifyOptions, OutputOptions, Run)
+    for kind in (Options, Policy, VerifyOptions, OutputOptions, CliOptions)
     for member in fields(kind)
 }
 FLAGS = {

@@ -14,12 +14,12 @@ from bnfold.converting.imports import leave_old_ir, merge_opset_imports, strip_i
 from bnfold.settings import Policy
 
 if TYPE_CHECKING:
-    from bnfold.converting.model import Upgraded
+    from bnfold.converting.model import Converted
 
 __all__ = ["leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]
 
 
-def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Upgraded:
+def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Converted:
     """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
 
     After an error the model is half way and has to be discarded.

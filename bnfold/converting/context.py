@@ -21,7 +21,7 @@ class Inexpressible(Unsupported):
 
 
 @dataclass(slots=True, eq=False)
-class Shared:
+class ConversionContext:
     """What the sites of one upgrade have in common."""
 
     target: int

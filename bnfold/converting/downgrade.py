@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import Shared
+from bnfold.converting.context import ConversionContext
 from bnfold.converting.table import VALUES_SINCE, steps
 from bnfold.converting.types import Types
 from bnfold.ir.elements import type_name
@@ -91,13 +91,13 @@ def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:
             yield slot
 
 
-def give_empty_inputs(node: ir.Node, target: int, shared: Shared) -> None:
+def give_empty_inputs(node: ir.Node, target: int, context: ConversionContext) -> None:
     """Give a Resize the empty roi and scales that versions 11 and 12 demand where nothing reads them."""
     older = version_at(node.op_type, target)
     if older != 11 or not node.is_op("Resize"):
         return
     for slot in missing_inputs(node, older):
-        node.set_input(slot, shared.constant(node.graph, np.zeros(0, np.float32), f"{node.label}_none"))
+        node.set_input(slot, context.constant(node.graph, np.zeros(0, np.float32), f"{node.label}_none"))
 
 
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
@@ -106,7 +106,7 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
     if version is None:
         return f"does not exist at opset {target}"
     schema = schema_of(node.op_type, version)
-    sizes: dict[str, int] = {}
+    bound: dict[str, int] = {}
     for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
         parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
         dtype = types.dtype(value)
@@ -115,7 +115,7 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
         name = f"tensor({type_name(dtype)})"
         if name not in parameter.types:
             return f"version {version} does not take {name}"
-        if shared.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
+        if bound.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
             return f"version {version} takes one type where the node has two"
     for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
         dtype = types.dtype(value)

@@ -9,17 +9,17 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import imports
-from bnfold.converting.context import Shared
+from bnfold.converting.context import ConversionContext
 from bnfold.converting.functions import inline_dependent
 from bnfold.converting.types import Types
-from bnfold.converting.walk import Blocker, Change, Walk
+from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
 
 
-class Upgraded(NamedTuple):
+class Converted(NamedTuple):
     """What an upgrade did.
 
     Attributes:
@@ -33,7 +33,7 @@ class Upgraded(NamedTuple):
 
     before: int
     after: int
-    changes: tuple[Change, ...]
+    changes: tuple[NodeChange, ...]
     repairs: tuple[Repair, ...]
     passed: dict[str, int]
     training: tuple[str, ...]
@@ -55,7 +55,7 @@ class Upgraded(NamedTuple):
         return [change.cut for change in self.changes if change.cut is not None]
 
 
-def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
+def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
     """As `bnfold.converting.run`."""
     before = model.opset("")
     goal = imports.resolve_target(before, target)
@@ -70,23 +70,23 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Upgraded:
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
     if is_called or any(map(may_be_unsure, model.nodes())):
         model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
-    walk = Walk(Shared(goal, policy, Types(goal)), functions)
+    walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions)
     with no_garbage_collection():
         for graph in (model.graph, *model.functions):
             if graph is model.graph or _uses_default_domain(graph):
                 walk.graph(graph)
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
-    walk.shared.drop_replaced()
+    walk.context.drop_replaced()
     imports.write_opset(model, goal)
     imports.write_ir_version(model, goal)
-    return Upgraded(
+    return Converted(
         before=before,
         after=goal,
         changes=tuple(walk.changes),
-        repairs=(*repairs, *walk.shared.repairs),
+        repairs=(*repairs, *walk.context.repairs),
         passed=walk.passed,
-        training=tuple(walk.shared.training),
+        training=tuple(walk.context.training),
     )
 
 

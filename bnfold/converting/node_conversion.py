@@ -14,14 +14,14 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.bodies import Dims
-from bnfold.converting.context import Inexpressible, Shared, numeric_type
+from bnfold.converting.context import ConversionContext, Inexpressible, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1
 
 
-class Site:
+class NodeConversion:
     """One node on its way to the target opset.
 
     Attributes:
@@ -30,12 +30,12 @@ class Site:
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
 
-    def __init__(self, node: ir.Node, shared: Shared) -> None:
+    def __init__(self, node: ir.Node, context: ConversionContext) -> None:
         self.node = node
         self.graph = node.graph
-        self.shared = shared
-        self.target = shared.target
-        self.policy = shared.policy
+        self.context = context
+        self.target = context.target
+        self.policy = context.policy
         self.finished = False
         self.touched = False
         self._last = node
@@ -45,7 +45,7 @@ class Site:
 
     def shape(self, value: ir.Value) -> Dims | None:
         """Dims as far as known; None for an unknown rank."""
-        return self.shared.types.shape(value)
+        return self.context.types.shape(value)
 
     def rank(self, value: ir.Value) -> int:
         """Number of axes. Raises Inexpressible where it is not known."""
@@ -56,9 +56,9 @@ class Site:
 
     def dtype(self, value: ir.Value) -> int:
         """Element type. Raises Inexpressible where it is not known."""
-        dtype = self.shared.types.dtype(value)
+        dtype = self.context.types.dtype(value)
         if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
-            dtype = self.shared.types.dtype(made)
+            dtype = self.context.types.dtype(made)
         if dtype is None:
             raise Inexpressible(f"the element type of {value.name!r} is not known")
         return dtype
@@ -95,7 +95,7 @@ class Site:
 
     def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
         """A constant of this graph; equal ones of one upgrade are stored once."""
-        return self.shared.constant(self.graph, array, f"{self.node.label}_{hint}")
+        return self.context.constant(self.graph, array, f"{self.node.label}_{hint}")
 
     def ints(self, values: Sequence[int], hint: str) -> ir.Value:
         """A 1-D int64 constant."""
@@ -132,7 +132,7 @@ class Site:
 
     def repair(self, kind: str, text: str) -> None:
         """Report something that was decided or corrected here."""
-        self.shared.repairs.append(Repair(kind, self.node.label, text))
+        self.context.repairs.append(Repair(kind, self.node.label, text))
 
     # -- common forms, in the spelling of the target opset
 
@@ -141,7 +141,7 @@ class Site:
         tensor = ir.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:
             return self._reshape_node(value, dims, hint)
-        return self.shared.in_dims(self.graph, value, tensor, dims)
+        return self.context.in_dims(self.graph, value, tensor, dims)
 
     def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
         dims = [dim if dim <= INT64_MAX else -1 for dim in dims]  # what a damaged file declares

@@ -23,10 +23,10 @@ from bnfold.converting.adapters import (
     softmax,
 )
 from bnfold.converting.compatible import objection
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.schemas import schema_of, version_at, versions_of
 
-Adapter = Callable[[Site], None]
+Adapter = Callable[[NodeConversion], None]
 
 VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
     "Pad": ("mode", {b"wrap": 19}),
@@ -117,7 +117,7 @@ BY_HAND = frozenset({"BatchNormalization", "InstanceNormalization"})
 """Operators whose every version has to be in one of the lists above: their meaning is what bnfold is about."""
 
 
-class Step(NamedTuple):
+class VersionStep(NamedTuple):
     """One version step: it has an adapter, or a reason why it cannot be made, or neither (compatible)."""
 
     version: int
@@ -126,15 +126,15 @@ class Step(NamedTuple):
 
 
 @cache
-def steps(op_type: str, version: int, target: int) -> tuple[Step, ...]:
+def steps(op_type: str, version: int, target: int) -> tuple[VersionStep, ...]:
     """The steps of ``op_type`` behind ``version`` on the way to ``target``."""
     return tuple(_step(op_type, later) for later in versions_of(op_type) if version < later <= target)
 
 
-def _step(op_type: str, version: int) -> Step:
+def _step(op_type: str, version: int) -> VersionStep:
     if (op_type, version) in ADAPTERS:
-        return Step(version, ADAPTERS[op_type, version], None)
-    return Step(version, None, None if (op_type, version) in REVIEWED else unproven(op_type, version))
+        return VersionStep(version, ADAPTERS[op_type, version], None)
+    return VersionStep(version, None, None if (op_type, version) in REVIEWED else unproven(op_type, version))
 
 
 def unproven(op_type: str, version: int) -> str | None:

@@ -11,8 +11,8 @@ import onnx
 from bnfold import ir
 from bnfold.converting import downgrade, exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
-from bnfold.converting.context import Inexpressible, Shared
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.context import ConversionContext, Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.forms import form_of
 from bnfold.ir.graph import makers_first
@@ -21,14 +21,14 @@ from bnfold.semantics import Repair, Unreadable
 
 _AP = onnx.AttributeProto
 
-BY_MEANING: dict[str, Callable[[Site], None]] = {
+BY_MEANING: dict[str, Callable[[NodeConversion], None]] = {
     "BatchNormalization": batchnorm.to_target,
     "InstanceNormalization": normalization.instance,
 }
 """Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """One node that was rewritten.
 
     Attributes:
@@ -56,7 +56,7 @@ class Blocker(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Walk:
+class GraphConverter:
     """One pass over a model.
 
     Attributes:
@@ -65,9 +65,9 @@ class Walk:
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
     """
 
-    shared: Shared
+    context: ConversionContext
     functions: frozenset[tuple[str, str]] = frozenset()
-    changes: list[Change] = field(default_factory=list)
+    changes: list[NodeChange] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
 
@@ -85,32 +85,32 @@ class Walk:
             return
         repair = exporter_quirks.complete_pads(node)
         if repair is not None:
-            self.shared.repairs.append(repair)
+            self.context.repairs.append(repair)
         by_meaning = BY_MEANING.get(node.op_type)
         version = table.living_version(node.op_type, opset)
         if version is None:
             self._unknown(node, opset)
         elif by_meaning is not None:
             self._read(node, opset, by_meaning)
-        elif (reason := downgrade.value_objection(node, self.shared.target)) is not None:
+        elif (reason := downgrade.value_objection(node, self.context.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
         elif (meant := self._meant(node, version)) != version:
             self._adapt(node, meant, None)
-        elif opset > self.shared.target:
+        elif opset > self.context.target:
             self._lower(node, opset)
-        elif not table.is_compatible(node.op_type, version, self.shared.target):
+        elif not table.is_compatible(node.op_type, version, self.context.target):
             self._adapt(node, version, None)
         elif node.op_type == "PRelu":
             self._adapt(node, version, broadcast.stray_slope)
 
-    def _read(self, node: ir.Node, opset: int, adapter: Callable[[Site], None]) -> None:
+    def _read(self, node: ir.Node, opset: int, adapter: Callable[[NodeConversion], None]) -> None:
         version = version_at(node.op_type, opset)
         if version is not None and self._says_all(node, version):
             return
         self._adapt(node, version, adapter)
-        if opset > self.shared.target:
+        if opset > self.context.target:
             # It can be written for any opset, unless an older version lacks its types.
-            reason = downgrade.type_objection(node, self.shared.target, self.shared.types)
+            reason = downgrade.type_objection(node, self.context.target, self.context.types)
             if reason is not None:
                 self._block(node.graph, node.label, node.op_type, version, reason)
 
@@ -120,15 +120,15 @@ class Walk:
             version >= 9
             and len(node.outputs) == 1
             and len(node.inputs) == (5 if node.op_type == "BatchNormalization" else 3)
-            and version_at(node.op_type, self.shared.target) == version
+            and version_at(node.op_type, self.context.target) == version
             and all(attribute.name in ("epsilon", "momentum") for attribute in node.proto.attribute[:])
         )
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """The version that the node has the form of; another one than its opset says is reported."""
         if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
-            self.shared.repairs.append(repair)
-        meant = exporter_quirks.version_meant(node, version, self.shared.target)
+            self.context.repairs.append(repair)
+        meant = exporter_quirks.version_meant(node, version, self.context.target)
         if meant != version:
             has_attributes = node.attrs.keys() <= form_of(node.op_type, version).attributes.keys()
             if meant < version and not has_attributes:
@@ -136,50 +136,50 @@ class Walk:
             else:
                 kind, why = "later-form" if meant > version else "earlier-form", "allow its form"
             text = f"{node.op_type}-{version} does not {why}: read as {node.op_type}-{meant}, which does"
-            self.shared.repairs.append(Repair(kind, node.label, text))
+            self.context.repairs.append(Repair(kind, node.label, text))
         return meant
 
-    def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[Site], None] | None) -> None:
+    def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[NodeConversion], None] | None) -> None:
         """Run ``adapter``, or those of the node's version steps, and note what became of it."""
         op_type, label = node.op_type, node.label
         before = node.proto.SerializeToString()
         inputs = tuple(value.name for value in node.inputs if value is not None)
         outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
-        site = Site(node, self.shared)
+        conversion = NodeConversion(node, self.context)
         try:
             if version is not None:
                 _check_types(node, version)
             if adapter is not None:
-                adapter(site)
+                adapter(conversion)
             else:
-                _step_through(site, version or 1)
+                _step_through(conversion, version or 1)
         except Unsupported as error:
             why = error.reason if isinstance(error, Unreadable) else str(error)
             self._block(node.graph, label, op_type, version, why)
             return
         if node.proto.SerializeToString() == before:
             return
-        cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if site.touched else None
-        self.changes.append(Change(node.graph.path, label, op_type, version, cut))
+        cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if conversion.touched else None
+        self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut))
 
     def _unknown(self, node: ir.Node, opset: int) -> None:
         adapter = prestandard.adapter_of(node)
         if adapter is not None:
             self._adapt(node, None, adapter)
-        elif node.op_type == "MeanVarianceNormalization" and self.shared.target >= 9:
+        elif node.op_type == "MeanVarianceNormalization" and self.context.target >= 9:
             reason = "the withdrawn experiment of this name averages over other axes than version 9"
             self._block(node.graph, node.label, node.op_type, None, reason)
-        elif opset > self.shared.target and version_at(node.op_type, opset) is not None:
+        elif opset > self.context.target and version_at(node.op_type, opset) is not None:
             self._lower(node, opset)
         else:
             self._pass(node)
 
     def _lower(self, node: ir.Node, opset: int) -> None:
-        target = self.shared.target
-        downgrade.give_empty_inputs(node, target, self.shared)
+        target = self.context.target
+        downgrade.give_empty_inputs(node, target, self.context)
         # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-        uncounted = downgrade.axes_from_front(node, target, self.shared.types) if opset >= 11 else None
-        reason = downgrade.objection(node, opset, target, self.shared.types) or uncounted
+        uncounted = downgrade.axes_from_front(node, target, self.context.types) if opset >= 11 else None
+        reason = downgrade.objection(node, opset, target, self.context.types) or uncounted
         if reason is not None:
             version, needs = version_at(node.op_type, opset), downgrade.needed_opset(node, opset)
             self._block(node.graph, node.label, node.op_type, version, reason, needs)
@@ -208,11 +208,13 @@ def _check_types(node: ir.Node, version: int) -> None:
             raise Inexpressible(f"attribute {attribute.name} is of type {_AP.AttributeType.Name(attribute.type)}")
 
 
-def _step_through(site: Site, version: int) -> None:
+def _step_through(conversion: NodeConversion, version: int) -> None:
     """One version step after the other, until the target or until an adapter says that it went all the way."""
-    while (ahead := table.steps(site.node.op_type, version, site.target)) and not site.finished:  # it may be renamed
+    while (
+        ahead := table.steps(conversion.node.op_type, version, conversion.target)
+    ) and not conversion.finished:  # it may be renamed
         if ahead[0].blocked is not None:
             raise Inexpressible(ahead[0].blocked)
         if ahead[0].adapter is not None:
-            ahead[0].adapter(site)
+            ahead[0].adapter(conversion)
         version = ahead[0].version

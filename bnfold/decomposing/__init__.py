@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bnfold import ir
-from bnfold.converting.context import Shared
+from bnfold.converting.context import ConversionContext
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts
@@ -34,7 +34,7 @@ def run(
     ``events`` has an event for each BatchNormalization; an InstanceNormalization that stays is noted in the report.
     """
     facts = Facts(model)
-    shared: dict[int, Shared] = {}
+    context: dict[int, ConversionContext] = {}
     for node in _nodes(model, operators):
         event = events.get(node)
         try:
@@ -46,7 +46,7 @@ def run(
                 report.notes.append(f"{node.op_type} {node.label!r} left as it was: {refusal}")
             continue
         opset = node.graph.opset("")
-        builder = Builder(node, shared.setdefault(opset, facts.shared(opset, policy)))
+        builder = Builder(node, context.setdefault(opset, facts.context(opset, policy)))
         cut = _cut(node)
         if cut.outputs:
             builder.deliver(chosen.emit(builder))
@@ -57,7 +57,7 @@ def run(
         if event is not None:
             event.verdict = "decomposed" if builder.made else "removed"
             event.into, event.reason, event.detail = tuple(made.label for made in builder.made), None, ""
-    for common in shared.values():
+    for common in context.values():
         report.repairs.extend(common.repairs)
 
 

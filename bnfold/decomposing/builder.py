@@ -10,18 +10,18 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import Shared
-from bnfold.converting.node_conversion import INT64_MAX, Site
+from bnfold.converting.context import ConversionContext
+from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 from bnfold.ir.tensor import Exact, Float64, round_once
 
 TP = onnx.TensorProto
 
 
-class Builder(Site):
+class Builder(NodeConversion):
     """The place of one node that is about to go; ``made`` are the nodes that stand in for it, in order."""
 
-    def __init__(self, node: ir.Node, shared: Shared) -> None:
-        super().__init__(node, shared)
+    def __init__(self, node: ir.Node, context: ConversionContext) -> None:
+        super().__init__(node, context)
         self.made: list[ir.Node] = []
 
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:

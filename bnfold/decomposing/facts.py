@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import Shared
+from bnfold.converting.context import ConversionContext
 from bnfold.converting.types import Types
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes
@@ -46,9 +46,9 @@ class Facts:
         known = shapes.known_dims(value)
         return self._of(value).shape(value) if known is None else known
 
-    def shared(self, opset: int, policy: Policy) -> Shared:
+    def context(self, opset: int, policy: Policy) -> ConversionContext:
         """What builders in graphs of ``opset`` have in common: constants, above all."""
-        return Shared(opset, policy, self._types.setdefault(opset, Types(opset)))
+        return ConversionContext(opset, policy, self._types.setdefault(opset, Types(opset)))
 
     def _of(self, value: ir.Value) -> Types:
         opset = value.graph.opset("")

@@ -12,7 +12,7 @@ from bnfold.errors import ReferenceAttribute
 from bnfold.ir.tensor import FLOATS
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Form, Policy, Repair, Unreadable
+from bnfold.semantics import BatchNormSpec, Policy, Repair, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.semantics import instancenorm as instancenorm_semantics
 from bnfold.semantics.policy import literal
@@ -37,7 +37,7 @@ class Spec:
     layout: Layout
     epsilon: float | str
     momentum: float | str = 0.0
-    form: Form | None = None
+    form: BatchNormSpec | None = None
     repairs: tuple[Repair, ...] = ()
 
     @property
@@ -116,7 +116,7 @@ def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
         raise Declined(Reason.UNREADABLE, f"channels and parameters of different numbers: {sorted(counts)}")
 
 
-def _batchnorm_types(inputs: dict[str, ir.Value], form: Form, facts: Facts) -> dict[str, int]:
+def _batchnorm_types(inputs: dict[str, ir.Value], form: BatchNormSpec, facts: Facts) -> dict[str, int]:
     """Every input by its own type, or else by that of another which the operator's version types alike."""
     y, running_mean, running_var, *_ = form.outputs
     affine, statistics = (inputs["scale"], inputs["bias"]), (inputs["mean"], inputs["var"], running_mean, running_var)

@@ -29,7 +29,7 @@ _HEADROOM = 64.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """An operator with one constant operand; the constant takes the place of parameter ``old``."""
 
     op_type: str
@@ -42,7 +42,7 @@ class Step:
         return bool((self.block == (1.0 if self.op_type == "Mul" else 0.0)).all())
 
 
-def elementwise(spec: Spec, compute: int, steps: Sequence[Step], builder: Builder) -> dict[ir.Value, ir.Value]:
+def elementwise(spec: Spec, compute: int, steps: Sequence[Operation], builder: Builder) -> dict[ir.Value, ir.Value]:
     """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
     dtype, value = spec.dtypes["x"], spec.x
     steps = [step for step in steps if not step.is_idle]
@@ -56,7 +56,7 @@ def elementwise(spec: Spec, compute: int, steps: Sequence[Step], builder: Builde
     return {_output(spec): value}
 
 
-def convolution(spec: Spec, compute: int, s: Step, t: Step, builder: Builder) -> dict[ir.Value, ir.Value]:
+def convolution(spec: Spec, compute: int, s: Operation, t: Operation, builder: Builder) -> dict[ir.Value, ir.Value]:
     """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
     channels, inner = s.block.size, (spec.layout.rank or 0) - 2
     kernel = s.block.reshape((channels, 1, *(1,) * inner))
@@ -78,9 +78,13 @@ def plan(spec: Spec, form: str, policy: Policy) -> Emit:
     dtype, norm = spec.dtypes["x"], batchnorm_semantics.read(spec.node, policy)
     s, t = statistics(norm, spec.epsilon)
     scale, bias, mean = (_values(value) for value in norm.inputs[1:4])
-    multiply, shift = Step("Mul", s, norm.inputs[1]), Step("Add", t, norm.inputs[2])
+    multiply, shift = Operation("Mul", s, norm.inputs[1]), Operation("Add", t, norm.inputs[2])
     if form == "sub_mul_add":
-        steps: tuple[Step, ...] = (Step("Sub", mean, norm.inputs[3]), multiply, Step("Add", bias, norm.inputs[2]))
+        steps: tuple[Operation, ...] = (
+            Operation("Sub", mean, norm.inputs[3]),
+            multiply,
+            Operation("Add", bias, norm.inputs[2]),
+        )
         steady = is_steady(mean * s, scale, bias, dtype) and has_headroom(mean, dtype)
     else:
         steps, steady = (multiply, shift), is_steady(t, scale, bias, dtype)
@@ -90,7 +94,7 @@ def plan(spec: Spec, form: str, policy: Policy) -> Emit:
     return partial(elementwise, spec, compute, steps)
 
 
-def _type(spec: Spec, steps: tuple[Step, ...], *, steady: bool) -> int:
+def _type(spec: Spec, steps: tuple[Operation, ...], *, steady: bool) -> int:
     """The activation's own type where that is as exact as the operator, else float32."""
     dtype = spec.dtypes["x"]
     for candidate in (dtype, TP.FLOAT) if dtype in HALVES else (dtype,):

@@ -19,7 +19,7 @@ Texts = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MatchedChange:
     """How two nodes that were matched differ; ``outputs`` are the places of those that they have."""
 
     old: ir.Node
@@ -34,17 +34,17 @@ class Change:
 
 
 @dataclass(slots=True)
-class Difference:
+class GraphDifference:
     """Differences that belong together: nodes that only one model has, and changed nodes that make what these read."""
 
     graph: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[MatchedChange] = field(default_factory=list)
     old: list[ir.Node] = field(default_factory=list)
     new: list[ir.Node] = field(default_factory=list)
     place: float = 0.0
 
 
-class Comparison:
+class GraphComparison:
     """The differences between the graphs of a match."""
 
     def __init__(self, known: Identities, match: Matching) -> None:
@@ -83,7 +83,7 @@ class Comparison:
             maker in nodes and maker not in taken for maker, taken in zip(makers, (pairs, partners), strict=True)
         )
 
-    def _between(self, old: ir.Graph, new: ir.Graph) -> list[Difference]:
+    def _between(self, old: ir.Graph, new: ir.Graph) -> list[GraphDifference]:
         """The differences between two graphs, in the order of the old one."""
         pairs, partners, nodes = self._match.pairs, self._match.partners, self._known.nodes
         places: dict[ir.Node, float] = {node: place for place, node in enumerate(nodes[old])}
@@ -104,10 +104,10 @@ class Comparison:
             for place, value in enumerate(node.graph.outputs):
                 if value.producer is node:
                     joined.join(node, place)
-        found: dict[Hashable, Difference] = {}
+        found: dict[Hashable, GraphDifference] = {}
         for node in (*changes, *only):
             key = joined.root(("reads", node) if node in changes else node)
-            difference = found.setdefault(key, Difference(old.path, place=places[node]))
+            difference = found.setdefault(key, GraphDifference(old.path, place=places[node]))
             difference.place = min(difference.place, places[node])
             if node in changes:
                 difference.changes.append(changes[node])
@@ -116,7 +116,7 @@ class Comparison:
         self.same += len(matched) - len(changes)
         return sorted(found.values(), key=lambda each: each.place)
 
-    def _change(self, old: ir.Node, new: ir.Node) -> Change | None:
+    def _change(self, old: ir.Node, new: ir.Node) -> MatchedChange | None:
         known = self._known
         if known.node[old] == known.node[new]:
             return None
@@ -139,7 +139,7 @@ class Comparison:
                 constants.append({"input": slot, "names": names, **self._constants(held, kept)})
             elif not self._is_told(first, second):
                 inputs[str(slot)] = _maker(first), _maker(second)
-        return Change(old, new, attributes, inputs, tuple(constants), _outputs(old, new))
+        return MatchedChange(old, new, attributes, inputs, tuple(constants), _outputs(old, new))
 
     def _constants(self, old: ir.Tensor, new: ir.Tensor) -> dict[str, Any]:
         if (old, new) not in self._measured:

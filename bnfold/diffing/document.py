@@ -8,14 +8,14 @@ from typing import Any
 import onnx
 
 from bnfold import ir, settings
-from bnfold.diffing.changes import Change, Comparison, Difference, Texts
+from bnfold.diffing.changes import GraphComparison, GraphDifference, MatchedChange, Texts
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
 from bnfold.ir.pause import no_garbage_collection
-from bnfold.pipeline.explain.neighbourhood import Region, add_context, feeding, reading, to_json
+from bnfold.pipeline.explain.neighbourhood import Neighbourhood, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
 
@@ -85,7 +85,7 @@ def diff(
             if function.path in functions:
                 match.add(function, functions[function.path], set())
         match.add(before.graph, after.graph, common)
-        document = _compared(before, after, Comparison(known, match), match, drawn=drawn)
+        document = _compared(before, after, GraphComparison(known, match), match, drawn=drawn)
     few = max(document["before"]["nodes"], document["after"]["nodes"]) <= QUICK_NODES
     if values or (values is None and few):
         checks = checks or VerifyOptions()
@@ -98,7 +98,9 @@ def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
     return {value.name for value in old} & {value.name for value in new}
 
 
-def _compared(before: ir.Model, after: ir.Model, found: Comparison, match: Matching, *, drawn: bool) -> dict[str, Any]:
+def _compared(
+    before: ir.Model, after: ir.Model, found: GraphComparison, match: Matching, *, drawn: bool
+) -> dict[str, Any]:
     """What differs, and how much is the same."""
     old, new = facts(before), facts(after)
     interface = [*_interface(before, after), *(_row(what, pair) for what, pair in found.outputs())]
@@ -182,7 +184,7 @@ def _called(value: ir.Value | None) -> object:
     return value.dtype, sizes, kind is None or kind.HasField("tensor_type"), stored
 
 
-def _difference(found: Difference, match: Matching, *, drawn: bool) -> dict[str, Any]:
+def _difference(found: GraphDifference, match: Matching, *, drawn: bool) -> dict[str, Any]:
     sides = (
         [*(change.old for change in found.changes), *found.old],
         [*(change.new for change in found.changes), *found.new],
@@ -203,7 +205,7 @@ def _difference(found: Difference, match: Matching, *, drawn: bool) -> dict[str,
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: MatchedChange) -> dict[str, Any]:
     return {
         "before": f"{change.old.op_type} {change.old.label}",
         "after": f"{change.new.op_type} {change.new.label}",
@@ -214,7 +216,7 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _sentence(change: Change) -> str:
+def _sentence(change: MatchedChange) -> str:
     parts = [f"{name} {pair[0] or 'absent'} → {pair[1] or 'absent'}" for name, pair in change.attributes.items()]
     parts += [_constant_text(constant) for constant in change.constants]
     parts += [f"input {slot}: {pair[0]} → {pair[1]}" for slot, pair in change.inputs.items()]
@@ -239,16 +241,16 @@ def _some(texts: Sequence[str], between: str = ", ") -> str:
     return between.join([*texts[:MOST], *more])
 
 
-def _drawing(found: Difference, sides: tuple[list[ir.Node], list[ir.Node]], match: Matching) -> dict[str, Any]:
+def _drawing(found: GraphDifference, sides: tuple[list[ir.Node], list[ir.Node]], match: Matching) -> dict[str, Any]:
     """Both sides of a difference; where one has none of its nodes, what stands around the others' place."""
     changed = ({change.old for change in found.changes}, {change.new for change in found.changes})
     drawings = []
     for side, twins in ((0, match.partners), (1, match.pairs)):
-        region = Region()
+        subgraph = Neighbourhood()
         for node in sides[side]:
-            region.add([node], "changed" if node in changed[side] else "only")
+            subgraph.add([node], "changed" if node in changed[side] else "only")
         beside = [near for node in sides[1 - side] for near in (*feeding(node), *reading(node))]
-        region.add((twins[near] for near in beside if near in twins), "context")
-        add_context(region)
-        drawings.append(to_json(region))
+        subgraph.add((twins[near] for near in beside if near in twins), "context")
+        add_context(subgraph)
+        drawings.append(to_json(subgraph))
     return {"before": drawings[0], "after": drawings[1]}

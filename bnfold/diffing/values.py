@@ -32,7 +32,7 @@ _FEW = 8
 """Numbers of one channel that tell whether it only has another scale."""
 
 
-class Sample(NamedTuple):
+class ValueSample(NamedTuple):
     """Some numbers of a value: its shape, the places in its flat array, and what stands there."""
 
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     numbers: Array
 
 
-Kept = dict[str, Sample]
+Kept = dict[str, ValueSample]
 
 
 def compare_values(
@@ -161,7 +161,7 @@ def _keeper(
             twin = first[names[name]] if first is not None and isinstance(names, Mapping) else None
             is_alike = twin is not None and math.prod(twin.shape) == datum.size
             places = twin.places if twin is not None and is_alike else _places(datum.shape, most)
-            kept[name] = Sample(datum.shape, places, datum.reshape(-1)[places].astype(np.float64))
+            kept[name] = ValueSample(datum.shape, places, datum.reshape(-1)[places].astype(np.float64))
 
     return keep
 
@@ -181,7 +181,7 @@ def _places(shape: tuple[int, ...], most: int) -> Array:
     return ((batch * shape[1] + channels[:, None]) * inner + place).reshape(-1)
 
 
-def _is_scaled(old: Sample, new: Sample, value: ir.Value) -> bool:
+def _is_scaled(old: ValueSample, new: ValueSample, value: ir.Value) -> bool:
     """Whether each channel of the second value is the first one's times a factor, plus a shift, but for rounding.
 
     That is what folding does to values inside. Channels of which too few numbers were kept show nothing.
@@ -224,7 +224,7 @@ def _beginnings(graph: ir.Graph, errors: Mapping[str, float], notable: set[str],
     return [name for name in first if not wrong or graph.values[name] in behind]
 
 
-def _error(old: Sample, new: Sample, *, shaped: bool) -> float:
+def _error(old: ValueSample, new: ValueSample, *, shaped: bool) -> float:
     """The largest difference, relative to the largest number of the first; infinite where they cannot be compared.
 
     Unless values are ``shaped``, other dims of as many numbers are a Reshape that only one model has.

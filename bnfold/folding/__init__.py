@@ -43,7 +43,7 @@ def run(
         or any(not node.removed for node in events)
         or any(node.is_op("InstanceNormalization") for node in model.nodes())
     ):
-        from bnfold.folding.context import Run
+        from bnfold.folding.context import FoldContext
         from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
 
-        fold_all(Run(model, events, report, policy, limits, set(original)), progress or (lambda *_: None))
+        fold_all(FoldContext(model, events, report, policy, limits, set(original)), progress or (lambda *_: None))

@@ -15,7 +15,7 @@ from bnfold.folding.facts import guarded
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Form, Policy, Unreadable
+from bnfold.semantics import BatchNormSpec, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
@@ -88,7 +88,7 @@ def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
     return on_axis(s, t, 0, 1) if rank == 1 else on_axis(s, t, 1, rank)
 
 
-def statistics(norm: Form, epsilon: float) -> tuple[Float64, Float64]:
+def statistics(norm: BatchNormSpec, epsilon: float) -> tuple[Float64, Float64]:
     """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
     tensors = [_parameter(value) for value in norm.inputs[1:]]
     with np.errstate(all="ignore"):

@@ -20,7 +20,7 @@ from bnfold.semantics import Policy
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class FoldContext:
     """State of one run; the arguments are those of `bnfold.folding.run`."""
 
     model: ir.Model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.folding import branches, chains, dead, merge, partial
-from bnfold.folding.context import Run, is_live, sign
+from bnfold.folding.context import FoldContext, is_live, sign
 from bnfold.folding.facts import guarded
 from bnfold.folding.region import cut_around, cut_of
 from bnfold.folding.replacement import key_of
@@ -13,7 +13,7 @@ from bnfold.folding.size_budget import TooLarge
 from bnfold.report.reasons import Declined
 
 
-def merge_branches(run: Run) -> bool:
+def merge_branches(run: FoldContext) -> bool:
     """Let one convolution stand for those that are added up. Returns whether any were merged."""
     changed = False
     for meeting in branches.find(run.model, run.events.keys(), run.limits):
@@ -35,7 +35,7 @@ def merge_branches(run: Run) -> bool:
     return changed
 
 
-def compose_products(run: Run) -> None:
+def compose_products(run: FoldContext) -> None:
     """Let one node stand for two products in a row."""
     from bnfold.folding import compose
 
@@ -49,7 +49,7 @@ def compose_products(run: Run) -> None:
         run.replace(found, key_of(second), f"{first.label} times {second.label}")
 
 
-def fold_arithmetic(run: Run) -> bool:
+def fold_arithmetic(run: FoldContext) -> bool:
     """Rows of constant arithmetic that no BatchNormalization stands in. Returns whether any were folded."""
     changed = False
     for chain in chains.without_batchnorm(run.model, run.policy):
@@ -69,7 +69,7 @@ def fold_arithmetic(run: Run) -> bool:
     return changed
 
 
-def shrink(run: Run, node: ir.Node) -> ir.Node | None:
+def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
     """Let what stands behind a Concat keep only the part that nobody could absorb. Returns what does that."""
     if not (is_live(node) and partial.is_candidate(node)):
         return None
@@ -92,7 +92,7 @@ def shrink(run: Run, node: ir.Node) -> ir.Node | None:
     return small
 
 
-def drop_dead_shifts(run: Run) -> None:
+def drop_dead_shifts(run: FoldContext) -> None:
     """Last, as folding puts shifts into convolutions that an InstanceNormalization follows."""
     for found in dead.find(run.model, run.limits):
         cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", run.original)
@@ -101,7 +101,7 @@ def drop_dead_shifts(run: Run) -> None:
         run.report.notes.append(f"removed a bias that the next InstanceNormalization cancels: {found.node.label}")
 
 
-def even_out(run: Run) -> None:
+def even_out(run: FoldContext) -> None:
     """After folding, which makes channels uneven."""
     from bnfold.folding import equalize
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bnfold import ir
 from bnfold.folding import chains, extras, shapes
-from bnfold.folding.context import Run, is_live
+from bnfold.folding.context import FoldContext, is_live
 from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_of
@@ -19,7 +19,7 @@ MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
 
 
-def fold_all(run: Run, progress: Callable[[int, int], None]) -> None:
+def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
     """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
     shapes.learn_unsure(run.model)
     waiting = [node for node in run.events if is_live(node)]
@@ -54,7 +54,7 @@ def fold_all(run: Run, progress: Callable[[int, int], None]) -> None:
         extras.even_out(run)
 
 
-def _fold_each(run: Run, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
+def _fold_each(run: FoldContext, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
     """Try each again after every fold that could help it. Returns whether any folded."""
     queue, declined, tries = deque(nodes), 0, MAX_ROUNDS * len(nodes)
     changed = False
@@ -72,7 +72,7 @@ def _fold_each(run: Run, nodes: list[ir.Node], progress: Callable[[int, int], No
     return changed
 
 
-def fold(run: Run, node: ir.Node) -> bool:
+def fold(run: FoldContext, node: ir.Node) -> bool:
     """Try to fold one BatchNormalization; whether anything changed. The event learns what happened.
 
     What stands beside it may be folded into it first, and open the way.
@@ -94,7 +94,7 @@ def fold(run: Run, node: ir.Node) -> bool:
     return changed
 
 
-def _plan(run: Run, node: ir.Node) -> Plan:
+def _plan(run: FoldContext, node: ir.Node) -> Plan:
     """For the first of the rows around a node that has a plan. Raises Declined with the refusal that got furthest."""
     refused: list[Declined] = []
     for row in chains.around(node, run.policy):

@@ -20,7 +20,7 @@ from bnfold.ir.messages import tensor_messages
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
 from bnfold.ir.tensor import Array, Tensor
 
-__all__ = ["borrow", "give_back"]
+__all__ = ["from_onnx_ir", "to_onnx_ir"]
 
 
 class _Borrowed(Tensor):
@@ -37,7 +37,7 @@ class _Borrowed(Tensor):
         return array
 
 
-def borrow(model: onnx_ir.Model) -> ir.Model:
+def from_onnx_ir(model: onnx_ir.Model) -> ir.Model:
     """The model as bnfold's own, large tensors by reference.
 
     Raises BadInput for a model that onnx_ir cannot write, as those are whose weights hold no values yet.
@@ -79,7 +79,7 @@ def _written(model: onnx_ir.Model) -> onnx.ModelProto:
     return proto
 
 
-def give_back(model: ir.Model) -> onnx_ir.Model:
+def to_onnx_ir(model: ir.Model) -> onnx_ir.Model:
     """The skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
     result = onnx_ir.from_proto(model.proto)
     _exchange(result, lambda tensor, name: _as_onnx_ir(held, name) if (held := _held(model, tensor)) else None)

@@ -29,7 +29,7 @@ def constant(value: Value | None) -> Tensor | None:
         return value.tensor if model.is_constant_initializer(value) else None
     if value.is_input or _is_computed(value):
         return None
-    return (model.evaluation or Evaluation()).of(value)
+    return (model.evaluation or ConstantEvaluation()).of(value)
 
 
 def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
@@ -62,7 +62,7 @@ def is_made_of_constants(value: Value) -> bool:
 @contextmanager
 def evaluated_once(model: Model) -> Iterator[None]:
     """Evaluate no chain of constants twice inside this context, in which nothing may edit the graph."""
-    outer, model.evaluation = model.evaluation, model.evaluation or Evaluation()
+    outer, model.evaluation = model.evaluation, model.evaluation or ConstantEvaluation()
     try:
         yield
     finally:
@@ -87,7 +87,7 @@ _ILL_FORMED = (
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 
 
-class Evaluation:
+class ConstantEvaluation:
     """What chains of constants come to, as long as the graph is what it is; long chains do not recurse.
 
     ``channels`` is what weights tell of the sizes of axis 1, for whoever follows them, and ``others`` what values are

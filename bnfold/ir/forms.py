@@ -13,7 +13,7 @@ from bnfold.ir.schemas import attribute_type, schema_of, versions_of
 from bnfold.ir.value import Value
 
 
-class Form(NamedTuple):
+class SchemaForm(NamedTuple):
     """What a version's schema asks of a node before anything is known of its values."""
 
     attributes: dict[str, onnx.AttributeProto.AttributeType]
@@ -23,10 +23,10 @@ class Form(NamedTuple):
 
 
 @cache
-def form_of(op_type: str, version: int) -> Form:
+def form_of(op_type: str, version: int) -> SchemaForm:
     """Return the form of a version."""
     schema = schema_of(op_type, version)
-    return Form(
+    return SchemaForm(
         {name: attribute_type(attribute) for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
         range(schema.min_input, schema.max_input + 1),

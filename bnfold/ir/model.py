@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 
 from bnfold.errors import ExternalDataError
-from bnfold.ir.constants import Evaluation
+from bnfold.ir.constants import ConstantEvaluation
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.pause import no_garbage_collection
@@ -29,7 +29,7 @@ class Model:
         self.is_detached = False
         self.freeze_overridable = False
         self.indexed: list[Graph] = []
-        self.evaluation: Evaluation | None = None  # inside `ir.evaluated_once`
+        self.evaluation: ConstantEvaluation | None = None  # inside `ir.evaluated_once`
         self.has_learned_types = False  # set once all was inferred that can be: edits carry it on
         self.disputed: set[Value] = set()  # what runtimes may infer other sizes of than they make
         self._original: frozenset[str] | None = None

@@ -64,7 +64,7 @@ class StepRow:
 
 
 @dataclass(slots=True, eq=False)
-class Chain:
+class ToolChain:
     """A model file on its way from step to step; ``folder`` is where they work.
 
     Attributes:
@@ -86,7 +86,7 @@ class Chain:
     reports: list[Report] = field(default_factory=list)
 
     def run(
-        self, steps: Sequence[external_tools.Step], report: Report, verdict: Verdict | None, seconds: float
+        self, steps: Sequence[external_tools.ExternalTool], report: Report, verdict: Verdict | None, seconds: float
     ) -> list[StepRow]:
         """Take the steps; ``report`` and ``verdict`` are those of what came before them."""
         first = self.model
@@ -100,7 +100,7 @@ class Chain:
             follow(report, first, self.model, self.reports)
         return [own, *self.rows]
 
-    def take(self, step: external_tools.Step) -> bool:
+    def take(self, step: external_tools.ExternalTool) -> bool:
         """Another program's step; whether it was kept."""
 
         def work(folder: Path) -> tuple[ir.Model, None]:

@@ -59,7 +59,7 @@ def run(
     if tolerance:
         checks = replace(checks, depth="full")
     with chain.working_folder(model, in_memory=False) as folder:
-        work = chain.Chain(source, model, folder, options, checks, progress or (lambda *_: None))
+        work = chain.ToolChain(source, model, folder, options, checks, progress or (lambda *_: None))
         if tolerance:
             work.accepts = lambda verdict, after: _is_within(tolerance, verdict) and _takes_the_same(model, after)
         if not work.take(step):

@@ -14,7 +14,7 @@ from bnfold.settings import Options, Policy
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class PassContext:
     """One model on its way through the passes."""
 
     model: ir.Model

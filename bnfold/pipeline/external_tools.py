@@ -41,7 +41,7 @@ class StepSkipped(StepFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExternalTool:
     """A program that reads a model file and writes another.
 
     Attributes:
@@ -73,7 +73,7 @@ class Step:
 
 
 @contextmanager
-def begun(step: Step) -> Iterator[Step]:
+def begun(step: ExternalTool) -> Iterator[ExternalTool]:
     """The step, its program started: a simplifier imports what it needs while others work, and waits for its files."""
     if not step.is_simplifier:
         yield step
@@ -82,19 +82,19 @@ def begun(step: Step) -> Iterator[Step]:
         yield replace(step, begun=program)
 
 
-def simplifier(name: str) -> Step:
+def simplifier(name: str) -> ExternalTool:
     """The step of a tool that bnfold knows."""
-    return Step(name, (name,))
+    return ExternalTool(name, (name,))
 
 
-def command(words: Sequence[str]) -> Step:
+def command(words: Sequence[str]) -> ExternalTool:
     """The step of a command. Raises BadCommand where it names no files, or there is no such program."""
     if not all(any(mark in word for word in words[1:]) for mark in ("{input}", "{output}")):
         raise BadCommand("COMMAND has to name both files, as in: -- python convert.py {input} {output}")
     if shutil.which(words[0]) is None:
         raise BadCommand(f"COMMAND: there is no program {words[0]}")
     script = next((word for word in words if word.endswith(".py")), words[0])
-    return Step(Path(script).name, ("--", *words))
+    return ExternalTool(Path(script).name, ("--", *words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ SUFFIX = ".xml"
 M = TypeVar("M", bound=ir.Model)
 
 
-class Staged(Protocol):
+class StagedFile(Protocol):
     """A model written beside its place, gone when its block is left."""
 
     @property
@@ -64,7 +64,7 @@ class Format(Protocol[M]):
 
     def stage(
         self, model: M, delivery: OutputOptions, progress: Callable[[int], None] | None = None
-    ) -> AbstractContextManager[Staged]:
+    ) -> AbstractContextManager[StagedFile]:
         """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
 
     def encode(self, model: M) -> bytes:

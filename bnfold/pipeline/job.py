@@ -16,7 +16,7 @@ from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.pipeline import formats, passes, path_conflicts
-from bnfold.pipeline.formats import Progress, Source, Staged
+from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 
@@ -116,13 +116,13 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    def stage() -> AbstractContextManager[Staged | None]:
+    def stage() -> AbstractContextManager[StagedFile | None]:
         if delivery is None:
             return nullcontext()
         with _timed(outcome.seconds, "write"):
             return formats.of(outcome.source).stage(outcome.model, delivery, wrote)
 
-    def put_in_place(staged: Staged | None) -> None:
+    def put_in_place(staged: StagedFile | None) -> None:
         second_opinion(outcome)
         if delivery is not None and staged is not None:
             if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
@@ -155,7 +155,7 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         _verify(outcome, own, delivery, progress)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
-        steps = chain.Chain(own, ir.load(own), folder, options, outcome.checks, progress)
+        steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)
         with _timed(outcome.seconds, "simplify"):
             outcome.steps = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
         outcome.model = steps.model

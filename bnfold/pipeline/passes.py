@@ -13,7 +13,7 @@ from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
-from bnfold.pipeline.context import Run, key_of
+from bnfold.pipeline.context import PassContext, key_of
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
@@ -23,7 +23,7 @@ from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options
 
 
-def describe(run: Run) -> None:
+def describe(run: PassContext) -> None:
     """First, while everything is as it was in the file."""
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
@@ -32,25 +32,25 @@ def describe(run: Run) -> None:
     run.live()
 
 
-def fix_shapes(run: Run) -> None:
+def fix_shapes(run: PassContext) -> None:
     """Before the other passes, which know more with sizes that are fixed."""
     run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
 
 
-def choose_overridable(run: Run) -> None:
+def choose_overridable(run: PassContext) -> None:
     """While the inputs are as the file lists them."""
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
 
 
-def _gone(run: Run, *, freezes: bool) -> int:
+def _gone(run: PassContext, *, freezes: bool) -> int:
     """The BatchNormalizations that folding takes out of a copy of the model."""
-    trial = Run(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
+    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
     return trial.report.count("folded") + trial.report.count("removed")
 
 
-def normalise(run: Run) -> None:
+def normalise(run: PassContext) -> None:
     """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
     if converting.merge_opset_imports(run.model):
         text = "the default domain is imported at several opsets; using the highest"
@@ -65,7 +65,7 @@ def normalise(run: Run) -> None:
         converting.leave_old_ir(run.model)
 
 
-def raise_opset(run: Run) -> None:
+def raise_opset(run: PassContext) -> None:
     """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
     if run.options.target_opset == "keep":
         return
@@ -89,7 +89,7 @@ def raise_opset(run: Run) -> None:
             event.verdict = "upgraded"
 
 
-def fold_affines(run: Run) -> None:
+def fold_affines(run: PassContext) -> None:
     """Fold BatchNormalization and, if asked, other constant affine nodes; nothing if all of them are decomposed."""
     if not run.options.fold or run.options.decompose == "all":
         return
@@ -121,7 +121,7 @@ def fold_affines(run: Run) -> None:
     )  # some may be new nodes
 
 
-def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
+def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
     """The event of a BatchNormalization that ends in ``node``."""
     path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
@@ -129,7 +129,7 @@ def _spelled_out(run: Run, node: ir.Node) -> BatchNormEvent:
     return event
 
 
-def spell_out(run: Run) -> None:
+def spell_out(run: PassContext) -> None:
     """Decompose after folding, which may have left nothing to decompose."""
     if run.options.decompose == "never":
         return
@@ -145,7 +145,7 @@ def spell_out(run: Run) -> None:
     )
 
 
-def tidy(run: Run) -> None:
+def tidy(run: PassContext) -> None:
     """Last of the rewrites: what they left without a reader goes."""
     run.report.removed_names.extend(run.model.tidy())
     run.model.settle()
@@ -157,7 +157,7 @@ def tidy(run: Run) -> None:
     run.report.after = totals.count(run.model)
 
 
-def _allow_initializers(run: Run) -> None:
+def _allow_initializers(run: PassContext) -> None:
     """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none.
 
     From 3 on the opset has to be said, which until then was 1.
@@ -169,7 +169,7 @@ def _allow_initializers(run: Run) -> None:
         state_opset(proto)
 
 
-def check(run: Run) -> None:
+def check(run: PassContext) -> None:
     """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
     error = checker_error(run.model)
     if not error:
@@ -182,7 +182,7 @@ def check(run: Run) -> None:
         raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
 
 
-PASSES: tuple[Callable[[Run], None], ...] = (
+PASSES: tuple[Callable[[PassContext], None], ...] = (
     describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
 )  # fmt: skip
 
@@ -193,7 +193,7 @@ def rewrite(model: ir.Model, options: Options, progress: Progress | None = None)
     Raises:
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
-    run = Run(model, options, Report(), model.original_names, progress or (lambda *_: None))
+    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None))
     with no_garbage_collection(), ir.utf8(model.label):
         for step in PASSES:
             step(run)

@@ -25,9 +25,9 @@ from bnfold.reference.registry import (
     NO_SCHEMA,
     Attribute,
     Call,
-    Declined,
     Evaluate,
     Kernel,
+    KernelDeclined,
     Misfit,
     Mismatch,
     Noise,
@@ -217,7 +217,7 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
         raise refused(node, known.version, str(reason), Random) from reason
     except Mismatch as reason:
         raise refused(node, known.version, str(reason), Misfit) from reason
-    except Declined as reason:
+    except KernelDeclined as reason:
         raise refused(node, known.version, str(reason)) from reason
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         raise refused(node, known.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error

@@ -17,7 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Call, Declined, Evaluate, Kernel, Result, require
+from bnfold.reference.registry import Attribute, Call, Evaluate, Kernel, KernelDeclined, Result, require
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "BlackmanWindow"): (17,),
@@ -105,7 +105,7 @@ def run(call: Call, *inputs: Datum) -> Result:
     try:
         results = iter(ReferenceEvaluator(model).run(None, feeds))
     except (RuntimeError, AssertionError, AttributeError) as error:
-        raise Declined(f"onnx's reference implementation fails: {' '.join(str(error).split())}") from error
+        raise KernelDeclined(f"onnx's reference implementation fails: {' '.join(str(error).split())}") from error
     return tuple(next(results) if name else None for name in model.graph.node[0].output)
 
 
@@ -120,7 +120,7 @@ def run_function(evaluate: Evaluate, call: Call, *inputs: Datum) -> Result:
     else:
         types = [_type(value).SerializeToString() for value in inputs]
         text = schema.get_context_dependent_function(node.SerializeToString(), types)
-        require(text, "onnx has no function for its types", Declined)
+        require(text, "onnx has no function for its types", KernelDeclined)
         model.functions.append(onnx.FunctionProto.FromString(text))
     results = evaluate(ir.load(model), feeds, precision=call.precision, policy=call.policy)
     return tuple(results.get(name) for name in node.output)
@@ -156,5 +156,5 @@ def _attributes(call: Call) -> dict[str, Attribute]:
         if isinstance(value, np.ndarray):
             attrs[name] = onnx.numpy_helper.from_array(value)
         elif not isinstance(value, (int, float, str, list, onnx.TensorProto)):
-            raise Declined(f"attribute {name!r} cannot be handed on")
+            raise KernelDeclined(f"attribute {name!r} cannot be handed on")
     return attrs

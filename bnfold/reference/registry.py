@@ -55,15 +55,15 @@ class Random(Unsupported):
     """The operator draws random numbers, so there is nothing to compare."""
 
 
-class Declined(Exception):
+class KernelDeclined(Exception):
     """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `Unsupported`."""
 
 
-class Mismatch(Declined):
+class Mismatch(KernelDeclined):
     """Raised by a kernel whose inputs do not fit together; becomes `Misfit`."""
 
 
-class Randomness(Declined):
+class Randomness(KernelDeclined):
     """Raised by a kernel whose result is random; becomes `Random`."""
 
 
@@ -162,7 +162,7 @@ def registered() -> frozenset[tuple[str, str, int]]:
     return frozenset(_KERNELS)
 
 
-def require(condition: object, reason: str, error: type[Declined] = Mismatch) -> None:
+def require(condition: object, reason: str, error: type[KernelDeclined] = Mismatch) -> None:
     """Refuse the node unless the condition holds."""
     if not condition:
         raise error(reason)
@@ -188,6 +188,6 @@ def dims_to_make(dims: Iterable[int]) -> tuple[int, ...]:
     """The dims of a result whose size some input says, as they are; too many elements are declined before the work."""
     shape = tuple(dims)
     require(min(shape, default=0) >= 0, f"a result of dims {list(shape)}")
-    require(len(shape) <= MAX_RANK, f"{len(shape)} axes are too many to evaluate", Declined)
-    require(math.prod(shape) <= LARGEST, f"{math.prod(shape):,} elements are too many to evaluate", Declined)
+    require(len(shape) <= MAX_RANK, f"{len(shape)} axes are too many to evaluate", KernelDeclined)
+    require(math.prod(shape) <= LARGEST, f"{math.prod(shape):,} elements are too many to evaluate", KernelDeclined)
     return shape

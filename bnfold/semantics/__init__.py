@@ -4,8 +4,8 @@ This room reads and decides; it never edits a graph. What had to be decided rath
 no choice stays silent.
 """
 
-from bnfold.semantics.batchnorm import Form
+from bnfold.semantics.batchnorm import BatchNormSpec
 from bnfold.semantics.policy import Repair, Unreadable
 from bnfold.settings import Policy
 
-__all__ = ["Form", "Policy", "Repair", "Unreadable"]
+__all__ = ["BatchNormSpec", "Policy", "Repair", "Unreadable"]

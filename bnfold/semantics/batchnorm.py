@@ -27,7 +27,7 @@ Parameters = tuple["ir.Value", "ir.Value", "ir.Value", "ir.Value", "ir.Value"]
 Outputs = tuple["ir.Value", "ir.Value | None", "ir.Value | None", "ir.Value | None", "ir.Value | None"]
 
 
-class Form(NamedTuple):
+class BatchNormSpec(NamedTuple):
     """One BatchNormalization, but for epsilon and momentum, which may be a function's parameters.
 
     Attributes:
@@ -46,7 +46,7 @@ class Form(NamedTuple):
     repairs: tuple[Repair, ...]
 
 
-def read(node: ir.Node, policy: Policy) -> Form:
+def read(node: ir.Node, policy: Policy) -> BatchNormSpec:
     """Normal form of ``node`` under ``policy``.
 
     Raises:
@@ -56,11 +56,11 @@ def read(node: ir.Node, policy: Policy) -> Form:
     version = version_of(node)
     inputs = parameters(node)
     if (y := _plain_output(node, version)) is not None:
-        return Form(version, inputs, "inference", False, (y, None, None, None, None), ())
+        return BatchNormSpec(version, inputs, "inference", False, (y, None, None, None, None), ())
     repairs = _misplaced(node, version)
     mode = read_mode(node, version, policy, repairs)
     per_activation = is_per_activation(node, inputs, repairs)
-    return Form(version, inputs, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
+    return BatchNormSpec(version, inputs, mode, per_activation, _outputs(node, mode, repairs), tuple(repairs))
 
 
 def epsilon(node: ir.Node) -> float:

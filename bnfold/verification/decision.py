@@ -21,14 +21,14 @@ from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_rejects import start_refusal
 from bnfold.verification.parts import Parts, check_parts
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.verifier import RegionVerifier
+from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
 
-Regions = Callable[[], RegionVerifier]
+SubgraphPair = Callable[[], SubgraphVerifier]
 """What compares parts: made once, for whoever compares some first."""
 
 _NAMED = 8
@@ -45,21 +45,21 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
-    regions = cache(lambda: RegionVerifier(request, draws))
+    subgraphs = cache(lambda: SubgraphVerifier(request, draws))
     with start_refusal(request) as refusal:
-        layered = _in_layers(request, draws, regions, refusal)
-        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, regions, refusal, layered)
+        layered = _in_layers(request, draws, subgraphs, refusal)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, refusal, layered)
 
 
 def _in_depth(
-    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str], layered: str
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], layered: str
 ) -> Verdict:
     """The verdict of the whole in float64 and of what it does not show; ``layered`` is how it differs in a runtime."""
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
-    verdict = _decide(request, whole, obstacle, _parts(request, regions, whole))
+    verdict = _decide(request, whole, obstacle, _parts(request, subgraphs, whole))
     if layered and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
     if verdict.status == "failed":
@@ -83,7 +83,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 
 
 def _in_layers(
-    request: Request, draws: PerturbedWeights, regions: Regions, refusal: Callable[[], str]
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str]
 ) -> Verdict | str:
     """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
     if request.checks.depth != "auto":
@@ -93,7 +93,7 @@ def _in_layers(
     with start_guard(request, draws) as wait:
         if wait is None:
             return ""
-        parts = _parts(request, regions, None)
+        parts = _parts(request, subgraphs, None)
         with request.clock.phase("witness"):
             found = wait()
     spans_all = 2 * parts.largest > len(request.before.graph.nodes)
@@ -139,12 +139,12 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
         return None, str(reason)
 
 
-def _parts(request: Request, regions: Regions, whole: Whole | None) -> Parts:
+def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
     """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(regions(), whole)
+        return check_parts(subgraphs(), whole)
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:

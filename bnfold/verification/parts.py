@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import beyond, deepened, uncovered, widened
-from bnfold.verification.subgraphs.verifier import RegionVerifier
+from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ class Parts(NamedTuple):
         return self.announced + self.others
 
 
-def check_parts(verifier: RegionVerifier, whole: Whole | None) -> Parts:
+def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
     """Compare each part; where the whole models differ, until one is found that does."""
     with ir.evaluated_once(verifier.request.before), ir.evaluated_once(verifier.request.after):
         return _compared(verifier, whole)
 
 
-def _compared(verifier: RegionVerifier, whole: Whole | None) -> Parts:
+def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
     cuts = [cut for cut in verifier.request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
     announced = _rows(verifier, cuts, "rewrites")
     if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
@@ -50,7 +50,7 @@ def _compared(verifier: RegionVerifier, whole: Whole | None) -> Parts:
     return Parts(tuple(announced), tuple(_others(verifier, further, decided)), verifier.largest)
 
 
-def _rows(verifier: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
+def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
     rows = []
     for cut in cuts:
         rows.append(verifier.check(cut))
@@ -58,7 +58,7 @@ def _rows(verifier: RegionVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[
     return rows
 
 
-def _others(verifier: RegionVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
+def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
     """A value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
@@ -100,7 +100,7 @@ def _differs_elsewhere(whole: Whole) -> bool:
         return True
 
 
-def _in_whole(verifier: RegionVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
+def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
     try:
         evidence = verifier.evidence(cut, seconds)
         whole.look(evidence)

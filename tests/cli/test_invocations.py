@@ -312,8 +312,8 @@ def test_a_terminal_gets_no_model_and_is_told_that_one_is_awaited(monkeypatch: p
 
         buffer = BytesIO(Path(MODELS / "bn9.onnx").read_bytes())
 
-    read = invocation.Asked(
-        ("-",), "-", bnfold.Options(), bnfold.VerifyOptions(), OutputOptions(Path("x")), invocation.Run()
+    read = invocation.Invocation(
+        ("-",), "-", bnfold.Options(), bnfold.VerifyOptions(), OutputOptions(Path("x")), invocation.CliOptions()
     )
     with monkeypatch.context() as patch:
         patch.setattr("bnfold.cli.invocation.sys.stdout", Terminal)

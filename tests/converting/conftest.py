@@ -13,7 +13,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.converting import run as upgrade
-from bnfold.converting.model import Upgraded
+from bnfold.converting.model import Converted
 from bnfold.semantics import Policy
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ class Outcome:
     """An upgraded model, written and read again, and what the upgrade said."""
 
     model: ir.Model
-    report: Upgraded
+    report: Converted
     results: Mapping[str, Array]
     feeds: Mapping[str, Array]
 

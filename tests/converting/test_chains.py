@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Shape = list[int]
 
 
@@ -148,5 +148,5 @@ def chains(draw: st.DrawFn) -> onnx.ModelProto:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(model=chains(), target=st.sampled_from([9, 13, 15, 18, 28]))
-def test_chains(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_chains(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     upgraded(model, target)

@@ -13,7 +13,7 @@ from bnfold.converting import run as upgrade
 from bnfold.converting import table
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 
 
@@ -27,7 +27,7 @@ Text = Callable[..., str]
         (22, 15, "y = MaxPool <kernel_shape = [2]> (x)"),
     ],
 )
-def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: int, body: str) -> None:
+def test_the_same_at_both(upgraded: Converted, text: Text, opset: int, target: int, body: str) -> None:
     outcome = upgraded(text(opset, "float[2, 3, 4] x", body), target)
     assert outcome.model.opset("") == target
 
@@ -66,7 +66,7 @@ def test_the_same_at_both(upgraded: Upgraded, text: Text, opset: int, target: in
     ],
 )
 def test_what_the_older_version_lacks_is_named(
-    upgraded: Upgraded, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
+    upgraded: Converted, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
 ) -> None:
     kind = inputs.split("[", maxsplit=1)[0]
     with pytest.raises(UpgradeBlocked, match=reason):
@@ -87,19 +87,21 @@ def test_what_the_older_version_lacks_is_named(
         ("y = Concat <axis = 2> (x, x)", 2),
     ],
 )
-def test_axes_are_counted_from_the_front_below_opset_11(upgraded: Upgraded, text: Text, body: str, wanted: Any) -> None:
+def test_axes_are_counted_from_the_front_below_opset_11(
+    upgraded: Converted, text: Text, body: str, wanted: Any
+) -> None:
     node = upgraded(text(11, "float[1, 1, 4] x, int64[1] i", body), 9).model.graph.nodes[-1]
     assert node.attr("axes", node.attr("axis")) == wanted
 
 
-def test_axes_of_an_unknown_rank_cannot_be_counted(upgraded: Upgraded, text: Text) -> None:
+def test_axes_of_an_unknown_rank_cannot_be_counted(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="axis=-1 counts from the end, which opset 9 does not know"):
         upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = Softmax <axis = -1> (p)"), 9)
     with pytest.raises(UpgradeBlocked, match=r"axes=\[-1\] counts from the end"):
         upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = ReduceSum <axes = [-1]> (p)"), 10)
 
 
-def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Upgraded, text: Text) -> None:
+def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Converted, text: Text) -> None:
     source = text(19, "float[3] x", "y = Cast <to = 17> (x)", outputs="float8e4m3fn[] y")
     with pytest.raises(UpgradeBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
         upgraded(source, 13)
@@ -114,16 +116,16 @@ def test_every_later_value_is_listed() -> None:
             assert not re.search(rf"\b{value.decode()}\b", older)
 
 
-def test_values_of_a_newer_opset_reach_it(upgraded: Upgraded, text: Text) -> None:
+def test_values_of_a_newer_opset_reach_it(upgraded: Converted, text: Text) -> None:
     upgraded(text(18, "float[3] x, int64[3] i", 'y = ScatterElements <reduction = "max"> (x, i, x)'), 19)
 
 
-def test_an_unknown_type_blocks(upgraded: Upgraded, text: Text) -> None:
+def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
         upgraded(text(14, "float[2, 3] x", "p = my.Op (x) y = Add (p, x)"), 13)
 
 
-def test_all_blocking_nodes_are_listed(upgraded: Upgraded, text: Text) -> None:
+def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
     body = "p = ReduceMean (x, a) q = LayerNormalization (p, a) y = Relu (q)"
     with pytest.raises(UpgradeBlocked) as caught:
         upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)

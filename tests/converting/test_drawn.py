@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 FLOAT = onnx.TensorProto.FLOAT
 TARGETS = st.sampled_from([7, 9, 11, 13, 15, 18, 22, 28])
 SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=5)
@@ -63,7 +63,7 @@ def broadcasts(draw: st.DrawFn) -> onnx.ModelProto:
 
 @drawn
 @given(model=broadcasts(), target=TARGETS)
-def test_broadcasting(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_broadcasting(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     upgraded(model, target)
 
 
@@ -77,7 +77,7 @@ def softmaxes(draw: st.DrawFn) -> onnx.ModelProto:
 
 @drawn
 @given(model=softmaxes(), target=st.sampled_from([13, 15, 28]))
-def test_softmax(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_softmax(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     upgraded(model, target)
 
 
@@ -115,7 +115,7 @@ def mode_of(draw: st.DrawFn, opset: int, *, training: bool) -> tuple[list[str], 
 
 @settings(drawn, max_examples=120)
 @given(model=batchnorms(), target=st.sampled_from([15, 18, 22, 28]))
-def test_batchnorm(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_batchnorm(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     upgraded(model, target)
 
 
@@ -131,7 +131,7 @@ def reductions(draw: st.DrawFn) -> onnx.ModelProto:
 
 @drawn
 @given(model=reductions(), target=TARGETS)
-def test_reductions(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_reductions(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     if target >= model.opset_import[0].version:
         upgraded(model, target)
 
@@ -153,11 +153,11 @@ def windows(draw: st.DrawFn) -> onnx.ModelProto:
 
 @drawn
 @given(model=windows(), target=st.sampled_from([10, 11, 13, 15, 18, 28]))
-def test_windows(upgraded: Upgraded, model: onnx.ModelProto, target: int) -> None:
+def test_windows(upgraded: Converted, model: onnx.ModelProto, target: int) -> None:
     upgraded(model, target)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_other_numbers_agree_as_well(upgraded: Upgraded, seed: int) -> None:
+def test_other_numbers_agree_as_well(upgraded: Converted, seed: int) -> None:
     node = helper.make_node("PRelu", ["x", "s"], ["y"])
     upgraded(one_node(node, 6, {"x": [2, 3, 4], "s": [3]}, {}), seed=seed)

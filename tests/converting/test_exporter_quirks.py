@@ -12,12 +12,12 @@ from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 
 ROOT = Path(__file__).parents[2]
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
-def test_one_pad_for_each_axis_is_meant_for_both_sides(upgraded: Upgraded, text: Text, op_type: str) -> None:
+def test_one_pad_for_each_axis_is_meant_for_both_sides(upgraded: Converted, text: Text, op_type: str) -> None:
     call = f"y = {op_type} <kernel_shape = [3, 2], pads = [1, 0]> (x)"
     outcome = upgraded(text(1, "float[1, 2, 5, 6] x", call), compare=False)
     assert outcome.model.graph.nodes[0].attr("pads") == [1, 0, 1, 0]
@@ -25,12 +25,12 @@ def test_one_pad_for_each_axis_is_meant_for_both_sides(upgraded: Upgraded, text:
 
 
 @pytest.mark.parametrize("attrs", ["kernel_shape = 3, pads = [1]", "kernel_shape = [3], pads = 1"])
-def test_pads_that_are_no_list_are_left_to_whoever_runs_them(upgraded: Upgraded, text: Text, attrs: str) -> None:
+def test_pads_that_are_no_list_are_left_to_whoever_runs_them(upgraded: Converted, text: Text, attrs: str) -> None:
     assert not upgraded(text(1, "float[1, 2, 5] x", f"y = MaxPool <{attrs}> (x)"), compare=False).repairs
 
 
 @pytest.mark.parametrize("attrs", ["kernel_shape = [3], pads = [1, 0]", "kernel_shape = [3]"])
-def test_complete_pads_stay(upgraded: Upgraded, text: Text, attrs: str) -> None:
+def test_complete_pads_stay(upgraded: Converted, text: Text, attrs: str) -> None:
     assert not upgraded(text(1, "float[1, 2, 5] x", f"y = MaxPool <{attrs}> (x)")).repairs
 
 
@@ -48,7 +48,7 @@ def test_complete_pads_stay(upgraded: Upgraded, text: Text, attrs: str) -> None:
     ],
 )
 def test_what_fits_a_later_version_only_is_read_as_that(
-    upgraded: Upgraded, text: Text, opset: int, inputs: str, body: str, output: str, honest: int
+    upgraded: Converted, text: Text, opset: int, inputs: str, body: str, output: str, honest: int
 ) -> None:
     """An opset stamped too low: the same node at an honest one is its own oracle."""
     outcome = upgraded(text(opset, inputs, body, outputs=f"{output}[] y"), 15, compare=False)
@@ -67,13 +67,13 @@ def test_what_fits_a_later_version_only_is_read_as_that(
     ],
 )
 def test_what_fits_its_own_version_or_none_is_no_later_form(
-    upgraded: Upgraded, text: Text, opset: int, inputs: str, body: str
+    upgraded: Converted, text: Text, opset: int, inputs: str, body: str
 ) -> None:
     with suppress(UpgradeBlocked):
         assert not upgraded(text(opset, inputs, body, outputs="int32[] y"), 15, compare=False).repairs
 
 
-def test_no_form_beyond_the_target(upgraded: Upgraded, text: Text) -> None:
+def test_no_form_beyond_the_target(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(1, "float[2, 3] x", "y = Cast <to = 6> (x)", outputs="int32[] y"), 5, compare=False)
     assert not outcome.repairs
     assert outcome.model.graph.nodes[0].attr("to") == 6

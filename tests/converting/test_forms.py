@@ -16,7 +16,7 @@ from bnfold.ir.forms import fits, fitting_versions
 from bnfold.verification import verify
 
 Text = Callable[..., str]
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 
 IMAGE = "float[1, 2, 3, 4] x"
 

@@ -17,7 +17,7 @@ from bnfold.converting import run as upgrade
 from bnfold.errors import MalformedModel
 from bnfold.ir.schemas import newest_opset
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 FLOAT = TensorProto.FLOAT
 
@@ -47,7 +47,7 @@ def test_the_other_spelling_on_nodes_is_kept(text: Text) -> None:
     [(6, 15, 3, 8), (6, 9, 3, 4), (6, 11, 4, 6), (15, 15, 8, 8), (9, 15, 10, 10), (15, 21, 8, 10), (15, 19, 8, 9)],
 )
 def test_ir_version_rises_to_what_the_opset_needs(
-    upgraded: Upgraded, text: Text, opset: int, target: int, ir_before: int, ir_after: int
+    upgraded: Converted, text: Text, opset: int, target: int, ir_before: int, ir_after: int
 ) -> None:
     model = upgraded(text(opset, "float[2, 3] x", "y = Relu (x)", ir=ir_before), target).model
     assert model.proto.ir_version == ir_after
@@ -63,13 +63,13 @@ def weighted(ir_version: int, *, listed: bool) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_initializers_of_early_ir_versions_are_constants(upgraded: Upgraded, listed: bool) -> None:
+def test_initializers_of_early_ir_versions_are_constants(upgraded: Converted, listed: bool) -> None:
     outcome = upgraded(weighted(3, listed=listed))
     assert [value.name for value in outcome.model.graph.inputs] == ["x"]
     assert outcome.ops == ["Add"]
 
 
-def test_overridable_initializers_stay_inputs(upgraded: Upgraded) -> None:
+def test_overridable_initializers_stay_inputs(upgraded: Converted) -> None:
     outcome = upgraded(weighted(4, listed=True))
     assert [value.name for value in outcome.model.graph.inputs] == ["x", "w"]
     assert outcome.ops == ["Reshape", "Add"]

@@ -7,20 +7,20 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.converting.context import Inexpressible, Shared
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.context import ConversionContext, Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.types import Types
 from bnfold.semantics import Policy
 
 
-def site(body: str, *, target: int = 15, weights: str = "", inputs: str = "float[2, 3, 4] x") -> Site:
+def conversion(body: str, *, target: int = 15, weights: str = "", inputs: str = "float[2, 3, 4] x") -> NodeConversion:
     text = f'<ir_version: 8, opset_import: ["" : 9]> g ({inputs}) => (float[] y) {weights} {{ {body} }}'
     model = ir.load(onnx.parser.parse_model(text))
-    return Site(model.graph.nodes[0], Shared(target, Policy(), Types(target)))
+    return NodeConversion(model.graph.nodes[0], ConversionContext(target, Policy(), Types(target)))
 
 
 def test_what_is_not_known_is_an_error() -> None:
-    unknown = site("p = my.Op (x) y = Relu (p)")
+    unknown = conversion("p = my.Op (x) y = Relu (p)")
     made = unknown.output()
     with pytest.raises(Inexpressible, match="rank of 'p'"):
         unknown.rank(made)
@@ -31,25 +31,25 @@ def test_what_is_not_known_is_an_error() -> None:
 
 
 def test_an_attribute_is_taken_once() -> None:
-    taken = site("y = Clip <min = 0.5> (x)")
+    taken = conversion("y = Clip <min = 0.5> (x)")
     assert taken.take("min") == 0.5
     assert taken.take("min", "none left") == "none left"
 
 
 def test_equal_constants_of_one_upgrade_are_one_value() -> None:
-    place = site("y = Relu (x)")
+    place = conversion("y = Relu (x)")
     assert place.ints([1, 2], "a") is place.ints([1, 2], "b")
     assert place.ints([1, 2], "a") is not place.ints([2, 1], "a")
     assert place.constant(np.zeros(1, np.float32), "c") is not place.constant(np.zeros(1, np.float64), "c")
 
 
 def test_scalars_have_the_type_of_the_data() -> None:
-    place = site("y = Relu (x)", inputs="float16[2] x")
+    place = conversion("y = Relu (x)", inputs="float16[2] x")
     assert place.scalar(0.5, place.input(0), "half").dtype == onnx.TensorProto.FLOAT16
 
 
 def test_the_target_spells_what_is_added() -> None:
-    early, late = site("y = Relu (x)", target=4), site("y = Relu (x)", target=18)
+    early, late = conversion("y = Relu (x)", target=4), conversion("y = Relu (x)", target=18)
     reshaped = early.reshape(early.input(0), [6, 4], "flat").producer
     assert reshaped is not None
     assert reshaped.attr("shape") == [6, 4]
@@ -59,7 +59,7 @@ def test_the_target_spells_what_is_added() -> None:
 
 
 def test_a_reshaped_constant_loses_an_annotation_of_its_old_dims() -> None:
-    place = site("y = Add (x, w)", weights="<float[3] w = {1, 2, 3}>")
+    place = conversion("y = Add (x, w)", weights="<float[3] w = {1, 2, 3}>")
     weight = place.input(1)
     place.graph.proto.value_info.add(name="w")
     assert place.reshape(weight, [3, 1], "column") is weight
@@ -80,7 +80,7 @@ def test_a_reshaped_constant_loses_an_annotation_of_its_old_dims() -> None:
     ],
 )
 def test_a_shape_is_restored_from_what_is_known_of_it(inputs: str, ops: list[str]) -> None:
-    place = site("y = Relu (x)", inputs=inputs)
+    place = conversion("y = Relu (x)", inputs=inputs)
     output = place.output()
     place.restore_shape(place.divert(0, "flat"), place.input(0), output)
     assert [node.op_type for node in place.graph.nodes] == ops

@@ -16,12 +16,12 @@ from bnfold import ir, reference
 from bnfold.converting import run as upgrade
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel, Unsupported
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 FLOAT = TensorProto.FLOAT
 
 
-def test_what_belongs_to_the_file_is_kept(upgraded: Upgraded, text: Text) -> None:
+def test_what_belongs_to_the_file_is_kept(upgraded: Converted, text: Text) -> None:
     proto = onnx.parser.parse_model(text(9, "float[n, 3] x", "p = Unsqueeze <axes = [0]> (x) y = Relu (p)"))
     proto.metadata_props.add(key="author", value="somebody")
     proto.doc_string, proto.producer_name = "a model", "by hand"
@@ -76,7 +76,7 @@ def test_training_graphs_are_refused_rather_than_reinterpreted(text: Text) -> No
         upgrade(ir.load(proto))
 
 
-def test_the_default_target_is_15_unless_the_model_is_newer(upgraded: Upgraded, text: Text) -> None:
+def test_the_default_target_is_15_unless_the_model_is_newer(upgraded: Converted, text: Text) -> None:
     assert upgraded(text(9, "float[2] x", "y = Relu (x)")).report.after == 15
     assert upgraded(text(18, "float[2] x", "y = Relu (x)")).report.after == 18
 

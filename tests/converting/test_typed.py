@@ -10,7 +10,7 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 TAILS = {
     "Clip": "y = Clip <min = 0.0, max = 1.0> (c)",
     "Pad": "y = Pad <pads = [0, 1, 0, 1], value = 2.0> (c)",
@@ -36,11 +36,11 @@ def model(body: str, *, opset: int = 9, output: str = "float[] y") -> onnx.Model
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("head", HEADS)
-def test_the_element_type_is_inferred(upgraded: Upgraded, head: str, tail: str) -> None:
+def test_the_element_type_is_inferred(upgraded: Converted, head: str, tail: str) -> None:
     upgraded(model(f"{HEADS[head]} {TAILS[tail]}"), compare="plugin" not in head)
 
 
-def test_an_output_of_the_same_type_tells_it_too(upgraded: Upgraded) -> None:
+def test_an_output_of_the_same_type_tells_it_too(upgraded: Converted) -> None:
     body = f"c = my.Op (x) {TAILS['Clip']}"
     upgraded(model(body, output="float[2, 3] y"), compare=False)
     with pytest.raises(UpgradeBlocked, match="element type of 'c' is not known"):

@@ -11,7 +11,7 @@ import pytest
 
 from bnfold import ir, reference
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 BN = "float[2, 3, 4, 5] x, float[3] s, float[3] b, float[3] m, float[3] v"
 MEASURED = onnx.__version__.startswith("1.23.")
@@ -121,7 +121,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_second_opinion(upgraded: Upgraded, text: Text, case: Case) -> None:
+def test_second_opinion(upgraded: Converted, text: Text, case: Case) -> None:
     source = text(case.opset, case.inputs, case.body, outputs=case.outputs)
     shape = np.array([2, 3, 4])
     feeds = {"s": shape} if "int64[3] s" in case.inputs else {}

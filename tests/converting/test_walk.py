@@ -15,7 +15,7 @@ from bnfold import ir, reference
 from bnfold.converting import run as upgrade
 from bnfold.errors import MalformedModel, UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 FLOAT = TensorProto.FLOAT
 
@@ -32,7 +32,7 @@ norm <eps> (x, s, b, m, v) => (y) {
 }"""
 
 
-def test_branches_of_an_if(upgraded: Upgraded) -> None:
+def test_branches_of_an_if(upgraded: Converted) -> None:
     source = """<ir_version: 8, opset_import: ["" : 6]>
     g (bool c, float[2, 3, 4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[] y) {
         y = If (c) <
@@ -53,7 +53,7 @@ def test_branches_of_an_if(upgraded: Upgraded) -> None:
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_branches_do_not_see_each_others_constants(upgraded: Upgraded, condition: bool) -> None:
+def test_branches_do_not_see_each_others_constants(upgraded: Converted, condition: bool) -> None:
     source = """<ir_version: 8, opset_import: ["" : 6]>
     g (bool c, float[2, 3, 4] x) => (float[] y) <float[3] w = {1, 2, 3}> {
         y = If (c) <
@@ -65,7 +65,7 @@ def test_branches_do_not_see_each_others_constants(upgraded: Upgraded, condition
     assert sorted(owners) == ["y.else_branch", "y.then_branch"]
 
 
-def test_the_body_of_a_loop(upgraded: Upgraded) -> None:
+def test_the_body_of_a_loop(upgraded: Converted) -> None:
     source = """<ir_version: 8, opset_import: ["" : 9]>
     g (float[2, 3, 4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2, 3, 4] y)
     <int64 n = {3}, bool k = {1}> {
@@ -80,7 +80,7 @@ def test_the_body_of_a_loop(upgraded: Upgraded) -> None:
     assert outcome.report.changes[0].graph == "y.body"
 
 
-def test_the_body_of_a_scan(upgraded: Upgraded) -> None:
+def test_the_body_of_a_scan(upgraded: Converted) -> None:
     source = """<ir_version: 8, opset_import: ["" : 9]>
     g (float[2, 3] h, float[4, 2, 3] x, float[3] s) => (float[2, 3] f, float[4, 2, 3] y) {
         f, y = Scan (h, x) <num_scan_inputs = 1,
@@ -93,7 +93,7 @@ def test_the_body_of_a_scan(upgraded: Upgraded) -> None:
     assert "Clip" in {change.op_type for change in upgraded(source).report.changes}
 
 
-def test_function_bodies_have_their_own_opset(upgraded: Upgraded) -> None:
+def test_function_bodies_have_their_own_opset(upgraded: Converted) -> None:
     outcome = upgraded(FUNCTION)
     (function,) = outcome.model.proto.functions
     assert [(entry.domain, entry.version) for entry in function.opset_import] == [("", 15)]
@@ -134,7 +134,7 @@ def test_a_node_without_a_changed_step_is_the_same_message() -> None:
     assert model.proto.graph.node[0].SerializeToString() == proto.graph.node[0].SerializeToString()
 
 
-def test_foreign_and_unknown_operators_pass_and_are_counted(upgraded: Upgraded, text: Text) -> None:
+def test_foreign_and_unknown_operators_pass_and_are_counted(upgraded: Converted, text: Text) -> None:
     proto = onnx.parser.parse_model(text(9, "float[2, 3] x", "p = Plugin <k = 3> (x) q = my.Op (p) y = my.Op (q)"))
     proto.opset_import.append(helper.make_opsetid("my", 1))
     outcome = upgraded(proto, compare=False)
@@ -152,7 +152,7 @@ def test_one_error_names_every_blocking_node(text: Text) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_cuts_bound_what_changed_its_form(upgraded: Upgraded, text: Text) -> None:
+def test_cuts_bound_what_changed_its_form(upgraded: Converted, text: Text) -> None:
     body = "p = Relu (x) q = Softmax (p) y = Unsqueeze <axes = [0]> (q)"
     (cut,) = upgraded(text(9, "float[2, 3, 4] x", body)).report.cuts
     assert cut == ir.Cut("", ("p",), ("q",), "upgrade Softmax")
@@ -192,7 +192,7 @@ def test_a_cycle_does_not_hang(text: Text) -> None:
     ],
 )
 def test_attributes_left_behind_are_read_as_the_version_that_had_them(
-    upgraded: Upgraded, text: Text, opset: int, inputs: str, body: str
+    upgraded: Converted, text: Text, opset: int, inputs: str, body: str
 ) -> None:
     """What a converter makes that only stamps an opset."""
     outcome = upgraded(text(opset, inputs, body), compare=False)
@@ -202,7 +202,7 @@ def test_attributes_left_behind_are_read_as_the_version_that_had_them(
     np.testing.assert_array_equal(reference.evaluate(outcome.model, meant.feeds)["y"], meant.results["y"])
 
 
-def test_attributes_that_no_version_had_stay(upgraded: Upgraded, text: Text) -> None:
+def test_attributes_that_no_version_had_stay(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(9, "float[2, 3] x", "y = Relu <colour = 3> (x)"), compare=False)
     assert outcome.model.graph.nodes[0].attr("colour") == 3
     assert not outcome.repairs

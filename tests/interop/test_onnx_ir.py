@@ -7,7 +7,7 @@ import onnx_ir
 import pytest
 
 from bnfold.errors import BadInput
-from bnfold.interop.onnx_ir import borrow, give_back
+from bnfold.interop.onnx_ir import from_onnx_ir, to_onnx_ir
 from tests.conftest import MODELS
 
 
@@ -17,7 +17,7 @@ from tests.conftest import MODELS
 def test_there_and_back_again(name: str) -> None:
     model = onnx_ir.load(MODELS / f"{name}.onnx")
     before = onnx_ir.to_proto(model)
-    back = give_back(borrow(model))
+    back = to_onnx_ir(from_onnx_ir(model))
     after = onnx_ir.to_proto(back)
     assert [node.op_type for node in after.graph.node] == [node.op_type for node in before.graph.node]
     assert after.opset_import == before.opset_import
@@ -39,4 +39,4 @@ def test_a_tensor_without_values_is_told() -> None:
     stored = value.const_value
     value.const_value = onnx_ir.LazyTensor(fail, dtype=stored.dtype, shape=onnx_ir.Shape([1]), name=name)
     with pytest.raises(BadInput, match=r"cannot be written as ONNX \(has it all its weights\?\): no values yet$"):
-        borrow(model)
+        from_onnx_ir(model)

@@ -54,7 +54,7 @@ def outputs(model: Path | bytes, feeds: dict[str, Any]) -> list[Any]:
 def fake(monkeypatch: pytest.MonkeyPatch, **program: str) -> None:
     """Let tools be programs of the tests."""
     real = external_tools.simplifier
-    steps = {name: external_tools.Step(name, ("--", *programs.command(text))) for name, text in program.items()}
+    steps = {name: external_tools.ExternalTool(name, ("--", *programs.command(text))) for name, text in program.items()}
     monkeypatch.setattr(external_tools, "simplifier", lambda name: steps.get(name) or real(name))
 
 

@@ -10,7 +10,7 @@ from bnfold.errors import BnfoldError
 from bnfold.reference.registry import (
     NO_SCHEMA,
     Call,
-    Declined,
+    KernelDeclined,
     Unsupported,
     find,
     int_list,
@@ -56,13 +56,13 @@ def test_an_attribute_is_what_the_node_says_or_the_schema_or_the_kernel() -> Non
 def test_axes_count_from_both_ends() -> None:
     assert [normal_axis(axis, 3) for axis in (0, 2, -1, -3)] == [0, 2, 2, 0]
     for axis in (3, -4):
-        with pytest.raises(Declined, match="outside rank 3"):
+        with pytest.raises(KernelDeclined, match="outside rank 3"):
             normal_axis(axis, 3)
 
 
 def test_integers_out_of_tensors_and_lists() -> None:
     assert int_list(np.array([1, 2])) == int_list([1, 2]) == [1, 2]
-    with pytest.raises(Declined, match="in 2 axes"):
+    with pytest.raises(KernelDeclined, match="in 2 axes"):
         int_list(np.array([[1], [2]]))
 
 

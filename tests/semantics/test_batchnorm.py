@@ -7,14 +7,14 @@ import pytest
 from onnx import defs
 
 from bnfold import ir
-from bnfold.semantics import Form, Policy, Unreadable
+from bnfold.semantics import BatchNormSpec, Policy, Unreadable
 from bnfold.semantics.batchnorm import VERSIONS, epsilon, read
 
 NodeMaker = Callable[..., ir.Node]
 FIVE = ("y", "rm", "rv", "sm", "sv")
 
 
-def kinds(norm: Form) -> list[str]:
+def kinds(norm: BatchNormSpec) -> list[str]:
     return [repair.kind for repair in norm.repairs]
 
 

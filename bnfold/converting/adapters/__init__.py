@@ -1,1 +1,1 @@
-"""What brings an operator over one version step: functions of a `Site`, listed in :mod:`bnfold.converting.table`."""
+"""Functions of a `NodeConversion` that bring it over one version step; :mod:`bnfold.converting.table` lists them."""

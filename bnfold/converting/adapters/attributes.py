@@ -8,46 +8,46 @@ import numpy as np
 import onnx
 
 from bnfold.converting.context import Inexpressible
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of
 
 
-def drop(name: str, site: Site) -> None:
+def drop(name: str, conversion: NodeConversion) -> None:
     """An attribute that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
-    site.node.del_attr(name)
+    conversion.node.del_attr(name)
 
 
-def gemm_broadcast(site: Site) -> None:
+def gemm_broadcast(conversion: NodeConversion) -> None:
     """Gemm 6 → 7: C always broadcasts. Some exporters relied on that before, and did not say so."""
-    bias = site.node.input(2)
-    shape = site.shape(bias) if bias is not None else None
-    if not site.take("broadcast", 0) and shape is not None and len(shape) != 2:
-        site.repair("later-form", "C does not broadcast before Gemm-7 unless broadcast is set: read as Gemm-7")
+    bias = conversion.node.input(2)
+    shape = conversion.shape(bias) if bias is not None else None
+    if not conversion.take("broadcast", 0) and shape is not None and len(shape) != 2:
+        conversion.repair("later-form", "C does not broadcast before Gemm-7 unless broadcast is set: read as Gemm-7")
 
 
-def keep_default(defaults: Mapping[str, float | str], site: Site) -> None:
+def keep_default(defaults: Mapping[str, float | str], conversion: NodeConversion) -> None:
     """Defaults that the next version changes: written out where the node relies on them."""
     for name, value in defaults.items():
-        if not site.node.has_attr(name):
-            site.node.set_attr(name, value)
+        if not conversion.node.has_attr(name):
+            conversion.node.set_attr(name, value)
 
 
-def rename(op_type: str, site: Site) -> None:
+def rename(op_type: str, conversion: NodeConversion) -> None:
     """The same operator under a new name."""
-    site.node.op_type = op_type
+    conversion.node.op_type = op_type
 
 
-def respell(name: str, spellings: Mapping[str, str], site: Site) -> None:
+def respell(name: str, spellings: Mapping[str, str], conversion: NodeConversion) -> None:
     """A string attribute some of whose values, the default not among them or renamed as well, are spelled otherwise."""
-    value = site.node.attr(name)
+    value = conversion.node.attr(name)
     if value in spellings:
-        site.node.set_attr(name, spellings[value])
+        conversion.node.set_attr(name, spellings[value])
 
 
-def only_types_of(op_type: str, version: int, site: Site) -> None:
+def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:
     """A step that withdraws element types which never made sense there; the others keep their meaning."""
-    dtype = site.shared.types.dtype(site.input(0))
+    dtype = conversion.context.types.dtype(conversion.input(0))
     if dtype is None:
         return
     name = type_name(dtype)
@@ -55,49 +55,49 @@ def only_types_of(op_type: str, version: int, site: Site) -> None:
         raise Inexpressible(f"version {version} does not take {name} tensors")
 
 
-def selu_constants(site: Site) -> None:
+def selu_constants(conversion: NodeConversion) -> None:
     """Selu 1 → 6: more digits of the default constants."""
-    drop("consumed_inputs", site)
-    keep_default({"alpha": 1.673200011253357, "gamma": 1.0506999492645264}, site)
+    drop("consumed_inputs", conversion)
+    keep_default({"alpha": 1.673200011253357, "gamma": 1.0506999492645264}, conversion)
 
 
-def whole_power(site: Site) -> None:
+def whole_power(conversion: NodeConversion) -> None:
     """LpPool, GlobalLpPool 1 → 2: ``p`` becomes an integer."""
-    power = site.take("p", 2.0)
+    power = conversion.take("p", 2.0)
     if power != int(power):
         raise Inexpressible(f"p={power} is not a whole number")
-    site.node.set_attr("p", int(power))
+    conversion.node.set_attr("p", int(power))
 
 
-def cast_to(site: Site) -> None:
+def cast_to(conversion: NodeConversion) -> None:
     """Cast 1 → 6: ``to`` names the type by number."""
-    to = site.take("to")
+    to = conversion.take("to")
     if to is None:
         raise Inexpressible("does not say which type to cast to")
     if isinstance(to, str):
         if to.upper() not in onnx.TensorProto.DataType.keys():  # noqa: SIM118 - a protobuf enum, not a dict
             raise Inexpressible(f"casts to an unknown type {to!r}")
         to = onnx.TensorProto.DataType.Value(to.upper())
-    site.node.set_attr("to", to)
+    conversion.node.set_attr("to", to)
 
 
-def clip_bounds(site: Site) -> None:
+def clip_bounds(conversion: NodeConversion) -> None:
     """Clip 1 → 6: an absent bound was none; from 6 on it is the largest float, which would also clip infinities."""
-    site.node.del_attr("consumed_inputs")
-    if len(site.node.inputs) == 1:
-        keep_default({"min": -np.inf, "max": np.inf}, site)
+    conversion.node.del_attr("consumed_inputs")
+    if len(conversion.node.inputs) == 1:
+        keep_default({"min": -np.inf, "max": np.inf}, conversion)
 
 
-def pad_pads(site: Site) -> None:
+def pad_pads(conversion: NodeConversion) -> None:
     """Pad 1 → 2: ``paddings`` is called ``pads``."""
-    pads = site.take("paddings") if site.node.has_attr("paddings") else site.take("pads")
+    pads = conversion.take("paddings") if conversion.node.has_attr("paddings") else conversion.take("pads")
     if pads is None:
         raise Inexpressible("has no paddings")
-    site.node.set_attr("pads", pads)
+    conversion.node.set_attr("pads", pads)
 
 
-def float_input(site: Site) -> None:
+def float_input(conversion: NodeConversion) -> None:
     """QuantizeLinear 13 → 19: x has the scale's type; an integer x is divided by a float in any case."""
-    data = site.input(0)
-    if site.shared.types.dtype(data) == onnx.TensorProto.INT32:
-        site.node.set_input(0, site.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))
+    data = conversion.input(0)
+    if conversion.context.types.dtype(data) == onnx.TensorProto.INT32:
+        conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))

@@ -7,60 +7,62 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.node_conversion import NodeConversion
 
 
-def binary(site: Site) -> None:
+def binary(conversion: NodeConversion) -> None:
     """Add, Sub, Mul, Div, Pow, And, Or, Xor, Equal, Greater, Less to version 7: B gets the axes that numpy needs."""
-    broadcast, axis = site.take("broadcast", 0), site.take("axis")
+    broadcast, axis = conversion.take("broadcast", 0), conversion.take("axis")
     if not broadcast:
         return  # equal shapes; an axis without broadcast means nothing
-    right = site.input(1)
-    dims = _aligned(site, site.input(0), right, axis)
+    right = conversion.input(1)
+    dims = _aligned(conversion, conversion.input(0), right, axis)
     if dims is not None:
-        site.node.set_input(1, site.reshape(right, dims, "aligned"))
+        conversion.node.set_input(1, conversion.reshape(right, dims, "aligned"))
 
 
-def slope(site: Site) -> None:
+def slope(conversion: NodeConversion) -> None:
     """PRelu 6 → 7: a 1-D slope belonged to the channels; from 7 on it broadcasts like numpy, from the last axis."""
-    data, values = site.input(0), site.input(1)
-    shape = site.shape(values)
+    data, values = conversion.input(0), conversion.input(1)
+    shape = conversion.shape(values)
     if shape is None:
         raise Inexpressible(f"the shape of the slope {values.name!r} is not known")
     if len(shape) != 1 or shape[0] == 1:
         return
-    inner = site.rank(data) - 2
+    inner = conversion.rank(data) - 2
     if inner > 0 and not isinstance(shape[0], int):
         raise Inexpressible(f"the size of {values.name!r} is not known")
     if inner > 0 and isinstance(shape[0], int):
-        site.node.set_input(1, site.reshape(values, [shape[0], *[1] * inner], "slope"))
+        conversion.node.set_input(1, conversion.reshape(values, [shape[0], *[1] * inner], "slope"))
 
 
-def stray_slope(site: Site) -> None:
+def stray_slope(conversion: NodeConversion) -> None:
     """PRelu from 7 on with a slope that only fits the channels: MXNet went on writing version 6 (onnx/models#91)."""
-    values = site.input(1)
-    shape, data = site.shape(values), site.shape(site.input(0))
+    values = conversion.input(1)
+    shape, data = conversion.shape(values), conversion.shape(conversion.input(0))
     if shape is None or data is None or len(shape) != 1 or len(data) < 3:
         return
     fits_channels, fits_last = shape[0] == data[1], shape[0] in (1, data[-1]) or not isinstance(data[-1], int)
     if fits_channels and not fits_last:
-        slope(site)
-        site.repair("channel-slope", f"the slope's {shape[0]} elements fit the channels only: read as one for each")
+        slope(conversion)
+        conversion.repair(
+            "channel-slope", f"the slope's {shape[0]} elements fit the channels only: read as one for each"
+        )
 
 
-def _aligned(site: Site, left: ir.Value, right: ir.Value, axis: int | None) -> list[int] | None:
+def _aligned(conversion: NodeConversion, left: ir.Value, right: ir.Value, axis: int | None) -> list[int] | None:
     """Dims that make numpy's broadcasting of ``right`` mean the same; None if the ones it has already do."""
-    shape = site.shape(right)
+    shape = conversion.shape(right)
     if shape is None:
         if axis is None:
             return None  # its axes are the left operand's last ones, whatever they are
         raise Inexpressible(f"the shape of {right.name!r} is not known: which axes does axis={axis} mean?")
     if all(dim == 1 for dim in shape):
-        known = site.shape(left)
+        known = conversion.shape(left)
         return [] if len(shape) > 1 and (known is None or len(known) != len(shape)) else None
     if axis is None:
         return None
-    rank = site.rank(left)
+    rank = conversion.rank(left)
     if not -rank <= axis < max(rank, 1):
         raise Inexpressible(f"there is no axis {axis} in rank {rank}")
     behind = rank - (axis + rank if axis < 0 else axis) - len(shape)

@@ -13,79 +13,81 @@ import numpy as np
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
 from bnfold.converting.context import Inexpressible
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.node_conversion import NodeConversion
 
 
-def height_and_width(site: Site) -> None:
+def height_and_width(conversion: NodeConversion) -> None:
     """Upsample 1 → 7: two scales become four."""
-    height, width = site.take("height_scale"), site.take("width_scale")
+    height, width = conversion.take("height_scale"), conversion.take("width_scale")
     if height is None or width is None:
-        if site.node.has_attr("scales"):
+        if conversion.node.has_attr("scales"):
             return
         raise Inexpressible("has no height_scale or no width_scale")
-    site.node.set_attr("scales", [1.0, 1.0, float(height), float(width)])
-    plain_mode(site)
+    conversion.node.set_attr("scales", [1.0, 1.0, float(height), float(width)])
+    plain_mode(conversion)
 
 
-def scales_input(site: Site) -> None:
+def scales_input(conversion: NodeConversion) -> None:
     """Upsample 7 → 9: ``scales`` is an input."""
-    scales = site.take("scales")
+    scales = conversion.take("scales")
     if scales is not None:
-        site.node.set_inputs([site.input(0), _scales(site, scales)])
-    elif site.node.input(1) is None:
+        conversion.node.set_inputs([conversion.input(0), _scales(conversion, scales)])
+    elif conversion.node.input(1) is None:
         raise Inexpressible("has no scales")
-    plain_mode(site)
+    plain_mode(conversion)
 
 
-def upsample_to_resize(site: Site) -> None:
+def upsample_to_resize(conversion: NodeConversion) -> None:
     """Upsample 9 → Resize: no axis of an Upsample shrinks."""
-    if site.node.has_attr("scales"):
-        scales_input(site)
-    plain_mode(site)
-    site.node.op_type = "Resize"
-    if site.target >= 11:
-        _at_asymmetric_points(site, site.input(0), site.input(1), "floor")
-        site.finished = True  # the later versions of Resize only add to this form
+    if conversion.node.has_attr("scales"):
+        scales_input(conversion)
+    plain_mode(conversion)
+    conversion.node.op_type = "Resize"
+    if conversion.target >= 11:
+        _at_asymmetric_points(conversion, conversion.input(0), conversion.input(1), "floor")
+        conversion.finished = True  # the later versions of Resize only add to this form
 
 
-def coordinates(site: Site) -> None:
+def coordinates(conversion: NodeConversion) -> None:
     """Resize 10 → 11: what was fixed then is written out; axes that grow and axes that shrink need one Resize each."""
-    if len(site.node.inputs) > 2:
+    if len(conversion.node.inputs) > 2:
         return  # written in the later form already
-    data, scales = site.input(0), site.input(1)
-    grow, shrink = _directions(site, scales) if site.node.attr("mode", "nearest") == "nearest" else (scales, None)
+    data, scales = conversion.input(0), conversion.input(1)
+    grow, shrink = (
+        _directions(conversion, scales) if conversion.node.attr("mode", "nearest") == "nearest" else (scales, None)
+    )
     if grow is not None and shrink is not None:
         points = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-        data = site.add("Resize", [data, _roi(site), grow], "grown", mode="nearest", **points)
-    _at_asymmetric_points(site, data, shrink or grow or scales, "ceil" if shrink else "floor")
+        data = conversion.add("Resize", [data, _roi(conversion), grow], "grown", mode="nearest", **points)
+    _at_asymmetric_points(conversion, data, shrink or grow or scales, "ceil" if shrink else "floor")
 
 
-def _at_asymmetric_points(site: Site, data: ir.Value, scales: ir.Value, neighbour: str) -> None:
-    site.node.set_inputs([data, _roi(site), scales])
-    site.node.set_attr("coordinate_transformation_mode", "asymmetric")
-    if site.node.attr("mode", "nearest") == "nearest":
-        site.node.set_attr("nearest_mode", neighbour)
+def _at_asymmetric_points(conversion: NodeConversion, data: ir.Value, scales: ir.Value, neighbour: str) -> None:
+    conversion.node.set_inputs([data, _roi(conversion), scales])
+    conversion.node.set_attr("coordinate_transformation_mode", "asymmetric")
+    if conversion.node.attr("mode", "nearest") == "nearest":
+        conversion.node.set_attr("nearest_mode", neighbour)
 
 
-def _directions(site: Site, scales: ir.Value) -> tuple[ir.Value | None, ir.Value | None]:
+def _directions(conversion: NodeConversion, scales: ir.Value) -> tuple[ir.Value | None, ir.Value | None]:
     """The scales of the growing and of the shrinking axes, 1 elsewhere; None where there are none of the kind."""
     tensor = ir.constant(scales)
     if tensor is None:
-        one = site.constant(np.array(1.0, np.float32), "one")
-        return site.add("Max", [scales, one], "grow"), site.add("Min", [scales, one], "shrink")
+        one = conversion.constant(np.array(1.0, np.float32), "one")
+        return conversion.add("Max", [scales, one], "grow"), conversion.add("Min", [scales, one], "shrink")
     values = tensor.numpy().astype(np.float32)
-    grow = _scales(site, np.maximum(values, 1)) if (values > 1).any() else None
-    shrink = _scales(site, np.minimum(values, 1)) if (values < 1).any() else None
+    grow = _scales(conversion, np.maximum(values, 1)) if (values > 1).any() else None
+    shrink = _scales(conversion, np.minimum(values, 1)) if (values < 1).any() else None
     return grow, shrink
 
 
-def _scales(site: Site, values: object) -> ir.Value:
-    return site.constant(np.asarray(values, np.float32), "scales")
+def _scales(conversion: NodeConversion, values: object) -> ir.Value:
+    return conversion.constant(np.asarray(values, np.float32), "scales")
 
 
-def _roi(site: Site) -> ir.Value | None:
+def _roi(conversion: NodeConversion) -> ir.Value | None:
     """Version 11 demands the input that only tf_crop_and_resize reads; from 13 on it may be left out."""
-    return None if site.target >= 13 else site.constant(np.zeros(0, np.float32), "roi")
+    return None if conversion.target >= 13 else conversion.constant(np.zeros(0, np.float32), "roi")
 
 
 plain_mode = partial(respell, "mode", {"bilinear": "linear", "trilinear": "linear"})

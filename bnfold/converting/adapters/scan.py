@@ -9,44 +9,44 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
-from bnfold.converting.node_conversion import INT64_MAX, Site
+from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
 
-def unbatched(site: Site) -> None:
+def unbatched(conversion: NodeConversion) -> None:
     """A Scan over the batch, and in its body the old one over a single sequence."""
-    node = site.node
+    node = conversion.node
     lengths, operands, count = node.input(0), node.inputs[1:], node.attr("num_scan_inputs", 0)
     bodies = node.subgraphs.get("body")
     if not bodies or None in operands or len(operands) != len(bodies[0].inputs) or not 0 < count <= len(operands):
         raise Inexpressible("does not have the inputs that its body takes")
     states = len(operands) - count
-    site.graph.model.sync()
-    step = _Step(site, bodies[0])
+    conversion.graph.model.sync()
+    step = _Step(conversion, bodies[0])
     step.inner = onnx.helper.make_node(
         "Scan",
         step.inputs,
         step.outputs,
-        site.node_name("one"),
+        conversion.node_name("one"),
         body=bodies[0].proto,
         num_scan_inputs=count,
     )
-    if (directions := site.take("directions")) is not None:
+    if (directions := conversion.take("directions")) is not None:
         step.inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", directions))
     if lengths is not None:
-        operands = [*operands, site.reshape(lengths, [-1, 1], "lengths")]
-        step.cut(states, [site.dtype(end) for end in bodies[0].outputs[states:]])
+        operands = [*operands, conversion.reshape(lengths, [-1, 1], "lengths")]
+        step.cut(states, [conversion.dtype(end) for end in bodies[0].outputs[states:]])
     node.set_attr("body", step.graph())
     node.set_attr("num_scan_inputs", len(operands))
     node.set_inputs(operands)
     ir.index_subgraphs(node)
-    site.touched = True
+    conversion.touched = True
 
 
 class _Step:
     """What is done with one sequence: the nodes around the Scan over it."""
 
-    def __init__(self, site: Site, body: ir.Graph) -> None:
-        self._site = site
+    def __init__(self, conversion: NodeConversion, body: ir.Graph) -> None:
+        self._site = conversion
         self.inputs = [self._fresh(value.name) for value in body.inputs]
         self.outputs = [self._fresh(value.name) for value in body.outputs]
         self._parameters, self._results = list(self.inputs), list(self.outputs)

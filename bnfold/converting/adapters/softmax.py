@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from bnfold.converting.context import Inexpressible
-from bnfold.converting.node_conversion import Site
+from bnfold.converting.node_conversion import NodeConversion
 
 
-def flattened(site: Site) -> None:
+def flattened(conversion: NodeConversion) -> None:
     """Along one axis where only one of the coerced axes is not of size 1; else Flatten, the operator, Reshape."""
-    data, axis = site.input(0), site.take("axis", 1)
-    shape = site.shape(data)
+    data, axis = conversion.input(0), conversion.take("axis", 1)
+    shape = conversion.shape(data)
     if shape is not None:
         first = axis + len(shape) if axis < 0 else axis
         if not 0 <= first <= len(shape):
             raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
         wide = [position for position in range(first, len(shape)) if shape[position] != 1]
         if len(wide) == 1 or (not wide and first < len(shape)):
-            site.node.set_attr("axis", wide[0] if wide else first)
+            conversion.node.set_attr("axis", wide[0] if wide else first)
             return
-    flat = site.add("Flatten", [data], "flat", axis=axis)
-    output = site.output()
-    site.node.set_input(0, flat)
-    site.node.set_attr("axis", 1)
-    site.restore_shape(site.divert(0, "rows"), data, output)
+    flat = conversion.add("Flatten", [data], "flat", axis=axis)
+    output = conversion.output()
+    conversion.node.set_input(0, flat)
+    conversion.node.set_attr("axis", 1)
+    conversion.restore_shape(conversion.divert(0, "rows"), data, output)

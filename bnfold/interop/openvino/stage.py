@@ -24,7 +24,7 @@ ALIGNMENT = 64
 
 
 @dataclass(slots=True, eq=False)
-class Staged:
+class StagedIR:
     """A model in a folder of its own beside its place, under its final names; `commit` puts it there."""
 
     target: Path
@@ -69,8 +69,8 @@ class Staged:
         self.discard()
 
 
-def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = None) -> Staged:
-    """Write the model beside its place, for `Staged.commit` to put it there. The model's document is edited by it.
+def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = None) -> StagedIR:
+    """Write the model beside its place, for `StagedIR.commit` to put it there. The model's document is edited by it.
 
     Raises:
         OutputError: It cannot be written; nothing is left behind.
@@ -84,7 +84,7 @@ def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = N
         made = make_folders(target.parent)
     except OSError as error:
         raise OutputError.at(target, error) from error
-    staged = Staged(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"), made)
+    staged = StagedIR(target, target.with_name(f".{target.stem}.{secrets.token_hex(6)}.bnfold"), made)
     try:
         staged.folder.mkdir()
         root = model.document.root

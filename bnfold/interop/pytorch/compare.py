@@ -25,7 +25,7 @@ from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.verification.comparing.outputs import Compared, largest_difference
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import compare_values
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -35,11 +35,11 @@ WIDEST = 2.0**-5
 
 
 @dataclass(slots=True, eq=False)
-class Comparison:
+class ModuleComparison:
     """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
 
     twin: Twin
-    pair: Pair
+    pair: ModelPair
     clock: Clock
     rows: list[ModuleRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -77,8 +77,8 @@ def compare(
         twin = Twin(module)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
-    pair = Pair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, lambda: clock.left))
-    run = Comparison(twin, pair, clock)
+    pair = ModelPair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, lambda: clock.left))
+    run = ModuleComparison(twin, pair, clock)
     try:
         inputs = _first(run, before, example, checks)
         for sample in range(1, checks.samples):
@@ -95,7 +95,7 @@ def _nothing() -> ir.Model:
     return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
 
 
-def _first(run: Comparison, before: ir.Model, example: Any, checks: VerifyOptions) -> Inputs:
+def _first(run: ModuleComparison, before: ir.Model, example: Any, checks: VerifyOptions) -> Inputs:
     """Compare on the example, or on the first made-up inputs that module and model take; the inputs that were taken."""
     obstacle: Exception | None = None
     for inputs in _candidates(before, example, checks):
@@ -114,7 +114,7 @@ def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterat
     return iter([example if isinstance(example, Inputs) else examples.examples(before, example)])
 
 
-def _further(run: Comparison, inputs: Inputs, seed: int, sample: int) -> None:
+def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> None:
     """One more sample, of other sizes if the dims are dynamic and the module takes them, else of the example's."""
     if run.clock.is_over:
         raise _Skip(f"only {sample} samples were compared in {run.clock.budget:.0f} s")
@@ -129,7 +129,7 @@ def _further(run: Comparison, inputs: Inputs, seed: int, sample: int) -> None:
     run.notes.append(f"sample {sample} was left out: {obstacle}")
 
 
-def _compare(run: Comparison, inputs: Inputs, leaves: list[Any], sample: int, *, binding: bool) -> None:
+def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: int, *, binding: bool) -> None:
     """Add the rows of one sample.
 
     Raises _Skip where it cannot be run, or where the sizes are ours (not ``binding``) and the export does not hold
@@ -177,7 +177,7 @@ def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tup
     return ModuleRow(item.sample, shapes, item.name, found.relative, allowed, found.scale, own, fault)
 
 
-def _verdict(run: Comparison) -> ModuleVerdict:
+def _verdict(run: ModuleComparison) -> ModuleVerdict:
     rows, notes, precision = tuple(run.rows), (*run.twin.notes, *run.notes), run.twin.precision
     fault = next((row for row in rows if row.fault), None)
     if fault is not None:

@@ -39,7 +39,7 @@ def opened(given: Any) -> Opened:
         return Opened(given)
     import onnx_ir
 
-    from bnfold.interop.onnx_ir import borrow
+    from bnfold.interop.onnx_ir import from_onnx_ir
 
     program, module = _exported(given)
     notes = _optimised(program)
@@ -49,7 +49,7 @@ def opened(given: Any) -> Opened:
             "an ONNXProgram, an ExportedProgram, an onnx_ir.Model, a path, bytes or an onnx.ModelProto is wanted, "
             f"not {type(given).__name__}"
         )
-    return Opened(borrow(model), None if model is program else program, model, module, notes)
+    return Opened(from_onnx_ir(model), None if model is program else program, model, module, notes)
 
 
 def _exported(given: Any) -> tuple[Any, Any]:

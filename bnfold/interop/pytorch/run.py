@@ -178,9 +178,9 @@ def _notes(module: Any, training: Training) -> tuple[str, ...]:
 
 def _replace(result: TorchOutcome, before: ir.Model, given: Any) -> None:
     """Put the folded model in the place of the one that came; if nothing changed, that one stays."""
-    from bnfold.interop.onnx_ir import give_back
+    from bnfold.interop.onnx_ir import to_onnx_ir
 
-    result.model = given if _same(before, result.outcome.model) else give_back(result.outcome.model)
+    result.model = given if _same(before, result.outcome.model) else to_onnx_ir(result.outcome.model)
     if result.program is not None and result.model is not given:
         result.program.model = result.model
         if hasattr(result.program, "release"):  # a session that it may have opened runs the old model

@@ -9,7 +9,7 @@ from functools import partial
 
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.source import BufferSource, Source
-from bnfold.ir.storage.walk import TOO_LONG, Field, Reference, Segment, Walk, Window
+from bnfold.ir.storage.walk import TOO_LONG, ByteWindow, Field, MessageWalk, Reference, Segment
 
 Token = Callable[[bytes, int, int, int], bytes]
 """(the rest of the TensorProto, field number, offset and length of its payload) -> what takes the payload's place."""
@@ -21,7 +21,7 @@ def strip_payloads(source: Source, threshold: int, token: Token) -> bytes:
     Payloads of at least ``threshold`` bytes are handed to ``token`` and never read. Messages that were not touched
     are copied byte for byte, unknown fields included. Raises MalformedModel for lengths that do not fit.
     """
-    window = Window(source)
+    window = ByteWindow(source)
 
     def is_wanted(start: int, stop: int) -> bool:
         return stop - start >= threshold
@@ -36,7 +36,7 @@ def strip_payloads(source: Source, threshold: int, token: Token) -> bytes:
         rest = window.bytes(start, position) + window.bytes(stop, end)
         return [rest, wire.record(wire.RAW_DATA, token(rest, number, value, stop - value))]
 
-    walk = Walk(window, partial(window.pass_over, threshold=threshold), is_wanted, replaced)
+    walk = MessageWalk(window, partial(window.pass_over, threshold=threshold), is_wanted, replaced)
     pieces = walk.message(wire.MODEL, 0, source.size)
     return source.read(0, source.size) if pieces is None else b"".join(pieces)  # type: ignore[arg-type]
 
@@ -51,7 +51,7 @@ def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Pla
 
     Only messages that hold a token are entered.
     """
-    window = Window(BufferSource(skeleton))
+    window = ByteWindow(BufferSource(skeleton))
     marks = [*(match.start() for match in re.finditer(re.escape(nonce), skeleton)), len(skeleton)]
 
     def next_mark(position: int) -> int:
@@ -76,5 +76,5 @@ def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Pla
                 return [before, wire.length_prefix(*placed), Reference(token, placed[1]), behind]
         return None
 
-    found = Walk(window, jump, is_wanted, replaced).message(wire.MODEL, 0, len(skeleton))
+    found = MessageWalk(window, jump, is_wanted, replaced).message(wire.MODEL, 0, len(skeleton))
     return [skeleton] if found is None else found

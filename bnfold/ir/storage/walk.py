@@ -18,7 +18,7 @@ from bnfold.ir.storage.wire import BYTES, FIXED32, FIXED64, VARINT
 
 WINDOW = 1 << 16
 TOO_LONG = 1 << 14
-"""Bytes that a length of two bytes cannot say; `Window.pass_over` reads no longer ones."""
+"""Bytes that a length of two bytes cannot say; `ByteWindow.pass_over` reads no longer ones."""
 _LONGEST_HEAD = 20  # a tag and a length of ten bytes each
 _LONGEST_TAG = 5  # so protobuf holds it, with lengths too
 
@@ -42,7 +42,7 @@ Field = tuple[int, int, int, int, int]
 """One field of a message: where it begins, its number and wire type, where its value begins and ends."""
 
 
-class Window:
+class ByteWindow:
     """Sequential parsing over a Source through a bounded buffer."""
 
     def __init__(self, source: Source) -> None:
@@ -125,7 +125,7 @@ class Window:
         return start + index
 
 
-class Walk(NamedTuple):
+class MessageWalk(NamedTuple):
     """One pass over a model, which replaces tensors.
 
     Attributes:
@@ -136,7 +136,7 @@ class Walk(NamedTuple):
             bytes; None where they stay.
     """
 
-    window: Window
+    window: ByteWindow
     jump: Callable[[int, int], int]
     is_wanted: Callable[[int, int], bool]
     replaced: Callable[[int, int, list[Field], bool], list[Segment] | None]

@@ -17,7 +17,7 @@ REACH = 2
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class Neighbourhood:
     """Nodes to be drawn, each with its role; ``left_out`` counts neighbours for which there was no room."""
 
     roles: dict[ir.Node, str] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Views:
         if cut is None:
             return {"before": to_json(_around(node, event)), "after": None}
         after = self._after.get(cut.graph)
-        before = Region({node: "batchnorm"})
+        before = Neighbourhood({node: "batchnorm"})
         before.add(between(node.graph, cut), "rewritten")
         add_context(before)
-        changed = Region()
+        changed = Neighbourhood()
         inside = between(after, cut)
         changed.add((inner for inner in inside if inner.label in event.into), "home")
         changed.add(
@@ -94,11 +94,11 @@ def _makes(node: ir.Node, event: BatchNormEvent) -> bool:
     return node.label == event.name or any(made is not None and made.name == event.value for made in node.outputs)
 
 
-def _around(node: ir.Node, event: BatchNormEvent) -> Region:
+def _around(node: ir.Node, event: BatchNormEvent) -> Neighbourhood:
     """A BatchNormalization that stayed, the nodes that a search passed or stopped at, and the nearest others."""
     passed = {label for attempt in event.attempts for label in attempt.passed}
     stops = {attempt.stopped_at for attempt in event.attempts} - {""}
-    region, seen, ring = Region({node: "batchnorm"}), {node}, [node]
+    region, seen, ring = Neighbourhood({node: "batchnorm"}), {node}, [node]
     for step in range(REACH + MAX_NODES):
         nearby = [other for inner in ring for other in (*feeding(inner), *reading(inner)) if other not in seen]
         if step >= REACH:
@@ -111,7 +111,7 @@ def _around(node: ir.Node, event: BatchNormEvent) -> Region:
     return region
 
 
-def add_context(region: Region) -> None:
+def add_context(region: Neighbourhood) -> None:
     """Add the neighbours of what is to be drawn."""
     core = list(region.roles)
     for inner in core:
@@ -119,7 +119,7 @@ def add_context(region: Region) -> None:
         region.add(reading(inner), "context")
 
 
-def _add_boundary(region: Region, graph: ir.Graph, cut: ir.Cut) -> None:
+def _add_boundary(region: Neighbourhood, graph: ir.Graph, cut: ir.Cut) -> None:
     """Where nothing is left between the boundary's values, the nodes on either side still show the place."""
     ends = [graph.values[name] for name in (*cut.inputs, *cut.outputs) if name in graph.values]
     if not region.roles:
@@ -144,7 +144,7 @@ def _is_weight(node: ir.Node) -> bool:
     return made is not None and ir.constant(made) is not None
 
 
-def to_json(region: Region) -> dict[str, Any]:
+def to_json(region: Neighbourhood) -> dict[str, Any]:
     """Nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
     graph = next(iter(region.roles)).graph if region.roles else None
     order = {node: position for position, node in enumerate(makers_first(region.roles))}

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
@@ -151,7 +151,7 @@ def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence
     for r, o, n in zip(full, extra, wanted, strict=True):
         total = r + o - n
         reason = f"an output size of {n}, where the kernels reach {r + o}: texts and runtimes disagree"
-        require(total >= 0 or shape, reason, Declined)
+        require(total >= 0 or shape, reason, KernelDeclined)
         total = max(total, 0)
         begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         ends.append(r - n - begins[-1])

@@ -13,7 +13,17 @@ import onnx
 from bnfold.ir.elements import type_name
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, Datum, computed_type, is_float
-from bnfold.reference.registry import Array, Call, Declined, Randomness, Result, dims_to_make, int_list, kernel, require
+from bnfold.reference.registry import (
+    Array,
+    Call,
+    KernelDeclined,
+    Randomness,
+    Result,
+    dims_to_make,
+    int_list,
+    kernel,
+    require,
+)
 
 TP = onnx.TensorProto
 
@@ -45,7 +55,7 @@ def constant(call: Call) -> Result:
     for name, code in _CONSTANTS.items():
         if call.has(name):
             return np.asarray(call.attr(name), None if code is None else call.dtype(code))
-    raise Declined("it has no value")
+    raise KernelDeclined("it has no value")
 
 
 @kernel("ConstantOfShape", 9, 20, *ALL_21)
@@ -77,7 +87,7 @@ def _cast(call: Call, x: Array, code: int) -> Array:
     if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
         return saturated(call, x, code)
     known = code in ORDINARY | WIDENED and x.dtype.kind not in "OSUc"
-    require(known, f"cast from {x.dtype} to {type_name(code)}", Declined)
+    require(known, f"cast from {x.dtype} to {type_name(code)}", KernelDeclined)
     return x.astype(call.dtype(code), copy=False)
 
 
@@ -91,7 +101,7 @@ def saturated(call: Call, x: Array, code: int) -> Array:
 def bit_cast(call: Call, x: Array) -> Result:
     """The same bits read as another type of the same width; widened floats do not have theirs any more."""
     bits = call.precision == "stored" or not is_float(x)
-    require(bits, "the bits of a float, which is held in another precision", Declined)
+    require(bits, "the bits of a float, which is held in another precision", KernelDeclined)
     stored = computed_type(call.attr("to"), "stored")
     require(stored.itemsize == x.dtype.itemsize, f"{x.dtype} and {stored} differ in width")
     return x.view(stored)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, int_list, kernel, require
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, Result, int_list, kernel, require
 
 
 @kernel("ImageScaler", NO_SCHEMA)
@@ -60,7 +60,7 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 @kernel("ScaledTanh", NO_SCHEMA)
 def scaled_curve(call: Call, x: Array) -> Result:
     """Alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
-    require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", Declined)
+    require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", KernelDeclined)
     inner = call.attr("beta") * x
     return call.attr("alpha") * (np.tanh(inner) if call.op == "ScaledTanh" else np.logaddexp(0, inner))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.conv import conv
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, Declined, Result, kernel, require
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, Result, kernel, require
 
 _ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "": lambda x: x,
@@ -25,7 +25,7 @@ _ACTIVATIONS: dict[str, Callable[..., Array]] = {
 def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Result:
     """The activation of a convolution to which ``z``, of its shape, is added."""
     name = call.attr("activation", "")
-    require(name in _ACTIVATIONS, f"the activation {name!r}", Declined)
+    require(name in _ACTIVATIONS, f"the activation {name!r}", KernelDeclined)
     y = conv(call, x, w, b)
     require(z is None or z.shape == y.shape, "what is added is of another shape")
     return _ACTIVATIONS[name](y if z is None else y + z, *call.attr("activation_params", ()))
@@ -34,8 +34,8 @@ def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array 
 @kernel("FusedMatMul", NO_SCHEMA, domain="com.microsoft")
 def fused_matmul(call: Call, a: Array, b: Array) -> Result:
     """``alpha · a' · b'``, the last two axes of either exchanged where that is asked for."""
-    require(not (call.attr("transBatchA", 0) or call.attr("transBatchB", 0)), "it turns stacks", Declined)
+    require(not (call.attr("transBatchA", 0) or call.attr("transBatchB", 0)), "it turns stacks", KernelDeclined)
     turned = [call.attr(name, 0) for name in ("transA", "transB")]
-    require(min(a.ndim, b.ndim) > 1 or not any(turned), "it turns matrices, and reads a vector", Declined)
+    require(min(a.ndim, b.ndim) > 1 or not any(turned), "it turns matrices, and reads a vector", KernelDeclined)
     a, b = (side.swapaxes(-1, -2) if turn else side for side, turn in zip((a, b), turned, strict=True))
     return call.attr("alpha", 1.0) * np.matmul(a, b)

@@ -12,7 +12,7 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
     Array,
     Call,
-    Declined,
+    KernelDeclined,
     Result,
     dims_to_make,
     int_list,
@@ -57,7 +57,7 @@ def flatten(call: Call, x: Array) -> Result:
 def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
     """Drop the named axes of size 1, or all of them."""
     named = call.listed("axes", axes)
-    require(named != [], "an empty list of axes: texts and runtimes disagree", Declined)
+    require(named != [], "an empty list of axes: texts and runtimes disagree", KernelDeclined)
     return np.squeeze(x, None if named is None else tuple(normal_axis(axis, x.ndim) for axis in named))
 
 

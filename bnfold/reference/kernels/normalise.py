@@ -13,7 +13,7 @@ import numpy as np
 
 from bnfold.reference.kernels.broadcast import spread_onto
 from bnfold.reference.kernels.reduction import average
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, normal_axis, require
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
@@ -51,12 +51,12 @@ def is_training(call: Call) -> bool:
     """
     slotted = call.version <= LAST_SLOTTED
     legal = len(call.named) in (1, 5) if slotted else not any(call.named[3:])
-    require(legal, f"{len(call.named)} outputs, where 1 or {5 if slotted else 3} are legal", Declined)
+    require(legal, f"{len(call.named)} outputs, where 1 or {5 if slotted else 3} are legal", KernelDeclined)
     if call.policy.force_inference:
         return False
     is_test, training = call.attrs.get("is_test"), call.attrs.get("training_mode")
     agree = is_test is None or training is None or bool(is_test) != bool(training)
-    require(agree, "is_test and training_mode contradict each other", Declined)
+    require(agree, "is_test and training_mode contradict each other", KernelDeclined)
     if is_test is not None:
         return not is_test
     return bool(training) if training is not None else _implies_training(call)

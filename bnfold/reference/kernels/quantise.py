@@ -9,7 +9,7 @@ import onnx
 
 from bnfold.reference.kernels.conv import conv
 from bnfold.reference.kernels.create import SMALL_FLOATS, saturated
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, normal_axis, require
 
 TP = onnx.TensorProto
 _LIMITS = {
@@ -58,7 +58,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
-    require(code in _RANGES or code in SMALL_FLOATS, f"values of type {target}", Declined)
+    require(code in _RANGES or code in SMALL_FLOATS, f"values of type {target}", KernelDeclined)
     y = x.astype(np.float32) / _along_axis(call, x, scale).astype(np.float32)
     y = np.rint(y) if code in _RANGES else y
     if zero is not None:
@@ -110,7 +110,7 @@ def qlinear_conv(call: Call, *tensors: Array) -> Result:
 def qlinear_matmul(call: Call, *tensors: Array) -> Result:
     """A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
-    require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", Declined)
+    require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", KernelDeclined)
     scales = [
         scale.reshape(() if scale.size == 1 else shape) for scale, shape in ((a_scale, (-1, 1)), (b_scale, (1, -1)))
     ]

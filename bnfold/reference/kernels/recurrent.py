@@ -13,7 +13,7 @@ import numpy as np
 
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 
 Function = Callable[[Array], Array]
 Step = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]
@@ -44,7 +44,7 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> F
     """The named function; alpha and beta are taken, in order, by the functions that have them."""
     found = next((op for op in _ACTIVATIONS if op.lower() == name.lower()), None)
     if found is None:
-        raise Declined(f"activation {name!r}")
+        raise KernelDeclined(f"activation {name!r}")
     given = [next(*pair) for pair in zip((alphas, betas), _ACTIVATIONS[found], strict=False)]
     return lambda x: curve(found)(x, *given)
 

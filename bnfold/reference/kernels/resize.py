@@ -15,7 +15,7 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
     Array,
     Call,
-    Declined,
+    KernelDeclined,
     Result,
     dims_to_make,
     int_list,
@@ -75,7 +75,7 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 @kernel("Resize", 11, 13, 18, 19)
 def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> Result:
     """Scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
-    require(not call.attr("antialias", 0), "antialias is set", Declined)
+    require(not call.attr("antialias", 0), "antialias is set", KernelDeclined)
     method = Method(
         call.attr("mode"),
         call.attr("coordinate_transformation_mode"),
@@ -153,7 +153,9 @@ def _symmetric(axis: Axis, i: Array) -> Array:
 
 def _align_corners(axis: Axis, i: Array) -> Array:
     whole = abs(axis.scale * axis.old - axis.new) <= 1e-3
-    require(whole, "align_corners with a scale whose product with the size is no integer: texts disagree", Declined)
+    require(
+        whole, "align_corners with a scale whose product with the size is no integer: texts disagree", KernelDeclined
+    )
     return i * (axis.old - 1) / (axis.new - 1) if axis.new > 1 else i * 0.0
 
 
@@ -200,7 +202,9 @@ def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | 
 def _round(positions: Array, axis: Axis, rounding: str) -> Array:
     if rounding == "strict":
         certain = axis.scale >= 1 or (positions == np.floor(positions)).all()
-        require(certain, "nearest elements of a shrinking axis, whose rounding this version leaves open", Declined)
+        require(
+            certain, "nearest elements of a shrinking axis, whose rounding this version leaves open", KernelDeclined
+        )
         return np.floor(positions)
     return np.asarray(_ROUNDINGS[rounding](positions))
 

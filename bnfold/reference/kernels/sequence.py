@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold.reference.kernels.slicing import cut
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Declined, Result, int_list, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, Result, int_list, kernel, normal_axis, require
 
 
 @kernel("SequenceConstruct", 11)
@@ -86,7 +86,7 @@ def optional(call: Call, item: Datum = None) -> Result:
 @kernel("OptionalGetElement", 15, 18, 28)
 def get_element(call: Call, item: Datum) -> Result:
     """The element of an optional that is not empty."""
-    require(item is not None, "the optional is empty", Declined)
+    require(item is not None, "the optional is empty", KernelDeclined)
     return item
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PageRow:
     """A BatchNormalization as the page shows it.
 
     ``anchor`` is unique on the page; ``body`` is what stands inside, where that is not written where the row stands.
@@ -61,12 +61,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelPage:
     """One report on the page; ``document`` holds a ``message`` and no events where there is no report."""
 
     anchor: str
     document: Document
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
     left_out: int
 
     @property
@@ -163,7 +163,7 @@ def html(documents: Sequence[Document]) -> str:
 _URGENCY = {"failed": 0, "unverified": 1}
 
 
-def _sums(models: Sequence[Model]) -> tuple[str, str]:
+def _sums(models: Sequence[ModelPage]) -> tuple[str, str]:
     """Return a sentence about many models, and the most urgent status among them."""
     statuses = Counter(model.status for model in models)
     counts = [model.counts for model in models]
@@ -194,16 +194,16 @@ def packed(bodies: Sequence[str]) -> str:
     return b64encode(zlib.compress(json.dumps(bodies).encode())).decode()
 
 
-def _model(anchor: str, document: Document, body: Template, shared: Mapping[str, Any]) -> Model:
+def _model(anchor: str, document: Document, body: Template, shared: Mapping[str, Any]) -> ModelPage:
     events = document.get("batchnorms", ())
     order = sorted(range(len(events)), key=lambda index: events[index]["reason"] is None)
     rows = tuple(
-        Row(f"{anchor}-bn{index}", events[index], _advice(events[index]), drawn=position < MAX_DRAWINGS)
+        PageRow(f"{anchor}-bn{index}", events[index], _advice(events[index]), drawn=position < MAX_DRAWINGS)
         for position, index in enumerate(order[:MAX_ROWS])
     )
     if len(rows) > MAX_INLINE:
         rows = tuple(replace(row, body=body.render(row=row, bn=row.event, doc=document, **shared)) for row in rows)
-    return Model(anchor, document, rows, len(events) - len(rows))
+    return ModelPage(anchor, document, rows, len(events) - len(rows))
 
 
 def _advice(event: Mapping[str, Any]) -> Advice | None:

@@ -142,7 +142,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlotRow:
     """One output, or one rewrite, of an error plot."""
 
     name: str
@@ -151,10 +151,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class ErrorPlot:
     """Rows on one logarithmic axis; what is 0 stands at its left end. ``left_out`` rows are only in the table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PlotRow, ...]
     ticks: tuple[Tick, ...]
     left_out: int
 
@@ -172,7 +172,7 @@ KINDS = {
 }
 
 
-def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) -> Errors | None:
+def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) -> ErrorPlot | None:
     """The worst rows of a verdict, with the given numbers, named by key ``label``. None where there are no numbers."""
     numbers = [value for row in rows for kind in kinds if (value := number(row.get(kind))) is not None and value > 0]
     if not numbers:
@@ -184,12 +184,12 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
         return (max(math.log10(value), low) - low) / (high - low) * WIDTH if value > 0 else 0.0
 
     worst = sorted(rows, key=lambda row: (not _is_failed(row), -(number(row.get("relative")) or 0.0)))[:MAX_ROWS]
-    drawn = tuple(Row(str(row[label]), _marks(row, kinds, place), _is_failed(row)) for row in worst)
+    drawn = tuple(PlotRow(str(row[label]), _marks(row, kinds, place), _is_failed(row)) for row in worst)
     stride = -(-(high - low) // MAX_TICKS)
     ticks = tuple(
         Tick((power - low) / (high - low) * WIDTH, f"1e{power}") for power in range(low + 1, high + 1, stride)
     )
-    return Errors(drawn, (Tick(0.0, "0"), *ticks), len(rows) - len(worst))
+    return ErrorPlot(drawn, (Tick(0.0, "0"), *ticks), len(rows) - len(worst))
 
 
 def depth(errors: Sequence[Sequence[Any]]) -> Histogram | None:

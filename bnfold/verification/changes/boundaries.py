@@ -13,7 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.schedule import captured
-from bnfold.verification.changes.extract import held, maker_of_elements, walk
+from bnfold.verification.changes.extract import constant_of, maker_of_elements, walk
 from bnfold.verification.changes.unchanged import same_value, signature, unchanged
 
 _T = onnx.TensorProto
@@ -56,7 +56,7 @@ def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
     made_here = [value for value in graph.outputs if value.graph is graph]
     read = set(walk(made_here, set(captured(graph)))[0])
     for node in (node for node in graph.nodes if not node.is_op("Constant")):
-        if node in read and held(node.output(0)) is None:
+        if node in read and constant_of(node.output(0)) is None:
             continue
         made = next((value.name for value in node.outputs if value is not None), "")
         old = twin.values.get(made) if twin is not None else None
@@ -157,7 +157,7 @@ def _changed(
     common = {name for name in graph.values if _is_activation(graph, twin, name)}
     stops = _stops(graph, twin, common)
     for node in graph.nodes:
-        if node in covered or held(node.output(0)) is not None:  # which is compared where it is read
+        if node in covered or constant_of(node.output(0)) is not None:  # which is compared where it is read
             continue
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and twin.values[name].producer is not None]
@@ -227,7 +227,7 @@ def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
     while stack:
         producer = stack.pop().producer
         for read in producer.inputs if producer is not None else ():
-            if read is None or read in seen or read in stops or held(read) is not None:
+            if read is None or read in seen or read in stops or constant_of(read) is not None:
                 continue
             if read.producer is None or len(seen) > _NEARBY:
                 return False

@@ -27,7 +27,7 @@ def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
     return next((node for node in makers if not node.has_trait(REARRANGING)), None)
 
 
-class Region:
+class Subgraph:
     """What makes some values of a model: its nodes, what it stores, and what has to be fed, ending at ``stops``.
 
     It ends at weights and at inputs of the graph too. Inputs named in ``defaults`` are left at theirs, others that have
@@ -74,7 +74,7 @@ class Region:
         return ir.Model(proto, source.payloads)
 
 
-def fed_apart(old: Region, new: Region, boundaries: Collection[str]) -> set[str]:
+def fed_apart(old: Subgraph, new: Subgraph, boundaries: Collection[str]) -> set[str]:
     """Boundaries that one side alone meets, and that it makes of what the other side alone meets.
 
     Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
@@ -139,7 +139,7 @@ def _check_names(values: Sequence[ir.Value]) -> None:
             raise Unsupported(f"the region has two values named {value.name!r}, from different scopes")
 
 
-def held(value: ir.Value | None) -> ir.Tensor | None:
+def constant_of(value: ir.Value | None) -> ir.Tensor | None:
     """The tensor that a value is, unless a caller overrides it."""
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:

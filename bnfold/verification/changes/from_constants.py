@@ -16,7 +16,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
-from bnfold.verification.changes.extract import Region
+from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
@@ -53,9 +53,9 @@ def _integers(value: ir.Value) -> ir.Tensor | None:
     if value in told:
         return InMemory(TP.INT64, told[value])
     with suppress(BnfoldError):
-        region = Region([value], list(told))
+        subgraph = Subgraph([value], list(told))
         fed = {shape.name: array for shape, array in told.items()}
-        made: object = reference.evaluate(region.model, fed, [value.name], precision="stored")[value.name]
+        made: object = reference.evaluate(subgraph.model, fed, [value.name], precision="stored")[value.name]
         if isinstance(made, np.ndarray) and made.dtype.kind in "iub":
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None

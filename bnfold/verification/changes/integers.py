@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.verification.changes.extract import Region, computed, held
+from bnfold.verification.changes.extract import Subgraph, computed, constant_of
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.tolerance.bits import same
 
 
-def settled(old: Region, new: Region) -> set[ir.Node]:
+def settled(old: Subgraph, new: Subgraph) -> set[ir.Node]:
     """The nodes that make nothing but what whoever reads it is given on the other side as well."""
     sides = _Computed(old), _Computed(new)
     return {node for side, other in (sides, sides[::-1]) for node in side.settled(other)}
@@ -18,10 +18,10 @@ def settled(old: Region, new: Region) -> set[ir.Node]:
 class _Computed:
     """The nodes of a region, and those of them, in order, that read nothing but constants that no caller overrides."""
 
-    def __init__(self, region: Region) -> None:
-        self._nodes = {identity(node): node for node in region.nodes}
-        nodes = computed(region.nodes, lambda value: ir.constant(value) is not None)
-        self._computed = [node for node in nodes if held(node.output(0)) is None]
+    def __init__(self, subgraph: Subgraph) -> None:
+        self._nodes = {identity(node): node for node in subgraph.nodes}
+        nodes = computed(subgraph.nodes, lambda value: ir.constant(value) is not None)
+        self._computed = [node for node in nodes if constant_of(node.output(0)) is None]
 
     def settled(self, other: _Computed) -> set[ir.Node]:
         found: set[ir.Node] = set()

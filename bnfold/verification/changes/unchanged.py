@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.changes.extract import held
+from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.tolerance.bits import same
 
@@ -142,7 +142,7 @@ def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
     """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
     if old is None or new is None:
         return old is new
-    one, other = held(old), held(new)
+    one, other = constant_of(old), constant_of(new)
     if one is not None and other is not None:
         return same(one, other)
     return one is other and old.graph.path == new.graph.path
@@ -171,7 +171,7 @@ def telling(node: ir.Node) -> list[onnx.AttributeProto]:
     found = list(node.proto.attribute)
     if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
         return found
-    pads, kernel = node.find("pads"), held(node.input(1))
+    pads, kernel = node.find("pads"), constant_of(node.input(1))
     sizes = [] if kernel is None else list(kernel.dims[2:])
     is_padded = pads is not None and (not pads.ints or any(pads.ints))
     return [

@@ -15,7 +15,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.integers import settled
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import STEP, Mutant
@@ -37,7 +37,7 @@ _OPEN_END = 2**31 - 1
 class Mutants:
     """All that a comparison of the values ``compared`` has to tell apart: ``found``."""
 
-    def __init__(self, old: Region, new: Region, compared: Collection[str]) -> None:
+    def __init__(self, old: Subgraph, new: Subgraph, compared: Collection[str]) -> None:
         self._asked = old, new, compared
         self._alike = settled(old, new)
         self._sides = before, after = _facing(old, new, compared, self._alike)
@@ -56,7 +56,7 @@ class Mutants:
 
 
 def _facing(
-    old: Region, new: Region, compared: Collection[str], alike: Collection[ir.Node] = ()
+    old: Subgraph, new: Subgraph, compared: Collection[str], alike: Collection[ir.Node] = ()
 ) -> tuple[_Side, _Side]:
     before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
     before.face(after)
@@ -90,7 +90,7 @@ class _Side:
     the other region has no counterpart of.
     """
 
-    def __init__(self, number: int, region: Region, compared: Collection[str], alike: Collection[ir.Node]) -> None:
+    def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], alike: Collection[ir.Node]) -> None:
         self.number = number
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
@@ -101,19 +101,21 @@ class _Side:
         self.has_bodies = False
         self.lone_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.lone_nodes: list[ir.Node] = []
-        for node in reversed(region.nodes):
-            if held(node.output(0)) is None and node not in alike:
+        for node in reversed(subgraph.nodes):
+            if constant_of(node.output(0)) is None and node not in alike:
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
+        chooses = node.is_op("Gather", "Slice") and not all(
+            value is None or constant_of(value) for value in node.inputs[1:]
+        )
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
         if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
             self.clear.add(node)
         for slot, value in enumerate(node.inputs):
-            tensor = held(value)
+            tensor = constant_of(value)
             if value is not None and tensor is not None and not _is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
                 if not smooth:
@@ -134,14 +136,14 @@ class _Side:
 
     def _is_given_to_twins(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read the same numbers in the same places: tools keep one of equal constants."""
-        tensor = held(constant)
+        tensor = constant_of(constant)
         for node, slot in constant.uses:
             if self.nodes.get(identity(node)) is not node:
                 if self.has_bodies:  # which may read it
                     return False
                 continue
             twin = other.nodes.get(identity(node))
-            given = held(twin.input(slot)) if twin is not None else None
+            given = constant_of(twin.input(slot)) if twin is not None else None
             if tensor is None or given is None or not same(tensor, given):
                 return False
         return True

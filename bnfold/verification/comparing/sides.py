@@ -49,7 +49,7 @@ def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]
     return evaluate
 
 
-class Side(NamedTuple):
+class ModelRun(NamedTuple):
     """A model and what it is fed; called, it gives the values ``names``."""
 
     model: ir.Model
@@ -62,11 +62,11 @@ class Side(NamedTuple):
         return self.evaluate(model or self.model, self.feeds, self.names if names is None else names, **options)
 
 
-class Sides(NamedTuple):
+class ModelRuns(NamedTuple):
     """Two models beside each other, what disturbs the new weights of one, and what disturbs those that are removed."""
 
-    old: Side
-    new: Side
+    old: ModelRun
+    new: ModelRun
     moved: Callable[[int], Sequence[reference.Alterations]]
     removed: Callable[[], Sequence[reference.Alterations]]
 

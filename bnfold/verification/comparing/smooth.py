@@ -10,7 +10,7 @@ from bnfold.ir.tensor import TP
 from bnfold.ir.traits import SINGULAR
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import telling
 from bnfold.verification.tolerance.floats import is_float
 
@@ -48,14 +48,14 @@ def settings(node: ir.Node) -> dict[str, Any]:
     return {**(known.defaults if known is not None else {}), **spelled}
 
 
-def differ_in_kind(old: Region, new: Region) -> bool:
+def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
     """Whether only one has a node, or one that reads the same, that may do otherwise on numbers of another kind."""
     return _rough(old) != _rough(new)
 
 
-def _rough(region: Region) -> set[tuple[object, ...]]:
+def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
     """What such nodes mean, and the values that they make and read."""
-    nodes = (node for node in region.nodes if held(node.output(0)) is None)
+    nodes = (node for node in subgraph.nodes if constant_of(node.output(0)) is None)
     return {(*meaning(node), *_names(node)) for node in nodes if node.has_trait(SINGULAR) or not is_smooth(node)}
 
 

@@ -7,28 +7,30 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
-from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import Table
 from bnfold.verification.inputs.choices import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
 
 
-def tables(old: Region, new: Region) -> list[Table]:
+def tables(old: Subgraph, new: Subgraph) -> list[Table]:
     """What one model chooses from otherwise than the other; where only its numbers differ, these."""
-    nodes = [{identity(node): node for node in side.nodes if held(node.output(0)) is None} for side in (old, new)]
+    nodes = [
+        {identity(node): node for node in side.nodes if constant_of(node.output(0)) is None} for side in (old, new)
+    ]
     lone = [(0, key, node) for key, node in nodes[0].items() if key not in nodes[1]]
     found = []
     for side, key, node in [*lone, *((1, key, node) for key, node in nodes[1].items())]:
-        value, tensor, others = node.input(0), held(node.input(0)), [other for other in node.inputs[1:] if other]
-        if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(held, others)):
+        value, tensor, others = node.input(0), constant_of(node.input(0)), [other for other in node.inputs[1:] if other]
+        if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(constant_of, others)):
             continue
         if value in (old, new)[side].fed:  # a default, in whose place there are other numbers
             continue
         marks = _marks(node, tensor)
         unread = np.ones(int(marks.max(initial=-1)) + 1, bool)
         twin = nodes[0].get(key) if side else None
-        before = held(twin.input(0)) if twin is not None else None
+        before = constant_of(twin.input(0)) if twin is not None else None
         if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
             differs = before.numpy() != tensor.numpy()
             if nodes[0].keys() == nodes[1].keys() or not differs.any():

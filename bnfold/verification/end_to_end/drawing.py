@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnfold.ir.elements import Array
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_feeds, required
@@ -28,7 +28,7 @@ class Sample:
     is_hollow: bool = False
 
 
-def drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
+def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
     """The sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(required(choice.model), feeds, pair.rows, index)
@@ -36,7 +36,7 @@ def drawn(request: Request, pair: Pair, choice: Choice, index: int, *, signed: b
 
 
 def drawn_in_range(
-    request: Request, pair: Pair, choice: Choice, first: Sample, index: int, *, signed: bool = False
+    request: Request, pair: ModelPair, choice: Choice, first: Sample, index: int, *, signed: bool = False
 ) -> Sample:
     """A sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
 
@@ -52,7 +52,7 @@ def _has_nan(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
-def evaluated(request: Request, pair: Pair, run: Recorded, index: int, total: int) -> Sample:
+def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int, total: int) -> Sample:
     """A sample with these feeds, the original evaluated on them."""
     request.progress("original", index, max(index, total))
     expected = pair.expect(run.feeds)

@@ -15,7 +15,7 @@ from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
@@ -24,7 +24,7 @@ from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.tolerance.compare import compare_values, shape_of
 from bnfold.verification.tolerance.discontinuities import jump_elsewhere
 from bnfold.verification.tolerance.rounding import PerturbedWeights
-from bnfold.verification.tolerance.storage import WORST_AGREEMENT, Errors
+from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
 from bnfold.verification.verdict import Location, OutputRow, WitnessRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
@@ -49,7 +49,7 @@ class Whole:
     witnesses: tuple[WitnessRow, ...]
     notes: tuple[str, ...]
     fed: frozenset[str]
-    pair: Pair
+    pair: ModelPair
     seen: tuple[Sample, ...]
     another: Callable[..., Sample] | None
     location: Location | None
@@ -100,7 +100,7 @@ def _with_more_time(request: Request, seconds: float) -> str:
 def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     with request.clock.phase("referee"):
         evaluate = evaluator(request.policy, lambda: min(request.clock.left, pair.patience))
-        pair = Pair(request.before, request.after, draws, evaluate)
+        pair = ModelPair(request.before, request.after, draws, evaluate)
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
         heard = (
@@ -143,7 +143,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     )
 
 
-def _compare_all(request: Request, pair: Pair, samples: Sequence[Sample]) -> tuple[Pair, list[Compared]]:
+def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> tuple[ModelPair, list[Compared]]:
     """All samples; where operators jump elsewhere than before, what is made of a value inside decides if that agrees.
 
     Names inside are their maker's business: who quantizes earlier gives a value that is quantized later its old name.
@@ -156,7 +156,7 @@ def _compare_all(request: Request, pair: Pair, samples: Sequence[Sample]) -> tup
     return (pair, compared) if any(item.difference.fault for item in again) else (freed, again)
 
 
-def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[Compared]:
+def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> list[Compared]:
     """Values before jumps come first: a fault there is the cause of what follows."""
     request.progress("rewritten", index, max(index, request.checks.samples))
     try:
@@ -171,13 +171,13 @@ def _compare(request: Request, pair: Pair, sample: Sample, index: int) -> list[C
         raise Impossible(f"the rewritten model cannot be run: {error}") from error
 
 
-def _told(find: Callable[..., str], request: Request, pair: Pair, seen: Sequence[Sample]) -> str:
+def _told(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
     """What is found of the sizes that outputs are declared with, and those that they have."""
     shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
     return next((found for made in shapes if (found := find(request.before, request.after, made))), "")
 
 
-def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
+def _ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
     """Whether no output shows anything of the inputs.
 
     The sizes that were guessed may leave nothing of them but padding and biases; and of few numbers, all may be zero
@@ -193,12 +193,12 @@ def _ignores_inputs(pair: Pair, drawn: Samples) -> str:
     return ""
 
 
-def _same_outputs(pair: Pair, one: Sample, other: Sample) -> bool:
+def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
     pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
     return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
-def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, Errors]) -> str:
+def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, StorageErrors]) -> str:
     def exceeds(item: Compared) -> bool:
         own = errors_before.get(item.name)
         if item.difference.relative > WORST_AGREEMENT:  # however much the original errs: it may be any other result
@@ -208,16 +208,16 @@ def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, 
     return inconclusive(found, exceeds)
 
 
-def _notes(pair: Pair) -> list[str]:
+def _notes(pair: ModelPair) -> list[str]:
     notes = []
-    if pair.holds:
+    if pair.pinned:
         notes.append(
-            f"{len(pair.holds)} inputs of discontinuous operators (Round, ArgMax, …) were compared; "
+            f"{len(pair.pinned)} inputs of discontinuous operators (Round, ArgMax, …) were compared; "
             "downstream, both models use the original's values"
         )
-    if pair.uncut:
+    if pair.unpinnable:
         notes.append(
-            f"{len(pair.uncut)} inputs of discontinuous operators (Round, ArgMax, …) could not be replaced by the "
+            f"{len(pair.unpinnable)} inputs of discontinuous operators (Round, ArgMax, …) could not be replaced by the "
             "original's values"
         )
     return notes

@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, size_changes
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.data import Recorded
@@ -59,7 +59,7 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
 
 
 def other_sizes(
-    request: Request, pair: Pair, known: Mapping[str, Known], main: Choice
+    request: Request, pair: ModelPair, known: Mapping[str, Known], main: Choice
 ) -> Iterator[tuple[Choice, Sample]]:
     """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
     told = inferred_sizes(
@@ -89,7 +89,7 @@ def other_sizes(
                 break
 
 
-def other_defaults(request: Request, pair: Pair, first: Sample) -> list[Sample]:
+def other_defaults(request: Request, pair: ModelPair, first: Sample) -> list[Sample]:
     """The first sample with other values for the inputs that have a default: all of them, and those of floats alone.
 
     What is read in other places than before may be read in one branch only: further samples take the other one. A

@@ -14,7 +14,7 @@ from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.verification.comparing.evidence import Evidence, same_place
 from bnfold.verification.comparing.outputs import Compared, compared
-from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides, that_run
+from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.tolerance.discontinuities import jumps, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -23,16 +23,16 @@ FEW = 100_000
 """New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
 
 
-class Pair:
+class ModelPair:
     """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
 
     def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: Evaluate) -> None:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
-        watched, self.uncut = jumps(before, after)
-        self.hold(watched)
-        self.holds: list[str] = []
+        watched, self.unpinnable = jumps(before, after)
+        self.pin(watched)
+        self.pinned: list[str] = []
         self.has_empty = False
         self.misfit = ""
         """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
@@ -46,17 +46,17 @@ class Pair:
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
         self._has_reacted = False
 
-    def hold(self, names: list[str]) -> None:
+    def pin(self, names: list[str]) -> None:
         """Compare these values, and give the original's to the jumping operators that read them."""
         self.watched = names
         self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
 
-    def without(self, names: Collection[str]) -> Pair:
+    def without(self, names: Collection[str]) -> ModelPair:
         """The same, but that jumping operators of the rewritten model read its own values of these ``names``."""
         other = copy(self)
-        other.hold([name for name in self.watched if name not in names])
-        other.holds = [name for name in self.holds if name not in names]
-        other.uncut = [*self.uncut, *names]
+        other.pin([name for name in self.watched if name not in names])
+        other.pinned = [name for name in self.pinned if name not in names]
+        other.unpinnable = [*self.unpinnable, *names]
         return other
 
     @property
@@ -71,14 +71,14 @@ class Pair:
     def expect(self, feeds: Feeds) -> dict[str, Array]:
         """What the original computes: outputs and watched values.
 
-        `holds` then names those watched that are floats, and `has_empty` says whether a value had no elements.
+        `pinned` then names those watched that are floats, and `has_empty` says whether a value had no elements.
         """
         self.has_empty = False
         names = [*self.outputs, *self.watched]
         noise = reference.Noise()
         expected = self._run(self.before, feeds, names, observer=self._look, later=bool(self.misfit), noise=noise)
         self.drawn |= noise.drawn.keys()
-        self.holds = [name for name in self.watched if _is_float(expected[name])]
+        self.pinned = [name for name in self.watched if _is_float(expected[name])]
         return expected
 
     def _look(self, _: str, value: Any) -> None:
@@ -112,13 +112,13 @@ class Pair:
             options["prepared"] = self._prepared.setdefault((model, frozenset(feeds)), reference.Prepared())
         return self._evaluate(model, feeds, names, **options)
 
-    def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> Sides:
+    def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> ModelRuns:
         """Both models with the values to compare; jumping operators of the rewritten one are held to the original."""
         names = [*self.watched, *self.outputs]
         held = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
-        return Sides(
-            Side(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
-            Side(self._acting, {**feeds, **held}, names, self._run),
+        return ModelRuns(
+            ModelRun(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
+            ModelRun(self._acting, {**feeds, **held}, names, self._run),
             partial(self.round, self._acting),
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )

@@ -13,13 +13,13 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
 from bnfold.verification.end_to_end.drawing import Sample
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import refusal, session_too_long
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.tolerance.floats import HALVES
-from bnfold.verification.tolerance.storage import Errors, agrees, errors, growth_fault
+from bnfold.verification.tolerance.storage import StorageErrors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, WitnessRow
 
 OWN = "bnfold's kernels in the models' own precision"
@@ -36,8 +36,8 @@ class RuntimeErrors:
     ``refusal`` why it did not run the rewritten model although it ran the original.
     """
 
-    errors_before: Mapping[str, Errors] = field(default_factory=dict)
-    errors_after: Mapping[str, Errors] = field(default_factory=dict)
+    errors_before: Mapping[str, StorageErrors] = field(default_factory=dict)
+    errors_after: Mapping[str, StorageErrors] = field(default_factory=dict)
     fault: str = ""
     suspicion: str = ""
     refusal: str = ""
@@ -73,7 +73,7 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
 
 
 def evaluate_runtimes(
-    request: Request, pair: Pair, samples: Sequence[Sample], answers: Answers | None
+    request: Request, pair: ModelPair, samples: Sequence[Sample], answers: Answers | None
 ) -> RuntimeErrors:
     """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
     rows: list[WitnessRow] = []
@@ -89,7 +89,9 @@ def evaluate_runtimes(
     return replace(own, fault=fault, rows=tuple(rows), notes=notes)
 
 
-def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evidence: RuntimeErrors) -> RuntimeErrors:
+def _second_opinion(
+    request: Request, pair: ModelPair, samples: Sequence[Sample], evidence: RuntimeErrors
+) -> RuntimeErrors:
     """Where the runtime is far off on the original as well, its errors compare two draws of its own approximations.
 
     onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
@@ -105,7 +107,7 @@ def _second_opinion(request: Request, pair: Pair, samples: Sequence[Sample], evi
     return replace(evidence, notes=(*evidence.notes, note))
 
 
-def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
+def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> str:
     """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in HALVES for value in values):
@@ -114,7 +116,7 @@ def _half_fault(request: Request, pair: Pair, samples: Sequence[Sample]) -> str:
     return own.fault or own.suspicion
 
 
-def recorded(request: Request, pair: Pair, samples: Sequence[Sample]) -> list[WitnessRow]:
+def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> list[WitnessRow]:
     """Recorded outputs, as one more witness of what the original computes; none where none were recorded.
 
     They are of the mode that the original states, whatever it is read as.
@@ -153,18 +155,18 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Runtim
     return RuntimeResult(OWN, tuple(results))
 
 
-def _own_errors(request: Request, pair: Pair, samples: Sequence[Sample]) -> RuntimeErrors:
+def _own_errors(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> RuntimeErrors:
     sides = (_own(request, model, samples) for model in (request.before, request.after))
     return _weigh(request, pair, samples, *sides)
 
 
 def _weigh(
-    request: Request, pair: Pair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
+    request: Request, pair: ModelPair, samples: Sequence[Sample], before: RuntimeResult, after: RuntimeResult
 ) -> RuntimeErrors:
     truth = [sample.expected for sample in samples]
     old, new = _errors(pair, truth, before.results), _errors(pair, truth, after.results)
     dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
-    jumping = bool(pair.holds or pair.uncut or pair.drawn)
+    jumping = bool(pair.pinned or pair.unpinnable or pair.drawn)
     doubtful = [] if jumping else [name for name in old if not _agrees(pair, name, old[name])]
     row = WitnessRow(
         witness=before.runtime if before.ran else after.runtime,
@@ -174,7 +176,7 @@ def _weigh(
         notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
     )
 
-    def grown_from(errs: Mapping[str, Errors]) -> dict[str, str]:
+    def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, str]:
         return {name: _growth(name, dtypes[name], errs[name], new[name], jumping) for name in errs if name in new}
 
     grown = grown_from(old)
@@ -184,7 +186,9 @@ def _weigh(
     return RuntimeErrors(old, new, _first(firm), _first(grown.values()), rows=(row,))
 
 
-def _at_worst(pair: Pair, samples: Sequence[Sample], found: Mapping[str, Errors]) -> dict[str, Errors]:
+def _at_worst(
+    pair: ModelPair, samples: Sequence[Sample], found: Mapping[str, StorageErrors]
+) -> dict[str, StorageErrors]:
     """The original's errors, and what it errs by with the weights that are removed moved by a unit in the last place.
 
     One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
@@ -203,21 +207,21 @@ def _first(faults: Iterable[str]) -> str:
 
 
 def _errors(
-    pair: Pair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
-) -> dict[str, Errors]:
+    pair: ModelPair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
+) -> dict[str, StorageErrors]:
     """The errors by output; none where there are no results."""
     found = {name: errors(truth, results, name) for name in pair.outputs if results}
     return {name: error for name, error in found.items() if error is not None}
 
 
-def _agrees(pair: Pair, name: str, found: Errors) -> bool:
+def _agrees(pair: ModelPair, name: str, found: StorageErrors) -> bool:
     return agrees(found, pair.before.graph.values[name].dtype)
 
 
-def _growth(name: str, dtype: int | None, before: Errors, after: Errors, jumping: bool) -> str:
+def _growth(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, jumping: bool) -> str:
     """The fault of an output; behind operators that jump, both sides may err by any size, so only breakage counts."""
     if jumping:
-        before, after = (Errors(0.0, 0.0, side.broken) for side in (before, after))
+        before, after = (StorageErrors(0.0, 0.0, side.broken) for side in (before, after))
     return growth_fault(name, dtype, before, after)
 
 
@@ -228,7 +232,7 @@ def _failures(before: RuntimeResult, after: RuntimeResult) -> list[str]:
     return [f"cannot run the {which}: {side.error}" for which, side in sides if side.error]
 
 
-def _disagreement(name: str, found: Errors, why: str = _ILL_CONDITIONED) -> str:
+def _disagreement(name: str, found: StorageErrors, why: str = _ILL_CONDITIONED) -> str:
     broken = f"{found.broken} elements are not finite; " if found.broken else ""
     return (
         f"output {name!r} of the original differs from float64 by {found.largest:.2g} of its largest value; "

@@ -15,7 +15,7 @@ from bnfold.settings import ESTIMATE
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.end_to_end.obstacles import Impossible
-from bnfold.verification.end_to_end.pair import Pair
+from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.sizes import sizes_of_original
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is
@@ -59,7 +59,7 @@ class Samples:
     elsewhere: list[Sample] = field(default_factory=list)
 
 
-def choose_samples(request: Request, pair: Pair) -> Samples:
+def choose_samples(request: Request, pair: ModelPair) -> Samples:
     """Recorded or random samples, the original evaluated on each of them.
 
     Raises Impossible where the original cannot be fed, or cannot be evaluated on anything that was tried.
@@ -83,7 +83,9 @@ def choose_samples(request: Request, pair: Pair) -> Samples:
     raise Impossible(pair.misfit) from found
 
 
-def _fitting(request: Request, pair: Pair, model: ir.Model, until: float = math.inf) -> Samples | Unsupported | None:
+def _fitting(
+    request: Request, pair: ModelPair, model: ir.Model, until: float = math.inf
+) -> Samples | Unsupported | None:
     """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
 
     After ``until``, in seconds of the process, none are tried.
@@ -135,7 +137,7 @@ def _runs_elsewhere(request: Request) -> bool:
     return RuntimeProcess(request.checks.runtime).run(request.sources[0], [feeds], request.clock.left).ran
 
 
-def _drawn_samples(request: Request, pair: Pair, known: Mapping[str, Known], choice: Choice) -> Samples:
+def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known], choice: Choice) -> Samples:
     """Samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
     first = drawn(request, pair, choice, 0)
     elsewhere = [*other_sizes(request, pair, known, choice)]
@@ -173,7 +175,7 @@ def _too_long(clock: Clock, seconds: float) -> str:
     return f"running both models needs about {seconds:.0f} s and {limit}: raise it with --verify-seconds {enough}"
 
 
-def _check_cost(request: Request, pair: Pair, choice: Choice, samples: int) -> None:
+def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
     if (size := choice.elements * _FLOAT64) > memory_there_is():
         raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
     cost = estimate_pair(choice.model, request.after, choice.shapes)

@@ -13,10 +13,10 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.ir.elements import Array
-from bnfold.verification.changes.extract import held
+from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import largest_difference
-from bnfold.verification.comparing.sides import Evaluate, Results, Side, Sides
+from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.runnable import Runnable
 from bnfold.verification.subgraphs.trials import Found, Skip
@@ -38,7 +38,7 @@ GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
+class SubgraphPair:
     """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
 
     cut: ir.Cut
@@ -101,24 +101,25 @@ class Regions:
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
-    def _fed(self, feeds: Feeds) -> Sides:
+    def _fed(self, feeds: Feeds) -> ModelRuns:
         old, new = (
-            Side(one.region.model, feeds, self.cut.outputs, partial(self._run, one)) for one in (self.old, self.new)
+            ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one))
+            for one in (self.old, self.new)
         )
-        return Sides(
+        return ModelRuns(
             old,
             new,
             lambda number: self.draws.of(new.model, GROUPS, number, self.new.names),
             lambda: self.draws.removed.of(old.model, GROUPS, 0, self.old.names),
         )
 
-    def _find(self, region: ir.Model, value: ir.Value) -> ir.Value:
+    def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
         """A value in the region; what was captured from around it is in its main graph."""
         path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
-        graphs = {graph.path: graph for graph in region.graphs()}
-        return graphs.get(path, region.graph).values[value.name]
+        graphs = {graph.path: graph for graph in subgraph.graphs()}
+        return graphs.get(path, subgraph.graph).values[value.name]
 
-    def _expected(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
+    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
@@ -131,7 +132,7 @@ class Regions:
         declared = [values[name].shape for values in self.graphs]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
-    def _actual(self, sides: Sides, noise: reference.Noise, *, guessed: bool) -> Results | Found:
+    def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Found:
         try:
             return sides.new(noise=noise)
         except reference.Misfit as error:
@@ -172,8 +173,8 @@ class Regions:
 
     def _is_alike_everywhere(self, rank: int, feeds: Feeds) -> bool:
         if rank not in self.old.alike:
-            nodes = self.old.region.nodes
-            self.old.alike[rank] = all(held(node.output(0)) or _is_alike(node, rank, feeds) for node in nodes)
+            nodes = self.old.subgraph.nodes
+            self.old.alike[rank] = all(constant_of(node.output(0)) or _is_alike(node, rank, feeds) for node in nodes)
         return self.old.alike[rank]
 
     @staticmethod
@@ -181,7 +182,7 @@ class Regions:
         """Shuffle floats; leave other types as they are."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
-    def _measured(self, sides: Sides, expected: Results, actual: Results) -> Found:
+    def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
         """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
             return Skip("its outputs are empty at the tested shapes", only_after=True)
@@ -195,7 +196,7 @@ class Regions:
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         return found if coarse is None else Skip(f"rounding the new weights changes {coarse!r} too much to compare it")
 
-    def _is_coarse(self, name: str, sides: Sides, expected: Results, actual: Results) -> bool:
+    def _is_coarse(self, name: str, sides: ModelRuns, expected: Results, actual: Results) -> bool:
         """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""
         dtype = self.graphs[0][name].dtype
         found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
@@ -249,7 +250,7 @@ class Regions:
             if value.name in held and value.graph is model.graph:
                 held[value.name] = change(held[value.name])
         held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
-        prepared = one.prepared if model is one.region.model else None
+        prepared = one.prepared if model is one.subgraph.model else None
         return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
 
 
@@ -269,7 +270,9 @@ def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
     if node.is_op(*traits.WINDOWED):
         return data is not None and data.name in feeds
     is_normaliser = node.is_op("BatchNormalization")
-    tensors = [tensor for value in (others if is_normaliser else node.inputs) if (tensor := held(value)) is not None]
+    tensors = [
+        tensor for value in (others if is_normaliser else node.inputs) if (tensor := constant_of(value)) is not None
+    ]
     return node.is_op(*traits.ALIKE_EVERYWHERE) and all(
         len(tensor.dims) <= (1 if is_normaliser else rank)
         and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
-from bnfold.verification.changes.extract import Region, held
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.mutants import Mutants
-from bnfold.verification.subgraphs.pairs import Regions
+from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.floats import is_float
@@ -24,7 +24,7 @@ _LARGEST = 1 << 20
 """Elements of activations that are kept of one region."""
 
 
-def signature(path: str, sides: Sequence[Region]) -> Hashable | None:
+def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
     """Equal for regions of a graph that differ in nothing but names and the numbers of float weights.
 
     None where that cannot be told: of bodies, say.
@@ -61,34 +61,36 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
 
-def repeatable(regions: Regions, mutants: Mutants) -> Regions | None:
+def repeatable(subgraphs: SubgraphPair, mutants: Mutants) -> SubgraphPair | None:
     """What others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
     """
-    passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in regions.tried)
-    is_small = sum(array.size for feeds, _, _ in regions.tried for array in feeds.values()) <= _LARGEST
-    if not (regions.tried and passed and is_small and not regions.evidence.tables):
+    passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in subgraphs.tried)
+    is_small = sum(array.size for feeds, _, _ in subgraphs.tried for array in feeds.values()) <= _LARGEST
+    if not (subgraphs.tried and passed and is_small and not subgraphs.evidence.tables):
         return None
-    sides = regions.old.region, regions.new.region
-    if any(held(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes):
+    sides = subgraphs.old.subgraph, subgraphs.new.subgraph
+    if any(
+        constant_of(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes
+    ):
         return None
     if not mutants.follow_from_structure():
         return None
-    old, new = (replace(runnable, held={}) for runnable in (regions.old, regions.new))
-    return replace(regions, old=old, new=new, finite={}, is_known_to_react=True)
+    old, new = (replace(runnable, held={}) for runnable in (subgraphs.old, subgraphs.new))
+    return replace(subgraphs, old=old, new=new, finite={}, is_known_to_react=True)
 
 
-def repeated(known: Regions, sides: Sequence[Region]) -> Difference | None:
+def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | None:
     """The largest difference of regions of one signature; None where they have to be compared by themselves."""
     old, new = (
-        runnable(like.region, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
+        runnable(like.subgraph, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )
-    regions = replace(known, old=old, new=new, finite={})
+    subgraphs = replace(known, old=old, new=new, finite={})
     worst = Difference()
     for feeds, guessed, _ in known.tried:
-        found = regions.attempt(feeds, guessed=guessed)
-        if not isinstance(found, Difference) or found.excess > 1 or regions.drowned():
+        found = subgraphs.attempt(feeds, guessed=guessed)
+        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.drowned():
             return None
         worst = max(worst, found, key=lambda difference: difference.excess)
     return worst

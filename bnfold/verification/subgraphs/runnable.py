@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
-from bnfold.verification.changes.extract import Region
+from bnfold.verification.changes.extract import Subgraph
 
 LARGEST_HELD = 1 << 22
 """Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
@@ -18,19 +18,21 @@ LARGEST_HELD = 1 << 22
 class Runnable:
     """One of the two regions, or one of the same nodes: what that stores has other ``names``, and is ``held``."""
 
-    region: Region
+    subgraph: Subgraph
     held: Mapping[str, Array] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     prepared: reference.Prepared = field(default_factory=reference.Prepared)
     alike: dict[int, bool] = field(default_factory=dict)
 
 
-def runnable(region: Region, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
+def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
     """The region with what ``values`` store in the place of what it does: read and widened once."""
     held: dict[str, Array] = {}
     names: dict[str, str] = {}
-    for value, other in zip(values, region.stored, strict=True):
+    for value, other in zip(values, subgraph.stored, strict=True):
         tensor = value.tensor
         if tensor is not None and tensor.size <= LARGEST_HELD:
             held[other.name], names[other.name] = widen(tensor.numpy()), value.name
-    return Runnable(region, held, names) if like is None else Runnable(region, held, names, like.prepared, like.alike)
+    return (
+        Runnable(subgraph, held, names) if like is None else Runnable(subgraph, held, names, like.prepared, like.alike)
+    )

@@ -44,7 +44,7 @@ class Trial(NamedTuple):
     others: tuple[Shapes, ...] = ()
 
 
-def region_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
+def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
     """Shapes to try until the region runs: small ones, then those that are declared.
 
     A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is

@@ -23,7 +23,7 @@ Found = Difference | Skip
 
 
 @dataclass(slots=True, eq=False)
-class RegionTrials:
+class SubgraphTrials:
     """What was found so far.
 
     ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a

@@ -14,7 +14,7 @@ from itertools import islice
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed
-from bnfold.verification.changes.extract import Region, fed_apart
+from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.evidence import Evidence, Mutant
 from bnfold.verification.comparing.mutants import Mutants, nudged, taken_over
 from bnfold.verification.comparing.sides import evaluator
@@ -24,7 +24,7 @@ from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
 from bnfold.verification.inputs.sized import SharedShapes, sized
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.pairs import Regions
+from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable
 from bnfold.verification.subgraphs.shapes import (
@@ -35,10 +35,10 @@ from bnfold.verification.subgraphs.shapes import (
     has_guesses,
     is_static,
     lacks_rank,
-    region_shapes,
     says_more,
+    subgraph_shapes,
 )
-from bnfold.verification.subgraphs.trials import Found, RegionTrials, Skip
+from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -57,7 +57,7 @@ _UNCLAIMED = 8
 """Sizes to try until the original runs, where none that it does not tell itself may be taken for granted."""
 
 
-class RegionVerifier:
+class SubgraphVerifier:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
 
     In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`). ``largest`` is how
@@ -72,7 +72,7 @@ class RegionVerifier:
         self._seed, self._clock = request.checks.seed, request.clock
         self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
-        self._compared_in_full: dict[Hashable, Regions | None] = {}
+        self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
         self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
         self._defaults = changed_defaults(before, after)
@@ -132,7 +132,7 @@ class RegionVerifier:
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
     def _compare_alone(
-        self, cut: ir.Cut, old: Region, new: Region, hidden: Collection[str], key: Hashable = None
+        self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str], key: Hashable = None
     ) -> Found:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
@@ -141,16 +141,16 @@ class RegionVerifier:
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
-        regions = Regions(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
+        subgraphs = SubgraphPair(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
-        attempts = RegionTrials(unranked=lacks_rank(fed), reshapes=reshapes)
+        attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
         conclusive = 0
-        for trial in region_shapes(fed, old.nodes):
+        for trial in subgraph_shapes(fed, old.nodes):
             guessed = has_guesses(fed, trial.shapes)
             if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
                 continue
-            latest = self._tried(regions, fed, trial, guessed=guessed)
+            latest = self._tried(subgraphs, fed, trial, guessed=guessed)
             if equal is not None and _fails(latest) and not guessed:
                 return latest
             rank = max(map(len, trial.shapes.values()), default=0)
@@ -163,58 +163,62 @@ class RegionVerifier:
         evidence.settle(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
-        if passes and not own and (doubt := self._at_unclaimed_sizes(regions, fed, old)):
+        if passes and not own and (doubt := self._at_unclaimed_sizes(subgraphs, fed, old)):
             return doubt
-        if passes and (doubt := self._at_further_sizes(regions, fed)):
+        if passes and (doubt := self._at_further_sizes(subgraphs, fed)):
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
-            self._compared_in_full.setdefault(key, repeatable(regions, mutants))
+            self._compared_in_full.setdefault(key, repeatable(subgraphs, mutants))
         if evidence.missing and passes:
             return Skip(f"the test inputs would not reveal an error in {evidence.example}", is_same=True)
         return outcome
 
-    def _at_unclaimed_sizes(self, regions: Regions, fed: Mapping[str, ir.Value], old: Region) -> Skip | None:
+    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
         """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
-        trials = (self._sampled(regions, fed, trial.shapes, guessed=True) for trial in region_shapes(fed, old.nodes))
-        with self._shapes.without_claims(regions.cut.graph):
+        trials = (
+            self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in subgraph_shapes(fed, old.nodes)
+        )
+        with self._shapes.without_claims(subgraphs.cut.graph):
             found = next((it for it in islice(trials, _UNCLAIMED) if isinstance(it, Difference) or it.only_after), None)
         if isinstance(found, Skip):
             return found
         return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
 
-    def _at_further_sizes(self, regions: Regions, fed: Mapping[str, ir.Value]) -> Skip | None:
+    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Why equal results do not count: at other sizes that callers may feed, they are not."""
-        passed = (feeds for feeds, _, found in regions.tried if isinstance(found, Difference))
+        passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
         usual = next({name: array.shape for name, array in feeds.items()} for feeds in passed)
-        with self._shapes.without_claims(regions.cut.graph):
+        with self._shapes.without_claims(subgraphs.cut.graph):
             others = list(further_shapes(fed, usual))
         for shapes in others:
-            if _fails(self._sampled(regions, fed, shapes, guessed=False)):
+            if _fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 return Skip(f"it is not equivalent with {told}", is_same=True)
         return None
 
-    def _tried(self, regions: Regions, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
-        latest = self._sampled(regions, fed, trial.shapes, guessed=guessed)
+    def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
+        latest = self._sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         for other in trial.others:
             if isinstance(latest, Difference) and not _fails(latest):
-                latest = self._at_other_sizes(regions, fed, other, latest, guessed=guessed)
+                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed)
         return latest
 
     def _at_other_sizes(
-        self, regions: Regions, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
         """What is found there, if it is worse than at ``first``, and not because these sizes are not declared."""
-        if (has_guesses(fed, others) and not guessed) or _takes_long(regions.old.region.model, others):
+        if (has_guesses(fed, others) and not guessed) or _takes_long(subgraphs.old.subgraph.model, others):
             return first
-        found = self._sampled(regions, fed, others, guessed=guessed)
+        found = self._sampled(subgraphs, fed, others, guessed=guessed)
         return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
 
-    def _sampled(self, regions: Regions, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool) -> Found:
+    def _sampled(
+        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool
+    ) -> Found:
         """The largest difference over a few samples; where none could be compared, why the first one could not."""
         found: list[Found] = []
         wanted = 1
-        regions.start()
+        subgraphs.start()
         while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
             sample = len(found)
             signed = sample % len(SAMPLE_KINDS) == 1
@@ -223,20 +227,20 @@ class RegionVerifier:
                 for name, value in inputs.items()
             }
             feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
-            before = regions.evidence.missing
-            found.append(regions.attempt(feeds, guessed=guessed))
-            regions.tried.append((feeds, guessed, found[-1]))
-            wanted = max(_samples(shapes, found[0]), regions.samples if isinstance(found[0], Difference) else 1)
-            if not regions.evidence.is_over and not isinstance(found[-1], Skip):
-                wanted = max(wanted, MOST_SAMPLES) if regions.evidence.missing == before else len(found) + 1
-            drowned = regions.drowned()
+            before = subgraphs.evidence.missing
+            found.append(subgraphs.attempt(feeds, guessed=guessed))
+            subgraphs.tried.append((feeds, guessed, found[-1]))
+            wanted = max(_samples(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
+            if not subgraphs.evidence.is_over and not isinstance(found[-1], Skip):
+                wanted = max(wanted, MOST_SAMPLES) if subgraphs.evidence.missing == before else len(found) + 1
+            drowned = subgraphs.drowned()
             wanted = MOST_SAMPLES if drowned else wanted
         if drowned and not _fails(found[-1]):
             return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         return max(differences, key=lambda difference: difference.excess) if differences else found[0]
 
-    def _sides(self, cut: ir.Cut) -> tuple[Region, Region] | Skip:
+    def _sides(self, cut: ir.Cut) -> tuple[Subgraph, Subgraph] | Skip:
         # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
         inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
         old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
@@ -248,7 +252,7 @@ class RegionVerifier:
         shared = tuple(name for name in inputs if name not in apart)
         return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label)) if apart else (old, new)
 
-    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Region | Skip:
+    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Subgraph | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
@@ -256,16 +260,16 @@ class RegionVerifier:
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
         stops = [value for name in inputs if name not in self._defaults if (value := _visible(graph, name)) is not None]
-        return Region([graph.values[name] for name in cut.outputs], stops, self._defaults)
+        return Subgraph([graph.values[name] for name in cut.outputs], stops, self._defaults)
 
 
-def _takes_long(region: ir.Model, shapes: Shapes) -> bool:
+def _takes_long(subgraph: ir.Model, shapes: Shapes) -> bool:
     """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
     is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
-    return is_long and estimate(sized(region, shapes)).seconds > REGION_SECONDS
+    return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS
 
 
-def _taken_over(cut: ir.Cut, old: Region, new: Region, hidden: Collection[str]) -> Iterator[Mutant]:
+def _taken_over(cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> Iterator[Mutant]:
     """The values inside that differ, which have to show."""
     made, others = (
         {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)

@@ -33,7 +33,7 @@ WORST_AGREEMENT = 0.25
 """… but whatever the type, a result that is off by this share of its scale is another result."""
 
 
-class Errors(NamedTuple):
+class StorageErrors(NamedTuple):
     """Of one output over all samples, relative to scale: maximum, root mean square, and how many elements broke.
 
     ``broken`` are elements that are not finite although the truth is, as is an infinity of the wrong sign.
@@ -44,7 +44,7 @@ class Errors(NamedTuple):
     broken: int
 
 
-def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> Errors | None:
+def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> StorageErrors | None:
     """How far a runtime's results are from float64; None where it did not give this output in this shape."""
     largest = rms = 0.0
     broken = 0
@@ -59,10 +59,10 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
         delta, scale = distance(expected, wide), magnitude(expected) or 1.0
         largest = max(largest, float(delta.max(initial=0.0)) / scale)
         rms = max(rms, float(np.sqrt(np.mean(np.square(delta / scale)))) if delta.size else 0.0)
-    return Errors(largest, rms, broken)
+    return StorageErrors(largest, rms, broken)
 
 
-def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) -> str:
+def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> str:
     """One sentence when the rewritten model errs more than the original; empty when it does not."""
     if after.broken > before.broken:
         return (
@@ -80,6 +80,6 @@ def growth_fault(name: str, dtype: int | None, before: Errors, after: Errors) ->
     return ""
 
 
-def agrees(found: Errors, dtype: int | None) -> bool:
+def agrees(found: StorageErrors, dtype: int | None) -> bool:
     """Whether a runtime's result of the original is the referee's, as far as its arithmetic can be expected to be."""
     return not found.broken and found.largest <= min(AGREEMENT * float_type(dtype).roundoff, WORST_AGREEMENT)

@@ -5,57 +5,57 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 UNARY = ["Abs", "Ceil", "Elu", "Exp", "Floor", "HardSigmoid", "LeakyRelu", "Neg", "Reciprocal", "Relu", "Selu"]
 
 
 @pytest.mark.parametrize("op_type", [*UNARY, "Sigmoid", "Tanh"])
 @pytest.mark.parametrize("target", [6, 15, 28])
-def test_consumed_inputs_mean_nothing(upgraded: Upgraded, text: Text, op_type: str, target: int) -> None:
+def test_consumed_inputs_mean_nothing(upgraded: Converted, text: Text, op_type: str, target: int) -> None:
     outcome = upgraded(text(1, "float[3, 5] x", f"y = {op_type} <consumed_inputs = [0]> (x)"), target)
     assert outcome.ops == [op_type]
 
 
 @pytest.mark.parametrize("op_type", ["Sqrt", "Log"])
-def test_of_positive_numbers(upgraded: Upgraded, text: Text, op_type: str) -> None:
+def test_of_positive_numbers(upgraded: Converted, text: Text, op_type: str) -> None:
     upgraded(text(1, "float[5] x", f"y = {op_type} <consumed_inputs = [0]> (x)"))
 
 
 @pytest.mark.parametrize("op_type", ["Max", "Min", "Mean", "Sum"])
 @pytest.mark.parametrize("target", [6, 8, 15])
-def test_lists(upgraded: Upgraded, text: Text, op_type: str, target: int) -> None:
+def test_lists(upgraded: Converted, text: Text, op_type: str, target: int) -> None:
     call = f"y = {op_type} <consumed_inputs = [0]> (a, b, a)"
     upgraded(text(1, "float[3, 5] a, float[3, 5] b", call), target)
 
 
-def test_selu_keeps_its_first_defaults(upgraded: Upgraded, text: Text) -> None:
+def test_selu_keeps_its_first_defaults(upgraded: Converted, text: Text) -> None:
     node = upgraded(text(1, "float[3, 5] x", "y = Selu (x)")).model.graph.nodes[0]
     assert node.attr("alpha") == pytest.approx(1.6732, rel=1e-7)
     assert node.attr("alpha") != pytest.approx(1.67326, rel=1e-7)
 
 
 @pytest.mark.parametrize("to", ["DOUBLE", "double", "INT32", "BOOL"])
-def test_cast_names_types_by_number(upgraded: Upgraded, text: Text, to: str) -> None:
+def test_cast_names_types_by_number(upgraded: Converted, text: Text, to: str) -> None:
     upgraded(text(1, "float[3, 5] x", f'y = Cast <to = "{to}"> (x)', outputs=f"{to.lower()}[] y"))
 
 
-def test_cast_to_an_unknown_type(upgraded: Upgraded, text: Text) -> None:
+def test_cast_to_an_unknown_type(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="unknown type 'QUATERNION'"):
         upgraded(text(1, "float[3] x", 'y = Cast <to = "QUATERNION"> (x)'))
 
 
 @pytest.mark.parametrize("call", ["GlobalLpPool <p = 3.0>", "GlobalLpPool", "LpPool <kernel_shape = [2], p = 1.0>"])
-def test_whole_powers(upgraded: Upgraded, text: Text, call: str) -> None:
+def test_whole_powers(upgraded: Converted, text: Text, call: str) -> None:
     upgraded(text(1, "float[2, 3, 4] x", f"y = {call} (x)"))
 
 
-def test_broken_powers(upgraded: Upgraded, text: Text) -> None:
+def test_broken_powers(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match=r"p=1.5 is not a whole number"):
         upgraded(text(1, "float[2, 3, 4] x", "y = GlobalLpPool <p = 1.5> (x)"))
 
 
-def test_scatter_has_another_name(upgraded: Upgraded, text: Text) -> None:
+def test_scatter_has_another_name(upgraded: Converted, text: Text) -> None:
     source = text(9, "float[4, 3] x, int64[2, 3] i, float[2, 3] u", "y = Scatter <axis = 0> (x, i, u)")
     assert upgraded(source, compare=False).ops == ["ScatterElements"]
 
@@ -63,12 +63,12 @@ def test_scatter_has_another_name(upgraded: Upgraded, text: Text) -> None:
 @pytest.mark.parametrize(
     ("mode", "now"), [("", "linear"), ('<mode = "bicubic">', "cubic"), ('<mode = "nearest">', "nearest")]
 )
-def test_grid_sample_modes_are_respelled(upgraded: Upgraded, text: Text, mode: str, now: str) -> None:
+def test_grid_sample_modes_are_respelled(upgraded: Converted, text: Text, mode: str, now: str) -> None:
     source = text(16, "float[1, 2, 3, 4] x, float[1, 5, 6, 2] g", f"y = GridSample {mode} (x, g)")
     assert upgraded(source, 20, compare=False).model.graph.nodes[0].attr("mode", "linear") == now
 
 
-def test_roi_align_keeps_its_pixels(upgraded: Upgraded, text: Text) -> None:
+def test_roi_align_keeps_its_pixels(upgraded: Converted, text: Text) -> None:
     source = text(10, "float[1, 2, 8, 8] x, float[3, 4] r, int64[3] b", "y = RoiAlign (x, r, b)")
     node = upgraded(source, 16, compare=False).model.graph.nodes[0]
     assert node.attr("coordinate_transformation_mode") == "output_half_pixel"
@@ -76,7 +76,7 @@ def test_roi_align_keeps_its_pixels(upgraded: Upgraded, text: Text) -> None:
 
 @pytest.mark.parametrize(("op_type", "opset", "target"), [("Erf", 9, 13), ("ReduceLogSum", 18, 28)])
 def test_withdrawn_types_are_an_error_and_the_others_pass(
-    upgraded: Upgraded, text: Text, op_type: str, opset: int, target: int
+    upgraded: Converted, text: Text, op_type: str, opset: int, target: int
 ) -> None:
     upgraded(text(opset, "float[3, 4] x", f"p = Abs (x) y = {op_type} (p)"), target)
     with pytest.raises(UpgradeBlocked, match="does not take int32 tensors"):
@@ -85,7 +85,7 @@ def test_withdrawn_types_are_an_error_and_the_others_pass(
 
 @pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("target", [7, 14, 22])
-def test_recurrent_operators_only_lose_a_switch(upgraded: Upgraded, text: Text, op_type: str, target: int) -> None:
+def test_recurrent_operators_only_lose_a_switch(upgraded: Converted, text: Text, op_type: str, target: int) -> None:
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op_type] * 2
     inputs = f"float[4, 3, 5] x, float[1, {gates}, 5] w, float[1, {gates}, 2] r"
     outputs = "float[] y, float[] h"
@@ -94,14 +94,14 @@ def test_recurrent_operators_only_lose_a_switch(upgraded: Upgraded, text: Text, 
     assert set(outcome.model.graph.nodes[0].attrs) == {"hidden_size"}
 
 
-def test_a_misspelled_direction_of_gru_1(upgraded: Upgraded, text: Text) -> None:
+def test_a_misspelled_direction_of_gru_1(upgraded: Converted, text: Text) -> None:
     inputs = "float[4, 3, 5] x, float[1, 6, 5] w, float[1, 6, 2] r"
     call = 'y, h = GRU <hidden_size = 2, direction = "foward"> (x, w, r)'
     outcome = upgraded(text(1, inputs, call, outputs="float[] y, float[] h"), compare=False)
     assert outcome.model.graph.nodes[0].attr("direction") == "forward"
 
 
-def test_integers_are_quantised_as_floats(upgraded: Upgraded, text: Text) -> None:
+def test_integers_are_quantised_as_floats(upgraded: Converted, text: Text) -> None:
     source = text(13, "int32[3, 4] x, float s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
     assert upgraded(source, 19, compare=False).ops == ["Cast", "QuantizeLinear"]
     assert upgraded(source.replace("int32", "float"), 19, compare=False).ops == ["QuantizeLinear"]

@@ -15,7 +15,7 @@ import bnfold
 from bnfold import errors, ir, reference
 from bnfold.semantics import Policy
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 FIVE = ("y", "rm", "rv", "sm", "sv")
 FLOAT, FLOAT16, BFLOAT16, DOUBLE = 1, 10, 16, 11
 
@@ -53,7 +53,7 @@ def model(
 
 @pytest.mark.parametrize("target", [15, 22, 28])
 @pytest.mark.parametrize(("opset", "attrs"), [(1, {"is_test": 1}), (6, {"is_test": 1}), (7, {}), (9, {}), (14, {})])
-def test_inference(upgraded: Upgraded, opset: int, attrs: dict[str, Any], target: int) -> None:
+def test_inference(upgraded: Converted, opset: int, attrs: dict[str, Any], target: int) -> None:
     outcome = upgraded(model(opset, epsilon=0.125, **attrs), target)
     assert outcome.ops == ["BatchNormalization"]
     assert set(outcome.model.graph.nodes[0].attrs) == {"epsilon"}
@@ -62,7 +62,7 @@ def test_inference(upgraded: Upgraded, opset: int, attrs: dict[str, Any], target
 
 @pytest.mark.parametrize("shape", [("n",), (4, 3), (4, 3, 5), ("n", 3, "h", "w"), (2, 3, 4, 5, 6)])
 @pytest.mark.parametrize("opset", [6, 9])
-def test_inference_of_any_rank(upgraded: Upgraded, opset: int, shape: tuple[int | str, ...]) -> None:
+def test_inference_of_any_rank(upgraded: Converted, opset: int, shape: tuple[int | str, ...]) -> None:
     attrs: dict[str, Any] = {"is_test": 1} if opset == 6 else {}
     upgraded(model(opset, shape=shape, params=(1 if len(shape) == 1 else 3,), **attrs))
 
@@ -77,7 +77,7 @@ def test_inference_of_any_rank(upgraded: Upgraded, opset: int, shape: tuple[int 
     ],
 )
 def test_training_makes_exactly_the_outputs_that_are_read(
-    upgraded: Upgraded, opset: int, named: tuple[int, ...]
+    upgraded: Converted, opset: int, named: tuple[int, ...]
 ) -> None:
     attrs: dict[str, Any] = {"is_test": 0} if opset < 7 else {}
     outputs = [FIVE[index] if index in (0, *named) else "" for index in range(5)]
@@ -91,7 +91,7 @@ def test_training_makes_exactly_the_outputs_that_are_read(
 
 
 @pytest.mark.parametrize("target", [14, 15, 18, 28])
-def test_training_with_one_output(upgraded: Upgraded, target: int) -> None:
+def test_training_with_one_output(upgraded: Converted, target: int) -> None:
     outcome = upgraded(model(6, is_test=0), target)
     assert outcome.model.graph.nodes[0].attr("training_mode") == 1
     assert len(outcome.model.graph.nodes[0].outputs) == 3
@@ -99,11 +99,11 @@ def test_training_with_one_output(upgraded: Upgraded, target: int) -> None:
 
 @pytest.mark.parametrize("shape", [("n",), (4, 3), (2, 3, 4, 5, 6)])
 @pytest.mark.parametrize("target", [15, 18])
-def test_statistics_of_any_rank(upgraded: Upgraded, shape: tuple[int | str, ...], target: int) -> None:
+def test_statistics_of_any_rank(upgraded: Converted, shape: tuple[int | str, ...], target: int) -> None:
     upgraded(model(9, outputs=FIVE, shape=shape, params=(1 if len(shape) == 1 else 3,)), target)
 
 
-def test_the_fifth_output_as_onnxruntime_has_it(upgraded: Upgraded) -> None:
+def test_the_fifth_output_as_onnxruntime_has_it(upgraded: Converted) -> None:
     referee = reference.Policy(saved_var="inv-std")
     outcome = upgraded(model(9, outputs=FIVE, epsilon=0.5), policy=Policy(saved_var="inv-std"), referee=referee)
     assert "Reciprocal" in outcome.ops
@@ -111,7 +111,7 @@ def test_the_fifth_output_as_onnxruntime_has_it(upgraded: Upgraded) -> None:
 
 
 @pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16])
-def test_half_types_average_in_float32(upgraded: Upgraded, dtype: int) -> None:
+def test_half_types_average_in_float32(upgraded: Converted, dtype: int) -> None:
     outcome = upgraded(model(9, outputs=FIVE, dtype=dtype), compare=False)
     casts = [node.attr("to") for node in outcome.model.graph.nodes if node.op_type == "Cast"]
     assert casts == [FLOAT, dtype, dtype]
@@ -130,7 +130,7 @@ def test_half_types_average_in_float32(upgraded: Upgraded, dtype: int) -> None:
     ],
 )
 def test_spatial_0_per_activation(
-    upgraded: Upgraded, shape: tuple[int | str, ...], params: tuple[int, ...], ops: list[str], dynamic: bool
+    upgraded: Converted, shape: tuple[int | str, ...], params: tuple[int, ...], ops: list[str], dynamic: bool
 ) -> None:
     outcome = upgraded(model(7, shape=shape, params=params, spatial=0, dynamic=dynamic), 15)
     assert [op for op in outcome.ops if not dynamic or op != "Reshape"] == [
@@ -139,7 +139,7 @@ def test_spatial_0_per_activation(
     assert not outcome.repairs
 
 
-def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded) -> None:
+def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Converted) -> None:
     source = model(7, shape=("n", 3, 4, 6), params=(3, 4, 6), spatial=0)
     source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
     feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4, 6))}
@@ -152,19 +152,19 @@ def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded) -> No
 @pytest.mark.parametrize("opset", [6, 7])
 @pytest.mark.parametrize("outputs", [FIVE, ("y", "rm", "", "", "sv")])
 def test_spatial_0_in_training(
-    upgraded: Upgraded, opset: int, params: tuple[int, ...], outputs: tuple[str, ...]
+    upgraded: Converted, opset: int, params: tuple[int, ...], outputs: tuple[str, ...]
 ) -> None:
     upgraded(model(opset, params=params, outputs=outputs, spatial=0))
 
 
-def test_spatial_0_over_channels_is_the_exporters_bug(upgraded: Upgraded) -> None:
+def test_spatial_0_over_channels_is_the_exporters_bug(upgraded: Converted) -> None:
     outcome = upgraded(model(7, spatial=0), compare=False)
     same = upgraded(model(7, spatial=1))
     assert outcome.repairs == ["nonspatial-channel-parameters"]
     assert outcome.ops == same.ops == ["BatchNormalization"]
 
 
-def test_a_shape_node_only_where_several_dims_are_unknown(upgraded: Upgraded) -> None:
+def test_a_shape_node_only_where_several_dims_are_unknown(upgraded: Converted) -> None:
     static = upgraded(model(7, shape=("n", 3, 4, 6), params=(3, 4, 6), spatial=0))
     symbolic = upgraded(model(7, shape=("n", 3, "h", 7), params=(3, 7, 7), spatial=0))
     assert "Shape" not in static.ops
@@ -179,18 +179,18 @@ def test_a_shape_node_only_where_several_dims_are_unknown(upgraded: Upgraded) ->
         (6, {}, ["absent-is-test"]),
     ],
 )
-def test_what_was_decided_is_reported(upgraded: Upgraded, opset: int, attrs: dict[str, Any], kinds: list[str]) -> None:
+def test_what_was_decided_is_reported(upgraded: Converted, opset: int, attrs: dict[str, Any], kinds: list[str]) -> None:
     outcome = upgraded(model(opset, **attrs))
     assert outcome.repairs == kinds
     assert not outcome.model.graph.nodes[0].attrs
 
 
-def test_misplaced_training_is_training(upgraded: Upgraded) -> None:
+def test_misplaced_training_is_training(upgraded: Converted) -> None:
     outcome = upgraded(model(15, is_test=0), compare=False)
     assert outcome.model.graph.nodes[0].attr("training_mode") == 1
 
 
-def test_force_inference(upgraded: Upgraded) -> None:
+def test_force_inference(upgraded: Converted) -> None:
     referee = reference.Policy(force_inference=True)
     policy = Policy(force_inference=True)
     outcome = upgraded(model(14, training_mode=1), policy=policy, referee=referee)
@@ -199,7 +199,7 @@ def test_force_inference(upgraded: Upgraded) -> None:
     assert not outcome.report.training
 
 
-def test_training_is_reported_by_name(upgraded: Upgraded) -> None:
+def test_training_is_reported_by_name(upgraded: Converted) -> None:
     report = upgraded(model(9, outputs=FIVE)).report
     assert report.training == ("bn",)
     assert "bn. If that was not meant, call model.eval()" in report.advice
@@ -208,14 +208,14 @@ def test_training_is_reported_by_name(upgraded: Upgraded) -> None:
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_legacy_mode(upgraded: Upgraded, mode: Any) -> None:
+def test_legacy_mode(upgraded: Converted, mode: Any) -> None:
     referee = reference.Policy(legacy_mode=mode)
     outcome = upgraded(model(6), policy=Policy(legacy_mode=mode), referee=referee)
     assert outcome.repairs == ["absent-is-test"]
     assert len(outcome.model.graph.nodes[0].outputs) == (3 if mode == "training" else 1)
 
 
-def test_illegal_forms_are_one_clear_error(upgraded: Upgraded) -> None:
+def test_illegal_forms_are_one_clear_error(upgraded: Converted) -> None:
     with pytest.raises(errors.UpgradeBlocked, match=r"BatchNormalization \('bn'\): declares 3 outputs"):
         upgraded(model(9, outputs=("y", "rm", "rv")))
     with pytest.raises(errors.UpgradeBlocked, match="no is_test"):
@@ -224,7 +224,7 @@ def test_illegal_forms_are_one_clear_error(upgraded: Upgraded) -> None:
 
 @pytest.mark.parametrize(("opset", "target"), list(itertools.permutations([1, 6, 7, 9, 14, 15], 2)))
 @pytest.mark.parametrize("training", [False, True])
-def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, training: bool) -> None:
+def test_any_version_to_any_other(upgraded: Converted, opset: int, target: int, training: bool) -> None:
     outputs = (("y", "rm", "rv") if opset >= 14 else ("y", "rm", "rv", "", "")) if training else ("y",)
     attrs: dict[str, Any] = {}
     if opset < 7:
@@ -236,7 +236,7 @@ def test_any_version_to_any_other(upgraded: Upgraded, opset: int, target: int, t
     assert outcome.model.graph.nodes[-1].has_attr("consumed_inputs") == (target < 6)
 
 
-def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: Upgraded) -> None:
+def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: Converted) -> None:
     with pytest.raises(errors.UpgradeBlocked, match=r"does not take tensor\(bfloat16\)"):
         upgraded(model(15, dtype=BFLOAT16), 13)
     mixed = model(15, dynamic=True)
@@ -246,7 +246,7 @@ def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: 
         upgraded(mixed, 14)
 
 
-def test_parameters_that_others_read_keep_their_dims(upgraded: Upgraded) -> None:
+def test_parameters_that_others_read_keep_their_dims(upgraded: Converted) -> None:
     proto = model(7, params=(3, 1, 1), shape=("n", 3, 1, 1), spatial=0)
     proto.graph.node.append(helper.make_node("Identity", ["scale"], ["copy"]))
     proto.graph.output.append(helper.make_tensor_value_info("copy", FLOAT, (3, 1, 1)))

@@ -9,7 +9,7 @@ import bnfold
 from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 
 SHAPES = [
@@ -43,7 +43,7 @@ def operands(kind: str, left: str, right: str) -> str:
 @pytest.mark.parametrize(("left", "right", "axis"), SHAPES)
 @pytest.mark.parametrize("opset", [1, 6])
 def test_arithmetic(
-    upgraded: Upgraded, text: Text, op_type: str, left: str, right: str, axis: int | None, opset: int
+    upgraded: Converted, text: Text, op_type: str, left: str, right: str, axis: int | None, opset: int
 ) -> None:
     attrs = "broadcast = 1" if axis is None else f"broadcast = 1, axis = {axis}"
     outcome = upgraded(text(opset, operands("float", left, right), f"y = {op_type} <{attrs}> (a, b)"))
@@ -53,7 +53,7 @@ def test_arithmetic(
 
 @pytest.mark.parametrize("op_type", ["And", "Or", "Xor"])
 @pytest.mark.parametrize(("left", "right", "axis"), SHAPES)
-def test_logic(upgraded: Upgraded, text: Text, op_type: str, left: str, right: str, axis: int | None) -> None:
+def test_logic(upgraded: Converted, text: Text, op_type: str, left: str, right: str, axis: int | None) -> None:
     attrs = "broadcast = 1" if axis is None else f"broadcast = 1, axis = {axis}"
     call = f"y = {op_type} <{attrs}> (a, b)"
     upgraded(text(1, operands("bool", left, right), call, outputs="bool[] y"))
@@ -62,23 +62,23 @@ def test_logic(upgraded: Upgraded, text: Text, op_type: str, left: str, right: s
 @pytest.mark.parametrize(("op_type", "kind"), [("Greater", "float"), ("Less", "float"), ("Equal", "int32")])
 @pytest.mark.parametrize(("left", "right", "axis"), SHAPES)
 def test_comparison(
-    upgraded: Upgraded, text: Text, op_type: str, kind: str, left: str, right: str, axis: int | None
+    upgraded: Converted, text: Text, op_type: str, kind: str, left: str, right: str, axis: int | None
 ) -> None:
     attrs = "broadcast = 1" if axis is None else f"broadcast = 1, axis = {axis}"
     call = f"y = {op_type} <{attrs}> (a, b)"
     upgraded(text(1, operands(kind, left, right), call, outputs="bool[] y"))
 
 
-def test_power(upgraded: Upgraded, text: Text) -> None:
+def test_power(upgraded: Converted, text: Text) -> None:
     upgraded(text(1, "float[3] a, float[3] b", "y = Pow <broadcast = 1, axis = 0> (a, b)"))
 
 
-def test_without_broadcast_the_attributes_mean_nothing(upgraded: Upgraded, text: Text) -> None:
+def test_without_broadcast_the_attributes_mean_nothing(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(6, "float[2, 3] a, float[2, 3] b", "y = Add <axis = 1> (a, b)"))
     assert outcome.ops == ["Add"]
 
 
-def test_a_constant_is_stored_in_its_new_dims_under_its_own_name(upgraded: Upgraded, text: Text) -> None:
+def test_a_constant_is_stored_in_its_new_dims_under_its_own_name(upgraded: Converted, text: Text) -> None:
     call = "<float[3] b = {1, 2, 3}> { y = Add <broadcast = 1, axis = 1> (a, b) }"
     proto = text(6, "float[2, 3, 4, 5] a", "").removesuffix("{  }") + call
     outcome = upgraded(proto)
@@ -86,7 +86,7 @@ def test_a_constant_is_stored_in_its_new_dims_under_its_own_name(upgraded: Upgra
     assert outcome.model.graph.values["b"].shape == (3, 1, 1)
 
 
-def test_a_constant_with_other_readers_stays(upgraded: Upgraded, text: Text) -> None:
+def test_a_constant_with_other_readers_stays(upgraded: Converted, text: Text) -> None:
     calls = "y = Add <broadcast = 1, axis = 1> (a, b) z = Add <broadcast = 1, axis = 3> (a, b)"
     head = text(6, "float[3, 3, 2, 3] a", "", outputs="float[] y, float[] z").removesuffix("{  }")
     outcome = upgraded(f"{head} <float[3] b = {{1, 2, 3}}> {{ {calls} }}")
@@ -94,7 +94,7 @@ def test_a_constant_with_other_readers_stays(upgraded: Upgraded, text: Text) -> 
     assert outcome.model.graph.values["b"].shape == (3,)
 
 
-def test_a_shape_follows_through_nodes_without_annotation(upgraded: Upgraded, text: Text) -> None:
+def test_a_shape_follows_through_nodes_without_annotation(upgraded: Converted, text: Text) -> None:
     body = """p = Transpose <perm = [0, 2, 1]> (a)
               q = MaxPool <kernel_shape = [2]> (p)
               r = Concat <axis = 0> (q, q)
@@ -102,13 +102,13 @@ def test_a_shape_follows_through_nodes_without_annotation(upgraded: Upgraded, te
     upgraded(text(6, "float[3, 4, 5] a, float[6] b", body))
 
 
-def test_an_unknown_rank_is_an_error_that_names_the_node(upgraded: Upgraded, text: Text) -> None:
+def test_an_unknown_rank_is_an_error_that_names_the_node(upgraded: Converted, text: Text) -> None:
     body = "p = Reshape (a, s) y = Add <broadcast = 1, axis = 1> (p, b)"
     with pytest.raises(UpgradeBlocked, match=r"Add \('y'\): the rank of 'p' is not known"):
         upgraded(text(6, "float[2, 3, 4] a, int64[k] s, float[3] b", body))
 
 
-def test_an_axis_without_room_is_an_error(upgraded: Upgraded, text: Text) -> None:
+def test_an_axis_without_room_is_an_error(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="leaves no room"):
         upgraded(text(6, "float[2, 3] a, float[2, 3] b", "y = Add <broadcast = 1, axis = 1> (a, b)"))
 
@@ -117,11 +117,11 @@ def test_an_axis_without_room_is_an_error(upgraded: Upgraded, text: Text) -> Non
     ("shape", "slope"), [("2, 3, 4, 5", "3"), ("3, 3, 3", "3"), ("2, 3", "3"), ("2, 3, 4", "1"), ("n, 3, h", "3")]
 )
 @pytest.mark.parametrize("opset", [1, 6])
-def test_a_slope_belongs_to_the_channels(upgraded: Upgraded, text: Text, opset: int, shape: str, slope: str) -> None:
+def test_a_slope_belongs_to_the_channels(upgraded: Converted, text: Text, opset: int, shape: str, slope: str) -> None:
     upgraded(text(opset, f"float[{shape}] x, float[{slope}] s", "y = PRelu (x, s)"))
 
 
-def test_a_slope_that_only_fits_the_channels_after_version_7(upgraded: Upgraded, text: Text) -> None:
+def test_a_slope_that_only_fits_the_channels_after_version_7(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(8, "float[2, 3, 4, 5] x, float[3] s", "y = PRelu (x, s)"), compare=False)
     meant = upgraded(text(6, "float[2, 3, 4, 5] x, float[3] s", "y = PRelu (x, s)"))
     assert outcome.repairs == ["channel-slope"]
@@ -129,14 +129,14 @@ def test_a_slope_that_only_fits_the_channels_after_version_7(upgraded: Upgraded,
 
 
 @pytest.mark.parametrize(("shape", "slope"), [("2, 3, 4, 3", "3"), ("2, 3, 4, w", "3"), ("2, 3, 4, 5", "5")])
-def test_a_slope_that_fits_the_last_axis_stays_there(upgraded: Upgraded, text: Text, shape: str, slope: str) -> None:
+def test_a_slope_that_fits_the_last_axis_stays_there(upgraded: Converted, text: Text, shape: str, slope: str) -> None:
     outcome = upgraded(text(8, f"float[{shape}] x, float[{slope}] s", "y = PRelu (x, s)"), compare=False)
     assert outcome.ops == ["PRelu"]
     assert not outcome.repairs
 
 
 @pytest.mark.parametrize("shape", ["4, 5", "5", "1, 5"])
-def test_gemm_bias(upgraded: Upgraded, text: Text, shape: str) -> None:
+def test_gemm_bias(upgraded: Converted, text: Text, shape: str) -> None:
     call = "y = Gemm <broadcast = 1, alpha = 0.5, beta = 2.0, transB = 1> (a, b, c)"
     outcome = upgraded(text(6, f"float[4, 3] a, float[5, 3] b, float[{shape}] c", call))
     assert outcome.ops == ["Gemm"]

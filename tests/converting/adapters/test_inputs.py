@@ -6,7 +6,7 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
@@ -14,19 +14,19 @@ REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "
 @pytest.mark.parametrize("what", REDUCTIONS)
 @pytest.mark.parametrize("attrs", ["", "axes = [1]", "axes = [2, 0]", "axes = [1], keepdims = 0", "keepdims = 0"])
 @pytest.mark.parametrize("target", [15, 18, 28])
-def test_reductions(upgraded: Upgraded, text: Text, what: str, attrs: str, target: int) -> None:
+def test_reductions(upgraded: Converted, text: Text, what: str, attrs: str, target: int) -> None:
     body = f"p = Abs (x) y = Reduce{what} <{attrs}> (p)" if attrs else f"p = Abs (x) y = Reduce{what} (p)"
     upgraded(text(6, "float[2, 3, 4] x", body), target)
 
 
 @pytest.mark.parametrize(("op_type", "axes"), [("Squeeze", "[1, 3]"), ("Squeeze", ""), ("Unsqueeze", "[0, 3]")])
 @pytest.mark.parametrize("opset", [1, 11])
-def test_axes(upgraded: Upgraded, text: Text, op_type: str, axes: str, opset: int) -> None:
+def test_axes(upgraded: Converted, text: Text, op_type: str, axes: str, opset: int) -> None:
     attrs = f"<axes = {axes}>" if axes else ""
     upgraded(text(opset, "float[3, 1, 5, 1] x", f"y = {op_type} {attrs} (x)"))
 
 
-def test_equal_constants_are_stored_once(upgraded: Upgraded, text: Text) -> None:
+def test_equal_constants_are_stored_once(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(9, "float[3, 5] x", "p = Unsqueeze <axes = [0]> (x) y = Unsqueeze <axes = [0]> (p)"))
     assert sum(value.is_initializer for value in outcome.model.graph.values.values()) == 1
 
@@ -40,18 +40,18 @@ def test_equal_constants_are_stored_once(upgraded: Upgraded, text: Text) -> None
         if opset < 13 or "split" not in attrs  # an input from 13 on
     ],
 )
-def test_split(upgraded: Upgraded, text: Text, attrs: str, opset: int, target: int) -> None:
+def test_split(upgraded: Converted, text: Text, attrs: str, opset: int, target: int) -> None:
     call = f"y, z = Split <{attrs}> (x)"
     upgraded(text(opset, "float[4, 6] x", call, outputs="float[] y, float[] z"), target)
 
 
-def test_split_lengths_as_an_input_of_version_1(upgraded: Upgraded, text: Text) -> None:
+def test_split_lengths_as_an_input_of_version_1(upgraded: Converted, text: Text) -> None:
     body = "<float[2] s = {1, 3}> { y, z = Split <axis = 0> (x, s) }"
     head = text(1, "float[4, 6] x", "", outputs="float[] y, float[] z").removesuffix("{  }")
     upgraded(head + body)
 
 
-def test_split_lengths_that_are_computed_are_an_error(upgraded: Upgraded, text: Text) -> None:
+def test_split_lengths_that_are_computed_are_an_error(upgraded: Converted, text: Text) -> None:
     body = "y, z = Split <axis = 0> (x, s)"
     with pytest.raises(UpgradeBlocked, match=r"its split lengths .* is not constant"):
         upgraded(text(1, "float[4, 6] x, float[2] s", body, outputs="float[] y, float[] z"))
@@ -66,31 +66,31 @@ def test_split_lengths_that_are_computed_are_an_error(upgraded: Upgraded, text: 
     ],
 )
 @pytest.mark.parametrize("target", [9, 15])
-def test_slice(upgraded: Upgraded, text: Text, attrs: str, target: int) -> None:
+def test_slice(upgraded: Converted, text: Text, attrs: str, target: int) -> None:
     upgraded(text(1, "float[4, 5, 6] x", f"y = Slice <{attrs}> (x)"), target)
 
 
 @pytest.mark.parametrize("target", [10, 15])
-def test_top_k(upgraded: Upgraded, text: Text, target: int) -> None:
+def test_top_k(upgraded: Converted, text: Text, target: int) -> None:
     call = "y, i = TopK <k = 2, axis = 1> (x)"
     upgraded(text(1, "float[3, 5] x", call, outputs="float[] y, int64[] i"), target)
 
 
 @pytest.mark.parametrize("shape", ["[6, 2]", "[0, -1]", "[-1]"])
 @pytest.mark.parametrize("target", [5, 15, 28])
-def test_reshape(upgraded: Upgraded, text: Text, shape: str, target: int) -> None:
+def test_reshape(upgraded: Converted, text: Text, shape: str, target: int) -> None:
     upgraded(text(1, "float[3, 4] x", f"y = Reshape <shape = {shape}> (x)"), target)
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
 @pytest.mark.parametrize("value", ["", ", value = 1.5"])
 @pytest.mark.parametrize(("opset", "name"), [(1, "paddings"), (2, "pads")])
-def test_pad(upgraded: Upgraded, text: Text, opset: int, name: str, mode: str, value: str) -> None:
+def test_pad(upgraded: Converted, text: Text, opset: int, name: str, mode: str, value: str) -> None:
     call = f'y = Pad <{name} = [0, 1, 1, 0, 2, 1], mode = "{mode}"{value}> (x)'
     upgraded(text(opset, "float[2, 3, 4] x", call))
 
 
-def test_a_pad_value_has_the_datas_type(upgraded: Upgraded, text: Text) -> None:
+def test_a_pad_value_has_the_datas_type(upgraded: Converted, text: Text) -> None:
     call = "p = Abs (x) y = Pad <pads = [1, 1], value = 2.5> (p)"
     outcome = upgraded(text(9, "double[4] x", call, outputs="double[] y"))
     assert outcome.model.graph.nodes[1].inputs[2].dtype == 11
@@ -99,34 +99,34 @@ def test_a_pad_value_has_the_datas_type(upgraded: Upgraded, text: Text) -> None:
 @pytest.mark.parametrize("attrs", ["", "<min = -0.5>", "<max = 0.25>", "<min = -0.5, max = 0.25>"])
 @pytest.mark.parametrize("opset", [1, 6])
 @pytest.mark.parametrize("kind", ["float", "double"])
-def test_clip(upgraded: Upgraded, text: Text, attrs: str, opset: int, kind: str) -> None:
+def test_clip(upgraded: Converted, text: Text, attrs: str, opset: int, kind: str) -> None:
     upgraded(text(opset, f"{kind}[3, 5] x", f"y = Clip {attrs} (x)", outputs=f"{kind}[] y"))
 
 
-def test_clip_6_cut_doubles_at_the_largest_float(upgraded: Upgraded, text: Text) -> None:
+def test_clip_6_cut_doubles_at_the_largest_float(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(6, "double[3] x", "y = Clip (x)", outputs="double[] y"))
     bounds = [outcome.model.graph.nodes[0].inputs[index].tensor.numpy() for index in (1, 2)]
     assert [float(bound) for bound in bounds] == [-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)]
 
 
 @pytest.mark.parametrize("axis", [0, 2])
-def test_tile(upgraded: Upgraded, text: Text, axis: int) -> None:
+def test_tile(upgraded: Converted, text: Text, axis: int) -> None:
     head = text(1, "float[2, 3, 4] x", "").removesuffix("{  }")
     upgraded(f"{head} <float[1] n = {{3}}, float[1] a = {{{axis}}}> {{ y = Tile (x, n, a) }}")
 
 
-def test_tile_of_a_computed_count_is_an_error(upgraded: Upgraded, text: Text) -> None:
+def test_tile_of_a_computed_count_is_an_error(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match=r"tiles .* is not constant"):
         upgraded(text(1, "float[2, 3] x, float[1] n, float[1] a", "y = Tile (x, n, a)"))
 
 
 @pytest.mark.parametrize("attrs", ["", "<axis = 0>"])
-def test_concat(upgraded: Upgraded, text: Text, attrs: str) -> None:
+def test_concat(upgraded: Converted, text: Text, attrs: str) -> None:
     upgraded(text(1, "float[3, 3] a, float[3, 3] b", f"y = Concat {attrs} (a, b)"))
 
 
 @pytest.mark.parametrize("attrs", ["", "axis = 2"])
-def test_dft_axis_moves_to_an_input(upgraded: Upgraded, text: Text, attrs: str) -> None:
+def test_dft_axis_moves_to_an_input(upgraded: Converted, text: Text, attrs: str) -> None:
     call = f"y = DFT <{attrs}> (x)" if attrs else "y = DFT (x)"
     outcome = upgraded(text(17, "float[2, 5, 7, 1] x", call), 20, compare=False)
     node = outcome.model.graph.nodes[0]
@@ -143,7 +143,7 @@ def test_dft_axis_moves_to_an_input(upgraded: Upgraded, text: Text, attrs: str) 
         ("y = Pad (x)", "no paddings"),
     ],
 )
-def test_what_is_missing_is_named(upgraded: Upgraded, text: Text, call: str, reason: str) -> None:
+def test_what_is_missing_is_named(upgraded: Converted, text: Text, call: str, reason: str) -> None:
     with pytest.raises(UpgradeBlocked, match=reason):
         upgraded(text(1, "float[2, 3] x", call))
 
@@ -162,7 +162,7 @@ def test_what_is_missing_is_named(upgraded: Upgraded, text: Text, call: str, rea
     ],
 )
 def test_the_later_form_at_an_earlier_opset_is_left_alone(
-    upgraded: Upgraded, text: Text, opset: int, inputs: str, call: str
+    upgraded: Converted, text: Text, opset: int, inputs: str, call: str
 ) -> None:
     outcome = upgraded(text(opset, inputs, f"y = {call}"), compare=False)
     (node,) = outcome.model.graph.nodes

@@ -5,7 +5,7 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 
 
@@ -25,7 +25,7 @@ Text = Callable[..., str]
 )
 @pytest.mark.parametrize("opset", [1, 6])
 @pytest.mark.parametrize("target", [9, 15, 28])
-def test_in_standard_operators(upgraded: Upgraded, text: Text, shape: str, call: str, opset: int, target: int) -> None:
+def test_in_standard_operators(upgraded: Converted, text: Text, shape: str, call: str, opset: int, target: int) -> None:
     outcome = upgraded(text(opset, f"float[{shape}] x", f"y = {call} (x)"), target)
     assert call.split(maxsplit=1)[0] not in outcome.ops
     assert not outcome.report.passed
@@ -34,19 +34,19 @@ def test_in_standard_operators(upgraded: Upgraded, text: Text, shape: str, call:
 @pytest.mark.parametrize(
     "attrs", ["shape = [2, 3], value = 1.5", "shape = [2], extra_shape = [3], dtype = 7, value = 2.0"]
 )
-def test_constant_fill(upgraded: Upgraded, text: Text, attrs: str) -> None:
+def test_constant_fill(upgraded: Converted, text: Text, attrs: str) -> None:
     kind = "int64" if "dtype" in attrs else "float"
     outcome = upgraded(text(1, "float[2] x", f"y = ConstantFill <{attrs}> ()", outputs=f"{kind}[] y"))
     assert "ConstantOfShape" in outcome.ops
 
 
 @pytest.mark.parametrize("as_shape", [0, 1])
-def test_constant_fill_by_an_input(upgraded: Upgraded, text: Text, as_shape: int) -> None:
+def test_constant_fill_by_an_input(upgraded: Converted, text: Text, as_shape: int) -> None:
     call = f"y = ConstantFill <input_as_shape = {as_shape}, value = 2.0> (x)"
     upgraded(text(1, "int64[3] x", call))
 
 
-def test_given_tensor_fill(upgraded: Upgraded, text: Text) -> None:
+def test_given_tensor_fill(upgraded: Converted, text: Text) -> None:
     source = text(1, "float[2] x", "y = GivenTensorFill <shape = [2, 2], values = [1.0, 2.0, 3.0, 4.0]> ()")
     outcome = upgraded(source, compare=False)
     assert outcome.ops == ["Constant"]
@@ -54,12 +54,12 @@ def test_given_tensor_fill(upgraded: Upgraded, text: Text) -> None:
 
 
 @pytest.mark.parametrize("shape", ["4, 6", "4, 2, 3"])
-def test_fully_connected(upgraded: Upgraded, text: Text, shape: str) -> None:
+def test_fully_connected(upgraded: Converted, text: Text, shape: str) -> None:
     outcome = upgraded(text(1, f"float[{shape}] x, float[5, 6] w, float[5] b", "y = FC (x, w, b)"), compare=False)
     assert outcome.ops == (["Gemm"] if shape == "4, 6" else ["Flatten", "Gemm"])
 
 
-def test_another_operator_of_the_same_name_passes_untouched(upgraded: Upgraded, text: Text) -> None:
+def test_another_operator_of_the_same_name_passes_untouched(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(1, "float[2, 3] x", "y = Crop <region = 3> (x)"), compare=False)
     assert outcome.ops == ["Crop"]
     assert outcome.report.passed == {"ai.onnx::Crop": 1}
@@ -74,6 +74,6 @@ def test_another_operator_of_the_same_name_passes_untouched(upgraded: Upgraded, 
         ("MeanVarianceNormalization (x)", "averages over other axes"),
     ],
 )
-def test_what_has_no_exact_equivalent(upgraded: Upgraded, text: Text, call: str, reason: str) -> None:
+def test_what_has_no_exact_equivalent(upgraded: Converted, text: Text, call: str, reason: str) -> None:
     with pytest.raises(UpgradeBlocked, match=reason):
         upgraded(text(1, "float[2, 3] x", f"y = {call}"))

@@ -6,13 +6,13 @@ import pytest
 
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 @pytest.mark.parametrize("target", [8, 9, 10, 11, 13, 15, 28])
-def test_upsample_1(upgraded: Upgraded, text: Text, mode: str, target: int) -> None:
+def test_upsample_1(upgraded: Converted, text: Text, mode: str, target: int) -> None:
     call = f'y = Upsample <height_scale = 2.0, width_scale = 1.5, mode = "{mode}"> (x)'
     upgraded(text(1, "float[1, 2, 3, 4] x", call), target)
 
@@ -20,7 +20,7 @@ def test_upsample_1(upgraded: Upgraded, text: Text, mode: str, target: int) -> N
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("scales", ["1.0, 1.0, 2.0, 3.0", "1.0, 1.0, 1.7, 1.0", "1.0, 1.0, 1.0, 1.0"])
 @pytest.mark.parametrize("target", [9, 10, 11, 15])
-def test_upsample_7(upgraded: Upgraded, text: Text, mode: str, scales: str, target: int) -> None:
+def test_upsample_7(upgraded: Converted, text: Text, mode: str, scales: str, target: int) -> None:
     call = f'y = Upsample <scales = [{scales}], mode = "{mode}"> (x)'
     outcome = upgraded(text(7, "float[n, 2, 3, 4] x", call), target)
     assert outcome.ops == ["Upsample" if target == 9 else "Resize"]
@@ -30,7 +30,7 @@ def test_upsample_7(upgraded: Upgraded, text: Text, mode: str, scales: str, targ
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("target", [11, 15])
 def test_scales_that_are_computed(
-    upgraded: Upgraded, text: Text, opset: int, op_type: str, mode: str, target: int
+    upgraded: Converted, text: Text, opset: int, op_type: str, mode: str, target: int
 ) -> None:
     call = f'y = {op_type} <mode = "{mode}"> (x, s)'
     scales = np.array([1, 1, 2, 1.7], np.float32)
@@ -42,7 +42,7 @@ def test_scales_that_are_computed(
 @pytest.mark.parametrize("scales", ["1, 1, 2, 3", "1, 1, 0.6, 0.6", "1, 1, 2, 0.5", "1, 1, 1, 1"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resize_10_shrinks_and_grows_each_axis_in_its_own_way(
-    upgraded: Upgraded, text: Text, scales: str, mode: str
+    upgraded: Converted, text: Text, scales: str, mode: str
 ) -> None:
     head = text(10, "float[1, 1, 4, 6] x", "").removesuffix("{  }")
     source = f'{head} <float[4] s = {{{scales}}}> {{ y = Resize <mode = "{mode}"> (x, s) }}'
@@ -55,7 +55,7 @@ def test_resize_10_shrinks_and_grows_each_axis_in_its_own_way(
         assert node.attr("nearest_mode") == ("ceil" if shrinks else "floor")
 
 
-def test_resize_10_shrinks_as_onnxs_own_test_says(upgraded: Upgraded, text: Text) -> None:
+def test_resize_10_shrinks_as_onnxs_own_test_says(upgraded: Converted, text: Text) -> None:
     """Case test_resize_downsample_nearest of onnx 1.5 (opset 10): [[1, 2, 3, 4], [5, 6, 7, 8]] by .6 gives [[1, 3]]."""
     from bnfold import reference
 
@@ -66,12 +66,12 @@ def test_resize_10_shrinks_as_onnxs_own_test_says(upgraded: Upgraded, text: Text
     np.testing.assert_array_equal(reference.evaluate(outcome.model, {"x": x})["y"], [[[[1, 3]]]])
 
 
-def test_upsample_written_at_an_opset_that_has_withdrawn_it(upgraded: Upgraded, text: Text) -> None:
+def test_upsample_written_at_an_opset_that_has_withdrawn_it(upgraded: Converted, text: Text) -> None:
     head = text(11, "float[1, 1, 4, 6] x", "").removesuffix("{  }")
     source = f"{head} <float[4] s = {{1, 1, 2, 2}}> {{ y = Upsample (x, s) }}"
     assert upgraded(source, compare=False).ops == ["Resize"]
 
 
-def test_missing_scales_are_named(upgraded: Upgraded, text: Text) -> None:
+def test_missing_scales_are_named(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="no height_scale"):
         upgraded(text(1, "float[1, 2, 3, 4] x", "y = Upsample (x)"))

@@ -10,7 +10,7 @@ import bnfold
 from bnfold import ir
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 INPUTS = "float[b, 2] i, float[b, s, 2] x, float[b, s, 2] z"
 OUTPUTS = "float[b, 2] f, float[b, s, 2] y, float[b, s, 2] w"
@@ -38,7 +38,7 @@ def assert_runs_alike(source: str, model: ir.Model, fed: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("target", [9, 13, 18, 28])
 @pytest.mark.parametrize("attrs", ["", ", directions = [0, 1]", ", directions = [1, 1]"])
-def test_every_sequence_of_a_batch_is_scanned(upgraded: Upgraded, text: Text, attrs: str, target: int) -> None:
+def test_every_sequence_of_a_batch_is_scanned(upgraded: Converted, text: Text, attrs: str, target: int) -> None:
     source, fed = text(8, INPUTS, scan(attrs), outputs=OUTPUTS), feeds()
     outcome = upgraded(source, target, feeds=fed)
     if target < 28:
@@ -47,7 +47,7 @@ def test_every_sequence_of_a_batch_is_scanned(upgraded: Upgraded, text: Text, at
 
 @pytest.mark.parametrize("target", [10, 13, 18, 28])
 @pytest.mark.parametrize("attrs", ["", ", directions = [0, 1]"])
-def test_each_up_to_a_length_of_its_own(upgraded: Upgraded, text: Text, attrs: str, target: int) -> None:
+def test_each_up_to_a_length_of_its_own(upgraded: Converted, text: Text, attrs: str, target: int) -> None:
     source = text(8, f"int64[b] l, {INPUTS}", scan(attrs, "l"), outputs=OUTPUTS)
     fed = {"l": np.array([4, 1, 3]), **feeds()}
     outcome = upgraded(source, target, feeds=fed)
@@ -55,12 +55,12 @@ def test_each_up_to_a_length_of_its_own(upgraded: Upgraded, text: Text, attrs: s
         assert_runs_alike(source, outcome.model, fed)
 
 
-def test_lengths_need_opset_10(upgraded: Upgraded, text: Text) -> None:
+def test_lengths_need_opset_10(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="opset 10"):
         upgraded(text(8, f"int64[b] l, {INPUTS}", scan("", "l"), outputs=OUTPUTS), 9)
 
 
-def test_the_body_is_upgraded_and_reads_what_it_read(upgraded: Upgraded, text: Text) -> None:
+def test_the_body_is_upgraded_and_reads_what_it_read(upgraded: Converted, text: Text) -> None:
     inner = """f, y = Scan <num_scan_inputs = 1, body = in (float[] a, float[] u) => (float[] c, float[] d)
                 { p = Unsqueeze <axes = [0]> (u) q = Sub (p, o) r = ReduceSum <axes = [0], keepdims = 0> (q)
                   c = Add (a, r) d = Mul (c, u) }> (, i, x)"""
@@ -72,7 +72,7 @@ def test_the_body_is_upgraded_and_reads_what_it_read(upgraded: Upgraded, text: T
     assert ops == {"Neg", "Scan", "Unsqueeze", "Sub", "ReduceSum", "Add", "Mul"}
 
 
-def test_a_scan_in_a_scan(upgraded: Upgraded, text: Text) -> None:
+def test_a_scan_in_a_scan(upgraded: Converted, text: Text) -> None:
     body = """f, y = Scan <num_scan_inputs = 1,
                 body = out (float[b, 2] a, float[b, s, 2] u) => (float[b, 2] c, float[b, s, 2] d)
               { c, d = Scan <num_scan_inputs = 1, body = in (float[2] e, float[2] h) => (float[2] m, float[2] n)
@@ -81,12 +81,12 @@ def test_a_scan_in_a_scan(upgraded: Upgraded, text: Text) -> None:
     upgraded(text(8, "float[k, b, 2] i, float[k, t, b, s, 2] x", body, outputs="float[] f, float[] y"), 15, feeds=fed)
 
 
-def test_missing_inputs_are_an_error(upgraded: Upgraded, text: Text) -> None:
+def test_missing_inputs_are_an_error(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="does not have the inputs that its body takes"):
         upgraded(text(8, INPUTS, scan().replace("(, i, x, z)", "(, i)"), outputs=OUTPUTS), 15)
 
 
-def test_version_8_is_none_of_9(upgraded: Upgraded, text: Text) -> None:
+def test_version_8_is_none_of_9(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="before opset 9"):
         upgraded(text(9, "float[2] i, float[s, 2] x, float[s, 2] z", scan().replace("(, i", "(i"), outputs=OUTPUTS), 8)
 

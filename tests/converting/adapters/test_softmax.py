@@ -10,7 +10,7 @@ from bnfold import ir, reference
 from bnfold.converting import run as upgrade
 from bnfold.errors import UpgradeBlocked
 
-Upgraded = Callable[..., Any]
+Converted = Callable[..., Any]
 Text = Callable[..., str]
 COERCED = [
     (shape, axis)
@@ -23,30 +23,30 @@ COERCED = [
 @pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
 @pytest.mark.parametrize(("shape", "axis"), COERCED)
 @pytest.mark.parametrize("opset", [1, 11])
-def test_coerced_axes(upgraded: Upgraded, text: Text, op_type: str, shape: str, axis: int | None, opset: int) -> None:
+def test_coerced_axes(upgraded: Converted, text: Text, op_type: str, shape: str, axis: int | None, opset: int) -> None:
     attrs = "" if axis is None else f"<axis = {axis}>"
     upgraded(text(opset, f"float[{shape}] x", f"y = {op_type} {attrs} (x)"))
 
 
 @pytest.mark.parametrize("axis", [-1, -2, -4])
-def test_negative_axes(upgraded: Upgraded, text: Text, axis: int) -> None:
+def test_negative_axes(upgraded: Converted, text: Text, axis: int) -> None:
     upgraded(text(11, "float[2, 3, 4, 5] x", f"y = Softmax <axis = {axis}> (x)"))
 
 
-def test_one_wide_axis_needs_no_flatten(upgraded: Upgraded, text: Text) -> None:
+def test_one_wide_axis_needs_no_flatten(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(11, "float[n, 10, 1, 1] x", "y = Softmax (x)"))
     assert outcome.ops == ["Softmax"]
     assert outcome.model.graph.nodes[0].attr("axis") == 1
 
 
-def test_static_shapes_need_no_shape_node(upgraded: Upgraded, text: Text) -> None:
+def test_static_shapes_need_no_shape_node(upgraded: Converted, text: Text) -> None:
     static = upgraded(text(11, "float[n, 3, 4] x", "y = Softmax (x)"))
     assert static.ops == ["Flatten", "Softmax", "Reshape"]
     symbolic = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"))
     assert symbolic.ops == ["Flatten", "Shape", "Softmax", "Reshape"]
 
 
-def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
+def test_below_13_nothing_changes(upgraded: Converted, text: Text) -> None:
     assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
 
 
@@ -55,7 +55,7 @@ def test_below_13_nothing_changes(upgraded: Upgraded, text: Text) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
 def test_sizes_of_zero_stay_what_they_are(
-    upgraded: Upgraded, text: Text, op_type: str, axis: int, dims: tuple[int, ...], target: int
+    upgraded: Converted, text: Text, op_type: str, axis: int, dims: tuple[int, ...], target: int
 ) -> None:
     for shape in ("a, b, c", ", ".join(map(str, dims))):
         source = text(11, f"float[{shape}] x", f"y = {op_type} <axis = {axis}> (x)", ir=6)
@@ -66,14 +66,16 @@ def test_sizes_of_zero_stay_what_they_are(
         assert session.run(None, feeds)[0].shape == dims
 
 
-def test_opset_13_asks_whether_anything_is_there(upgraded: Upgraded, text: Text) -> None:
+def test_opset_13_asks_whether_anything_is_there(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(11, "float[n, c, 4] x", "y = Softmax (x)"), 13)
     assert "If" in outcome.ops
 
 
 @pytest.mark.parametrize("target", [13, 21])
 @pytest.mark.parametrize("shape", ["0, 3, 4", "0, 3, 0"])
-def test_a_declared_size_of_zero_may_be_an_unknown_one(upgraded: Upgraded, text: Text, shape: str, target: int) -> None:
+def test_a_declared_size_of_zero_may_be_an_unknown_one(
+    upgraded: Converted, text: Text, shape: str, target: int
+) -> None:
     source = text(11, f"float[{shape}] x", "y = Softmax (x)", ir=6)
     feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4))}
     expected = reference.evaluate(ir.load(onnx.parser.parse_model(source)), feeds)

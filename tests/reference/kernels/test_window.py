@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bnfold.reference.kernels.window import window
-from bnfold.reference.registry import Call, Declined
+from bnfold.reference.registry import Call, KernelDeclined
 
 
 def geometry(spatial: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> tuple[Any, Any, Any]:
@@ -49,5 +49,5 @@ def test_ceil_mode_never_starts_in_the_end_padding() -> None:
     ],
 )
 def test_what_does_not_fit(attrs: dict[str, Any], reason: str) -> None:
-    with pytest.raises(Declined, match=reason):
+    with pytest.raises(KernelDeclined, match=reason):
         geometry((7, 6), (3, 2), **attrs)

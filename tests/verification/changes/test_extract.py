@@ -5,7 +5,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
-from bnfold.verification.changes.extract import Region, walk
+from bnfold.verification.changes.extract import Subgraph, walk
 from tests.verification.graphs import model, numbers
 
 CHAIN = "(float[N,3] x) => (float[N,4] y) { a = Relu (x)  b = MatMul (a, W)  c = Neg (b)  y = Add (c, k)  z = Exp (y) }"
@@ -18,24 +18,24 @@ def chain() -> ir.Model:
 def test_a_region_ends_at_the_stops_and_at_weights() -> None:
     loaded = chain()
     values = loaded.graph.values
-    region = Region([values["c"]], [values["a"]])
-    assert [node.op_type for node in region.nodes] == ["MatMul", "Neg"]
-    assert list(region.inputs) == ["a"]
-    assert [tensor.name for tensor in region.model.proto.graph.initializer] == ["W"]
+    subgraph = Subgraph([values["c"]], [values["a"]])
+    assert [node.op_type for node in subgraph.nodes] == ["MatMul", "Neg"]
+    assert list(subgraph.inputs) == ["a"]
+    assert [tensor.name for tensor in subgraph.model.proto.graph.initializer] == ["W"]
 
 
 def test_a_region_computes_what_the_model_does() -> None:
     loaded = chain()
     feed = {"x": numbers(2).normal(size=(5, 3)).astype(np.float32)}
     whole = reference.evaluate(loaded, feed, ["a", "y"])
-    region = Region([loaded.graph.values["y"]], [loaded.graph.values["a"]])
-    assert np.array_equal(reference.evaluate(region.model, {"a": whole["a"]})["y"], whole["y"])
+    subgraph = Subgraph([loaded.graph.values["y"]], [loaded.graph.values["a"]])
+    assert np.array_equal(reference.evaluate(subgraph.model, {"a": whole["a"]})["y"], whole["y"])
 
 
 def test_without_stops_the_region_reaches_the_inputs_of_the_graph() -> None:
     loaded = chain()
-    region = Region([loaded.graph.values["b"]], [])
-    assert list(region.inputs) == ["x"]
+    subgraph = Subgraph([loaded.graph.values["b"]], [])
+    assert list(subgraph.inputs) == ["x"]
 
 
 def test_the_walk_goes_through_its_own_outputs() -> None:
@@ -48,9 +48,9 @@ def test_the_walk_goes_through_its_own_outputs() -> None:
 def test_old_weights_listed_as_inputs_come_along_as_weights() -> None:
     body = "(float[N,3] x, float[3,4] W) => (float[N,4] y) { y = MatMul (x, W) }"
     loaded = ir.load(model(body, {"W": numbers(0).normal(size=(3, 4))}, opset=7, ir_version=3))
-    region = Region([loaded.graph.values["y"]], [loaded.graph.values["x"]])
-    assert list(region.inputs) == ["x"]
-    assert region.model.proto.ir_version == 4
+    subgraph = Subgraph([loaded.graph.values["y"]], [loaded.graph.values["x"]])
+    assert list(subgraph.inputs) == ["x"]
+    assert subgraph.model.proto.ir_version == 4
 
 
 CONDITIONAL = (
@@ -67,18 +67,18 @@ def conditional() -> ir.Model:
 def test_the_region_of_a_body_is_flat_and_follows_what_it_captures() -> None:
     loaded = conditional()
     body = next(graph for graph in loaded.graphs() if "u" in graph.values)
-    region = Region([body.values["u"]], [])
-    assert [node.op_type for node in region.nodes] == ["Sigmoid", "Mul", "Neg"]
+    subgraph = Subgraph([body.values["u"]], [])
+    assert [node.op_type for node in subgraph.nodes] == ["Sigmoid", "Mul", "Neg"]
     feed = {"x": numbers(3).normal(size=(2, 3)).astype(np.float32)}
     whole = reference.evaluate(loaded, {**feed, "c": np.array(True)})
-    assert np.array_equal(reference.evaluate(region.model, feed)["u"], whole["y"])
+    assert np.array_equal(reference.evaluate(subgraph.model, feed)["u"], whole["y"])
 
 
 def test_what_bodies_capture_belongs_to_the_region() -> None:
     loaded = conditional()
-    region = Region([loaded.graph.values["y"]], [])
-    assert set(region.inputs) == {"c", "x"}
-    assert [tensor.name for tensor in region.model.proto.graph.initializer] == ["k"]
+    subgraph = Subgraph([loaded.graph.values["y"]], [])
+    assert set(subgraph.inputs) == {"c", "x"}
+    assert [tensor.name for tensor in subgraph.model.proto.graph.initializer] == ["k"]
 
 
 def test_functions_come_along() -> None:
@@ -90,9 +90,9 @@ def test_functions_come_along() -> None:
         '<domain: "own", opset_import: ["" : 15]> twice (p) => (q) { q = Add (p, p) }'
     )
     loaded = ir.load(proto)
-    region = Region([loaded.graph.values["y"]], [loaded.graph.values["a"]])
+    subgraph = Subgraph([loaded.graph.values["y"]], [loaded.graph.values["a"]])
     ones = np.ones((2, 3), np.float32)
-    assert np.array_equal(reference.evaluate(region.model, {"a": ones})["y"], 2.0 * ones)
+    assert np.array_equal(reference.evaluate(subgraph.model, {"a": ones})["y"], 2.0 * ones)
 
 
 def test_two_values_of_one_name_cannot_share_a_region() -> None:
@@ -105,4 +105,4 @@ def test_two_values_of_one_name_cannot_share_a_region() -> None:
     inner = next(graph for graph in loaded.graphs() if "u" in graph.values)
     inner.values["u"].name = "h"
     with pytest.raises(Unsupported, match="two values named 'h'"):
-        Region([inner.values["u"]], [])
+        Subgraph([inner.values["u"]], [])

@@ -9,7 +9,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
-from bnfold.verification.subgraphs.pairs import Regions
+from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.trials import Found
 from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
@@ -545,13 +545,13 @@ def test_a_table_that_the_rewritten_model_takes_whole_tells_no_size() -> None:
 def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch larger than the 361 that operators are told would make 378 million elements."""
     batches: list[int] = []
-    attempt = Regions.attempt
+    attempt = SubgraphPair.attempt
 
-    def counted(regions: Regions, feeds: Feeds, *, guessed: bool) -> Found:
+    def counted(subgraphs: SubgraphPair, feeds: Feeds, *, guessed: bool) -> Found:
         batches.append(len(feeds["x"]))
-        return attempt(regions, feeds, guessed=guessed)
+        return attempt(subgraphs, feeds, guessed=guessed)
 
-    monkeypatch.setattr(Regions, "attempt", counted)
+    monkeypatch.setattr(SubgraphPair, "attempt", counted)
     head = "(float[N,4,9,9] x) => (float[N,8,U,V] y)"
     grown = "ConvTranspose <strides = [2, 2], output_shape = [361, 361]>"
     cut_out = "Slice (c, starts, ends, axes)"

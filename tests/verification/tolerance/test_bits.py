@@ -17,17 +17,17 @@ SIZE = (1 << 16) + 3
 NAN = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32)
 
 
-def held(array: Array) -> ir.Tensor:
+def constant_of(array: Array) -> ir.Tensor:
     return InMemory(onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array)
 
 
 def fill(number: Any, dtype: Any = np.float32, dims: tuple[int, ...] = (SIZE,)) -> ir.Tensor:
-    return held(np.broadcast_to(np.array(number, dtype), dims))
+    return constant_of(np.broadcast_to(np.array(number, dtype), dims))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int64, bool])
 def test_a_fill_is_the_constant_that_it_fills(dtype: Any) -> None:
-    stored = held(np.full(SIZE, 1, dtype))
+    stored = constant_of(np.full(SIZE, 1, dtype))
     assert same(fill(1, dtype), stored)
     assert same(stored, fill(1, dtype))
     assert same(fill(1, dtype), fill(1, dtype))
@@ -38,8 +38,8 @@ def test_a_fill_is_the_constant_that_it_fills(dtype: Any) -> None:
 def test_one_element_that_differs_is_found(place: int) -> None:
     stored = np.full(SIZE, 0.5, np.float32)
     stored[place] = np.nextafter(np.float32(0.5), np.float32(1))
-    assert not same(fill(0.5), held(stored))
-    assert not same(held(stored), fill(0.5))
+    assert not same(fill(0.5), constant_of(stored))
+    assert not same(constant_of(stored), fill(0.5))
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_one_element_that_differs_is_found(place: int) -> None:
     ],
 )
 def test_what_is_nearly_a_fill_is_none(stored: Array) -> None:
-    assert not same(fill(0.0), held(stored))
-    assert not same(held(stored), fill(0.0))
+    assert not same(fill(0.0), constant_of(stored))
+    assert not same(constant_of(stored), fill(0.0))
 
 
 def test_a_nan_is_the_same_only_with_the_same_bits() -> None:
-    assert same(fill(NAN[0]), held(np.full(SIZE, NAN[0])))
-    assert not same(fill(NAN[0]), held(np.full(SIZE, NAN[1])))
+    assert same(fill(NAN[0]), constant_of(np.full(SIZE, NAN[0])))
+    assert not same(fill(NAN[0]), constant_of(np.full(SIZE, NAN[1])))
 
 
 def test_two_fills_are_compared_without_making_either() -> None:
@@ -71,14 +71,14 @@ def test_two_fills_are_compared_without_making_either() -> None:
 
 def test_rows_that_repeat_are_no_fill() -> None:
     rows = np.broadcast_to(np.array([1.0, 2.0], np.float32), (3, 2))
-    assert same(held(rows), held(np.array(rows)))
-    assert not same(held(rows), held(np.ones((3, 2), np.float32)))
+    assert same(constant_of(rows), constant_of(np.array(rows)))
+    assert not same(constant_of(rows), constant_of(np.ones((3, 2), np.float32)))
 
 
 def test_words_and_nothing_at_all() -> None:
-    assert same(fill("a", object, (3,)), held(np.array(["a"] * 3, object)))
-    assert not same(fill("a", object, (3,)), held(np.array(["a", "a", "b"], object)))
-    assert same(fill(1, dims=(0, 3)), held(np.zeros((0, 3), np.float32)))
+    assert same(fill("a", object, (3,)), constant_of(np.array(["a"] * 3, object)))
+    assert not same(fill("a", object, (3,)), constant_of(np.array(["a", "a", "b"], object)))
+    assert same(fill(1, dims=(0, 3)), constant_of(np.zeros((0, 3), np.float32)))
 
 
 def test_a_fill_is_compared_with_what_lies_in_a_file(tmp_path: Path) -> None:

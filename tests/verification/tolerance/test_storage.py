@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.verification.tolerance.storage import GROWTH, Errors, agrees, errors, growth_fault
+from bnfold.verification.tolerance.storage import GROWTH, StorageErrors, agrees, errors, growth_fault
 
 F32 = onnx.TensorProto.FLOAT
 
@@ -35,27 +35,27 @@ def test_what_is_missing_or_misshapen_is_no_measure() -> None:
 
 
 def test_growth_beyond_the_factor_is_a_fault() -> None:
-    small = Errors(1e-6, 1e-7, 0)
-    assert not growth_fault("y", F32, small, Errors(GROWTH * 1e-6, GROWTH * 1e-7, 0))
-    assert "grew" in growth_fault("y", F32, small, Errors(1e-4, 1e-5, 0))
+    small = StorageErrors(1e-6, 1e-7, 0)
+    assert not growth_fault("y", F32, small, StorageErrors(GROWTH * 1e-6, GROWTH * 1e-7, 0))
+    assert "grew" in growth_fault("y", F32, small, StorageErrors(1e-4, 1e-5, 0))
 
 
 def test_rounding_after_an_exact_original_is_no_fault() -> None:
-    assert not growth_fault("y", F32, Errors(0.0, 0.0, 0), Errors(2e-7, 5e-8, 0))
+    assert not growth_fault("y", F32, StorageErrors(0.0, 0.0, 0), StorageErrors(2e-7, 5e-8, 0))
 
 
 def test_one_bad_element_among_good_ones_is_a_draw_of_rounding() -> None:
-    assert not growth_fault("y", F32, Errors(1e-6, 1e-7, 0), Errors(6e-6, 1e-7, 0))
+    assert not growth_fault("y", F32, StorageErrors(1e-6, 1e-7, 0), StorageErrors(6e-6, 1e-7, 0))
 
 
 def test_newly_broken_elements_are_a_fault_whatever_the_errors() -> None:
-    assert "overflow" in growth_fault("y", F32, Errors(0.0, 0.0, 0), Errors(0.0, 0.0, 1))
-    assert not growth_fault("y", F32, Errors(0.0, 0.0, 3), Errors(0.0, 0.0, 2))
+    assert "overflow" in growth_fault("y", F32, StorageErrors(0.0, 0.0, 0), StorageErrors(0.0, 0.0, 1))
+    assert not growth_fault("y", F32, StorageErrors(0.0, 0.0, 3), StorageErrors(0.0, 0.0, 2))
 
 
 def test_agreement_scales_with_the_type() -> None:
-    assert agrees(Errors(1e-4, 1e-5, 0), F32)
-    assert not agrees(Errors(1e-2, 1e-3, 0), F32)
-    assert agrees(Errors(1e-2, 1e-3, 0), onnx.TensorProto.FLOAT16)
-    assert not agrees(Errors(0.3, 0.1, 0), onnx.TensorProto.FLOAT16)
-    assert not agrees(Errors(0.0, 0.0, 1), F32)
+    assert agrees(StorageErrors(1e-4, 1e-5, 0), F32)
+    assert not agrees(StorageErrors(1e-2, 1e-3, 0), F32)
+    assert agrees(StorageErrors(1e-2, 1e-3, 0), onnx.TensorProto.FLOAT16)
+    assert not agrees(StorageErrors(0.3, 0.1, 0), onnx.TensorProto.FLOAT16)
+    assert not agrees(StorageErrors(0.0, 0.0, 1), F32)
