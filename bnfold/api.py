@@ -296,5 +296,5 @@ def run(
     from bnfold.pipeline import command as step
 
     checks, chosen = _given(VerifyOptions, verify, "verify"), _given(Options, options, "options")
-    _, row, _ = step.run(Path(source), OutputOptions(Path(output)), command, chosen, checks, tolerance)
+    _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks, tolerance)
     return row

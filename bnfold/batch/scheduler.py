@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from bnfold.batch import locations, up_to_date
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place
-from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, remaining, renamed, report, work
+from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, process_one, remaining, renamed, report
 from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
 from bnfold.pipeline.job import process
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     skipped: int
 
 
-def find(sources: Sequence[str]) -> Found:
+def find_models(sources: Sequence[str]) -> Found:
     """Find the models below folders, matching patterns (``**`` crosses folders), or named themselves.
 
     Raises:
@@ -120,14 +120,14 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
     return results
 
 
-def run(
+def process_all(
     tasks: Sequence[Task], settings: Settings, pool: Executor, progress: Callable[[str, int, int], None]
 ) -> list[FileResult]:
     """Process every task; the results are in the order of the tasks, whatever finished first.
 
     When the user interrupts, what is not finished counts as failed.
     """
-    futures: dict[Future[FileResult], Task] = {pool.submit(work, task, settings): task for task in tasks}
+    futures: dict[Future[FileResult], Task] = {pool.submit(process_one, task, settings): task for task in tasks}
     done: dict[Task, FileResult] = {}
     try:
         for future in as_completed(futures):

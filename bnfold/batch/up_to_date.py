@@ -35,7 +35,7 @@ def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: M
         memory.write(json.dumps(held))
 
 
-def read(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
+def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
     """What was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
     if source is None or made is None:

@@ -103,7 +103,7 @@ class Counts:
         return cls(len(rows), left, dict(Counter(row["reason"]["code"] for row in rows if row["reason"])))
 
 
-def work(task: Task, settings: Settings) -> FileResult:
+def process_one(task: Task, settings: Settings) -> FileResult:
     """Process a model, in a worker. Errors are results, those of bnfold itself as well, so that the others go on."""
     with stopping.at_work():
         return _work(task, settings)
@@ -114,7 +114,7 @@ def _work(task: Task, settings: Settings) -> FileResult:
     names: dict[str, str] = {}
     try:
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
-        made = None if settings.force else up_to_date.read(seen, task.output, task.memory, fingerprint)
+        made = None if settings.force else up_to_date.read_memory(seen, task.output, task.memory, fingerprint)
         if made is not None:
             return FileResult(
                 *(source, output, "skipped", "up to date"),

@@ -207,7 +207,7 @@ def run(args: Invocation) -> None:
         raise click.UsageError("IN and OUT are one file each")
     files = Path(args.source), args.delivery
     with terminal.progress(enabled=not args.run.quiet) as progress:
-        before, row, written = command.run(
+        before, row, written = command.run_command(
             *files, args.run.command, args.options, args.checks, args.run.tolerance, progress
         )
     if args.run.as_json:
@@ -232,7 +232,7 @@ def _run(args: Invocation) -> None:
     if args.is_many:
         from bnfold.cli import folders
 
-        sys.exit(folders.run(args))
+        sys.exit(folders.process(args))
     if args.run.scheduler:
         raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
     outcome = _process(args, args.destination())

@@ -32,7 +32,7 @@ _MOST_UNSEEN = 100_000
 """Objects to be made before garbage is looked for: what is left of one model goes before there are many."""
 
 
-def run(args: Invocation) -> int:
+def process(args: Invocation) -> int:
     """Process all models; the exit code is the worst of theirs."""
     gc.set_threshold(_MOST_UNSEEN)
     _refuse(args)
@@ -49,7 +49,7 @@ def run(args: Invocation) -> int:
         path_conflicts.refuse([("the report", path) for path in args.reports], kept)
     settings = Settings(args.options, args.checks, args.delivery, args.run.assert_none, args.run.force)
     with terminal.progress(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
-        results = scheduler.run(tasks, settings, pool, progress)
+        results = scheduler.process_all(tasks, settings, pool, progress)
     return _finish(results, args, skipped)
 
 
@@ -58,7 +58,7 @@ def inspect(args: Invocation) -> int:
     gc.set_threshold(_MOST_UNSEEN)
     if STREAM in args.sources:
         raise click.UsageError(_STREAMS)
-    found = scheduler.find(args.sources)
+    found = scheduler.find_models(args.sources)
     is_one = len(args.sources) == 1 and str(found.models[0]) == str(place(args.source))
     if args.run.report:
         path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(found.models))

@@ -151,7 +151,7 @@ def _is_pattern(text: str) -> bool:
     return any(mark in text for mark in MAGIC) and not os.path.exists(text)  # noqa: PTH110 - any text
 
 
-def read(given: dict[str, Any]) -> Invocation:
+def read_invocation(given: dict[str, Any]) -> Invocation:
     """Make the settings of a command line from its options' values."""
 
     def made(kind: type[Any], **more: Any) -> Any:

@@ -17,7 +17,7 @@ import click
 from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
 from bnfold.cli.completion import among, choices, operators, opsets
-from bnfold.cli.invocation import CliOptions, named, read
+from bnfold.cli.invocation import CliOptions, named, read_invocation
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
@@ -185,7 +185,7 @@ def takes(
         def run(**arguments: Any) -> None:
             _import_numpy()
             with user_errors(named(arguments, reads), exit_code):
-                command(read(arguments | settled))
+                command(read_invocation(arguments | settled))
 
         made: Command = run
         for each in reversed(options):

@@ -16,10 +16,10 @@ from bnfold.settings import Policy
 if TYPE_CHECKING:
     from bnfold.converting.model import Converted
 
-__all__ = ["leave_old_ir", "merge_opset_imports", "run", "strip_initializer_inputs"]
+__all__ = ["convert", "leave_old_ir", "merge_opset_imports", "strip_initializer_inputs"]
 
 
-def run(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Converted:
+def convert(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Converted:
     """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
 
     After an error the model is half way and has to be discarded.

@@ -13,14 +13,14 @@ from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
 from bnfold.semantics import Policy
 
-__all__ = ["OPERATORS", "Form", "left", "run"]
+__all__ = ["OPERATORS", "Form", "decompose", "left"]
 
 Form = Literal["mul_add", "sub_mul_add", "depthwise_conv"]
 # How an inference BatchNormalization with constant parameters is written: s·x + t, the form that others fuse;
 # s·(x − mean) + bias, more exact where the mean is many deviations off zero; a depthwise convolution, from rank 3 on.
 
 
-def run(
+def decompose(
     model: ir.Model,
     events: dict[ir.Node, BatchNormEvent],
     report: Report,

@@ -57,7 +57,7 @@ def _need_rank(read: spec.Spec, *, is_enough: bool) -> None:
 def _inference(read: spec.Spec, form: str, policy: Policy) -> Emit:
     """Constants where they can be had; else the formula, centred where that keeps what is not finite as it was."""
     try:
-        return static.plan(read, form, policy)
+        return static.plan_arithmetic(read, form, policy)
     except Declined as refusal:
         known = (Reason.NON_FINITE, Reason.RANGE)
         centre = form == "sub_mul_add" or refusal.reason in known or not _is_finite(read)

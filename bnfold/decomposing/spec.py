@@ -50,7 +50,7 @@ def batchnorm(node: ir.Node, facts: Facts, policy: Policy) -> Spec:
     try:
         values = batchnorm_semantics.parameters(node)
         dims = [facts.dims(value) for value in values]  # what tells spatial=0 from the exporter bug
-        form = batchnorm_semantics.read(node, policy)
+        form = batchnorm_semantics.read_batchnorm(node, policy)
     except Unreadable as error:
         raise _declined(node, error) from error
     inputs = dict(zip(("x", "scale", "bias", "mean", "var"), values, strict=True))

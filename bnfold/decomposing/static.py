@@ -68,14 +68,14 @@ def convolution(spec: Spec, compute: int, s: Operation, t: Operation, builder: B
     return {_output(spec): builder.cast(made, compute, dtype)}
 
 
-def plan(spec: Spec, form: str, policy: Policy) -> Emit:
+def plan_arithmetic(spec: Spec, form: str, policy: Policy) -> Emit:
     """How to write out an inference BatchNormalization.
 
     Raises Declined where a parameter is no constant, where one is not finite, or where no type at hand holds them.
     """
     if isinstance(spec.epsilon, str):
         raise Declined(Reason.REFERENCE_ATTRIBUTE, "attribute epsilon")
-    dtype, norm = spec.dtypes["x"], batchnorm_semantics.read(spec.node, policy)
+    dtype, norm = spec.dtypes["x"], batchnorm_semantics.read_batchnorm(spec.node, policy)
     s, t = statistics(norm, spec.epsilon)
     scale, bias, mean = (_values(value) for value in norm.inputs[1:4])
     multiply, shift = Operation("Mul", s, norm.inputs[1]), Operation("Add", t, norm.inputs[2])

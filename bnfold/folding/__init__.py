@@ -9,7 +9,7 @@ from bnfold.folding.size_budget import Limits, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "find_spelled_out", "growth_budget", "run"]
+__all__ = ["Limits", "find_spelled_out", "fold", "growth_budget"]
 
 
 def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
@@ -18,10 +18,10 @@ def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
         return []
     from bnfold.folding import decomposed
 
-    return decomposed.find(model, policy)
+    return decomposed.find_decomposed(model, policy)
 
 
-def run(
+def fold(
     model: ir.Model,
     events: dict[ir.Node, BatchNormEvent],
     report: Report,

@@ -12,7 +12,7 @@ from bnfold.folding.step import Become, Bypass, Edit, ExtraAdd, SetAttr, SetCons
 from bnfold.ir.tensor import Exact
 
 
-def apply(plan: Plan, budget: SizeBudget) -> list[str]:
+def apply_plan(plan: Plan, budget: SizeBudget) -> list[str]:
     """Edit the graph; the names of values that no longer mean what they did, or are gone."""
     links = [link.node for link in plan.chain.links]
     served = next((node for node in links if node.is_op("BatchNormalization")), links[0]).label

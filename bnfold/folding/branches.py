@@ -48,7 +48,7 @@ class Meeting(NamedTuple):
         return [*self.sums, *self.affines, *self.convs]
 
 
-def find(model: ir.Model, normalisations: Collection[ir.Node], limits: Limits) -> Iterator[Meeting]:
+def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: Limits) -> Iterator[Meeting]:
     """Where branches meet, the outermost sum first. Each has to be dealt with before the next is asked for.
 
     Without ``merge_branches`` only such that one of the ``normalisations`` stands in, or right behind; none with

@@ -53,7 +53,7 @@ class AffineChain(NamedTuple):
 def batchnorm(node: ir.Node, policy: Policy) -> Link:
     """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
     try:
-        norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
+        norm, epsilon = batchnorm_semantics.read_batchnorm(node, policy), batchnorm_semantics.epsilon(node)
     except Unreadable as error:
         raise Declined(
             Reason.REFERENCE_ATTRIBUTE if node.has_references else Reason.UNREADABLE, error.reason

@@ -21,7 +21,7 @@ LARGEST = 1 << 23
 """Elements of a weight: both are in memory while they are multiplied."""
 
 
-def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
+def find_products(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
     for second in [node for node in model.nodes() if node.is_op("Conv", "Gemm")]:
         while not second.removed and (x := second.input(0)) is not None and x.only_use == (second, 0):
@@ -35,7 +35,7 @@ def find(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
                 break
 
 
-def plan(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
+def plan_product(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bnfold import ir
-from bnfold.folding.apply import apply, edit_all
+from bnfold.folding.apply import apply_plan, edit_all
 from bnfold.folding.plan import Plan
 from bnfold.folding.region import cut_around
 from bnfold.folding.replacement import NodeMerge
@@ -21,7 +21,7 @@ from bnfold.semantics import Policy
 
 @dataclass(slots=True, eq=False)
 class FoldContext:
-    """State of one run; the arguments are those of `bnfold.folding.run`."""
+    """State of one run; the arguments are those of `bnfold.folding.fold`."""
 
     model: ir.Model
     events: dict[ir.Node, BatchNormEvent]
@@ -52,7 +52,7 @@ class FoldContext:
         if plan.direction == "up" and plan.chain.source.only_use is None:
             self.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
         sign(plan.edits, maker)
-        self.note_names(before, apply(plan, self.budget), cut)
+        self.note_names(before, apply_plan(plan, self.budget), cut)
         for removed in gone:
             if removed in self.events:
                 self.events[removed].fold(plan.direction, into, operators, passed)

@@ -41,7 +41,7 @@ class DeadShift(NamedTuple):
     passed: tuple[ir.Node, ...]
 
 
-def find(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
+def find_dead_shifts(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
     """One after the other, the nearest to its end first. Each has to be dealt with before the next is asked for."""
     for end in [node for node in model.nodes() if record(node).shift == "vanishes"]:
         for node in _sources(end):

@@ -21,7 +21,7 @@ from bnfold.semantics import Policy
 SCALES = ("Mul", "Div")
 
 
-def find(model: ir.Model, policy: Policy) -> list[ir.Node]:
+def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """The last node of each."""
     with ir.evaluated_once(model):
         firsts = [node for node in model.nodes() if _may_start_one(node)]

@@ -46,7 +46,7 @@ class Group:
 
 
 class Scaling(NamedTuple):
-    """What `apply` carries out: the factors of one group."""
+    """What `apply_scaling` carries out: the factors of one group."""
 
     event: EqualizeEvent
     edits: tuple[Edit, ...]
@@ -54,7 +54,9 @@ class Scaling(NamedTuple):
     cost: int
 
 
-def find(model: ir.Model, limits: Limits, budget: SizeBudget, events: list[EqualizeEvent]) -> Iterator[Scaling]:
+def find_scalings(
+    model: ir.Model, limits: Limits, budget: SizeBudget, events: list[EqualizeEvent]
+) -> Iterator[Scaling]:
     """One after the other, each to be carried out before the next is asked for; ``events`` get what became of all."""
     with ir.evaluated_once(model):
         groups = list(_groups(model, limits, events))
@@ -174,7 +176,7 @@ def _short(factors: Float64) -> Float64:
     return np.asarray(np.ldexp(np.rint(mantissas * 256), exponents - 8))
 
 
-def apply(scaling: Scaling, budget: SizeBudget) -> None:
+def apply_scaling(scaling: Scaling, budget: SizeBudget) -> None:
     """Edit the graph; values that no longer mean what they did get new names."""
     budget.charge(scaling.cost)
     edit_all(scaling.edits, budget)

@@ -16,12 +16,12 @@ from bnfold.report.reasons import Declined
 def merge_branches(run: FoldContext) -> bool:
     """Let one convolution stand for those that are added up. Returns whether any were merged."""
     changed = False
-    for meeting in branches.find(run.model, run.events.keys(), run.limits):
+    for meeting in branches.find_meetings(run.model, run.events.keys(), run.limits):
         passed = tuple(node.label for node in meeting.nodes)
         normalisations = [node for node in meeting.affines if node in run.events]
         try:
             with ir.evaluated_once(run.model):
-                found = guarded(meeting.total, merge.plan, meeting, run.policy, run.limits, run.budget)
+                found = guarded(meeting.total, merge.plan_merge, meeting, run.policy, run.limits, run.budget)
         except Declined as refusal:
             if isinstance(refusal, TooLarge):
                 run.budget.want(refusal)
@@ -39,10 +39,10 @@ def compose_products(run: FoldContext) -> None:
     """Let one node stand for two products in a row."""
     from bnfold.folding import compose
 
-    for first, second in compose.find(run.model, run.limits):
+    for first, second in compose.find_products(run.model, run.limits):
         try:
             with ir.evaluated_once(run.model):
-                found = guarded(second, compose.plan, first, second, run.limits, run.budget)
+                found = guarded(second, compose.plan_product, first, second, run.limits, run.budget)
         except Declined:
             continue
         run.report.notes.append(f"{first.label} and {second.label} became one {found.kept.op_type}")
@@ -75,7 +75,7 @@ def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
         return None
     try:
         with ir.evaluated_once(run.model):
-            found = guarded(node, partial.find, node, run.policy, run.limits, run.budget)
+            found = guarded(node, partial.find_shrink, node, run.policy, run.limits, run.budget)
             cut = cut_of(found.plan, run.original)
     except Declined:
         return None
@@ -94,7 +94,7 @@ def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
 
 def drop_dead_shifts(run: FoldContext) -> None:
     """Last, as folding puts shifts into convolutions that an InstanceNormalization follows."""
-    for found in dead.find(run.model, run.limits):
+    for found in dead.find_dead_shifts(run.model, run.limits):
         cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", run.original)
         before = {value: value.name for value in found.moved}
         run.note_names(before, dead.remove(found), cut)
@@ -105,9 +105,9 @@ def even_out(run: FoldContext) -> None:
     """After folding, which makes channels uneven."""
     from bnfold.folding import equalize
 
-    for found in equalize.find(run.model, run.limits, run.budget, run.report.equalized):
+    for found in equalize.find_scalings(run.model, run.limits, run.budget, run.report.equalized):
         before = {value: value.name for value in found.values}
-        equalize.apply(found, run.budget)
+        equalize.apply_scaling(found, run.budget)
         run.report.renamed.update((name, value.name) for value, name in before.items())
         run.report.scaled.update(
             ((value.graph.path, value.name), (before[value], factors)) for value, factors in found.values.items()

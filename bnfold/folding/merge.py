@@ -35,7 +35,7 @@ class _Window(NamedTuple):
     last: tuple[int, ...]
 
 
-def plan(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
+def plan_merge(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
     """How the branches become one. Raises Declined where that is not exact."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, limits)

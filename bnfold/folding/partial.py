@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.apply import apply, edit_all
+from bnfold.folding.apply import apply_plan, edit_all
 from bnfold.folding.ask import ask
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import concat
@@ -47,7 +47,7 @@ def is_candidate(node: ir.Node) -> bool:
     return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_reader is node
 
 
-def find(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:
+def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:
     """How to shrink a BatchNormalization that could not be folded. Raises Declined."""
     chain = chains.chain([chains.batchnorm(node, policy)])
     source, joined = chain.source, chain.source.producer
@@ -112,7 +112,7 @@ def carry_out(found: Shrink, budget: SizeBudget) -> tuple[ir.Node, list[str]]:
     new.proto.attribute.extend(old.proto.attribute)
     new.proto.metadata_props.extend(old.proto.metadata_props)
     new.proto.doc_string, new.proto.domain = old.proto.doc_string, old.proto.domain
-    gone = apply(found.plan, budget)
+    gone = apply_plan(found.plan, budget)
     found.concat.set_input(found.slot, inner)
     for edit, value, former in zip(edits, stored, old_parameters, strict=True):
         if value is None:

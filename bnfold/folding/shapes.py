@@ -58,7 +58,7 @@ def learn_types(model: ir.Model) -> None:
     if model.opset() < _KNOWS_SHAPE_ARITHMETIC:
         with suppress(BnfoldError):
             twin = model.clone()
-            converting.run(twin)
+            converting.convert(twin)
             twin.infer_shapes()
             model.learn_types(twin)
             return

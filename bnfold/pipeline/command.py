@@ -21,7 +21,7 @@ _ROUNDINGS = 8
 """Units of roundoff that a type explains at least; what rounding the weights to it does comes on top, as measured."""
 
 
-def run(
+def run_command(
     source: Path,
     delivery: OutputOptions,
     words: Sequence[str],

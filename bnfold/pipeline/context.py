@@ -73,7 +73,7 @@ def key_of(node: ir.Node) -> tuple[str, str]:
 def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
     path, value = key_of(node)
     try:
-        form = batchnorm_semantics.read(node, policy)
+        form = batchnorm_semantics.read_batchnorm(node, policy)
     except (Unreadable, Unsupported):
         return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
     return BatchNormEvent(node.label, path, form.version, form.mode, value=value)

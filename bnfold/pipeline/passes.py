@@ -71,7 +71,7 @@ def raise_opset(run: PassContext) -> None:
         return
     target = run.options.target_opset
     newest = onnx.defs.onnx_opset_version()
-    done = converting.run(run.model, newest if target == "latest" else target, policy=run.options.policy)
+    done = converting.convert(run.model, newest if target == "latest" else target, policy=run.options.policy)
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
@@ -106,7 +106,7 @@ def fold_affines(run: PassContext) -> None:
         equalize=options.equalize,
         banned=options.banned,
     )
-    folding.run(
+    folding.fold(
         run.model,
         live,
         run.report,
@@ -135,7 +135,7 @@ def spell_out(run: PassContext) -> None:
         return
     from bnfold import decomposing
 
-    decomposing.run(
+    decomposing.decompose(
         run.model,
         run.live(),
         run.report,

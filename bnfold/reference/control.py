@@ -20,7 +20,9 @@ def handles(node: ir.Node) -> bool:
     return node.is_op(*_RUNNERS)
 
 
-def run(node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody) -> Sequence[Datum]:
+def run_control(
+    node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody
+) -> Sequence[Datum]:
     """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     try:
         return _RUNNERS[node.op_type](_Bodies(node, attrs, run_body), inputs)

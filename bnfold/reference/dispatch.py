@@ -35,7 +35,7 @@ from bnfold.reference.registry import (
     Randomness,
     Result,
     Unsupported,
-    find,
+    find_kernel,
 )
 from bnfold.settings import Policy
 
@@ -92,7 +92,7 @@ class Bound(NamedTuple):
     call: Call
 
 
-def apply(
+def apply_kernel(
     node: ir.Node,
     inputs: Sequence[Datum],
     bound: Callable[[int | None], Bound],
@@ -171,8 +171,8 @@ def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | No
 
 
 def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Kernel, int] | None:
-    own = find(domain, op, version)
-    other = fallback.find(domain, op, version, evaluate) if own is None else None
+    own = find_kernel(domain, op, version)
+    other = fallback.find_fallback(domain, op, version, evaluate) if own is None else None
     return own if other is None else (other, version)
 
 
@@ -195,7 +195,7 @@ def meaning(node: ir.Node) -> tuple[str, str, int]:
         return node.domain, node.op_type, -known.version
     else:
         version = known.version
-    return node.domain, node.op_type, (find(node.domain, node.op_type, version) or (None, version))[1]
+    return node.domain, node.op_type, (find_kernel(node.domain, node.op_type, version) or (None, version))[1]
 
 
 def refused(node: ir.Node, version: int, reason: str, kind: type[Unsupported] = Unsupported) -> Unsupported:

@@ -15,7 +15,7 @@ from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
-from bnfold.reference.dispatch import Bound, apply, bind, refused
+from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
@@ -211,7 +211,7 @@ class Evaluation:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
             attrs = resolve(node, bindings, self.precision)
-            results = control.run(node, attrs, inputs, partial(self._run_body, environment, bindings))
+            results = control.run_control(node, attrs, inputs, partial(self._run_body, environment, bindings))
         else:
             if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
@@ -220,7 +220,7 @@ class Evaluation:
                     admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
                 )
             bound = partial(self._bound, node, bindings)
-            results = apply(node, inputs, bound, later=self.later, noise=self.noise)
+            results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):

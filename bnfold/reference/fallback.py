@@ -89,14 +89,14 @@ LEGAL["SoftmaxCrossEntropyLoss"] = LEGAL["NegativeLogLikelihoodLoss"]
 """What the text asks of the inputs, and neither of the two looks at."""
 
 
-def find(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
+def find_fallback(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
     """A kernel around onnx's function, run by ``evaluate``, or its implementation, if that version is on a list."""
     if version in FUNCTIONS.get((domain, op), ()):
         return partial(run_function, evaluate)
-    return run if version in PROVEN.get((domain, op), ()) else None
+    return run_fallback if version in PROVEN.get((domain, op), ()) else None
 
 
-def run(call: Call, *inputs: Datum) -> Result:
+def run_fallback(call: Call, *inputs: Datum) -> Result:
     """Evaluate a one-node model with onnx's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 

@@ -152,7 +152,7 @@ def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kern
     return register
 
 
-def find(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
+def find_kernel(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
     """The kernel of exactly this version, or None; and the newest version that means the same."""
     return _KERNELS.get((domain, op, version))
 

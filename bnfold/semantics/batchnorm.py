@@ -46,7 +46,7 @@ class BatchNormSpec(NamedTuple):
     repairs: tuple[Repair, ...]
 
 
-def read(node: ir.Node, policy: Policy) -> BatchNormSpec:
+def read_batchnorm(node: ir.Node, policy: Policy) -> BatchNormSpec:
     """Normal form of ``node`` under ``policy``.
 
     Raises:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 def bnfold(source: str, out: str, target: int) -> None:
     """This project."""
     from bnfold import ir
-    from bnfold.converting import run
+    from bnfold.converting import convert
 
     model = ir.load(source)
-    run(model, target)
+    convert(model, target)
     ir.save(model, out)
 
 

@@ -205,7 +205,7 @@ def test_a_scheduler_that_is_lost_ends_every_model_with_a_line(error: BaseExcept
 
     tasks = scheduler.plan_tasks([str(shelf / "in")], str(shelf / "out"))[0]
     settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path()))
-    results = scheduler.run(tasks, settings, Lost(), lambda *_: None)
+    results = scheduler.process_all(tasks, settings, Lost(), lambda *_: None)
     assert len(results) == len(tasks)
     assert all(result.status == "failed" and message in result.message for result in results)
 

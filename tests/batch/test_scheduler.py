@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold.batch.scheduler import plan_tasks
-from bnfold.batch.scheduler import run as run_batch
+from bnfold.batch.scheduler import process_all as run_batch
 from bnfold.batch.worker import Settings
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput

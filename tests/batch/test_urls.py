@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from bnfold import verification
 from bnfold.batch import disk, filesystem, locations, scheduler
 from bnfold.batch.locations import Remote
-from bnfold.batch.worker import Settings, work
+from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput, OutputError
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -145,7 +145,7 @@ def test_inspect_reads_urls(shelf: Path, url: str) -> None:
 
 def test_the_report_is_made_only_if_somebody_reads_it(shelf: Path) -> None:
     (task,) = scheduler.plan_tasks([str(shelf / "in" / "one.onnx")], str(shelf / "out"))[0]
-    brief, full = (work(task, settings(force=True, explained=full)) for full in (False, True))
+    brief, full = (process_one(task, settings(force=True, explained=full)) for full in (False, True))
     assert [row["verdict"] for row in brief.report["batchnorms"]] == ["folded"]
     assert "versions" not in brief.report
     assert "versions" in full.report
@@ -158,11 +158,11 @@ def test_a_store_without_rename_gets_every_file_at_once(memory: Any) -> None:
     for name in ("external.onnx", "external.onnx.data"):
         memory.put_file(str(MODELS / name), f"/in/{name}")
     (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
-    assert work(task, settings()).status == "unchecked"
+    assert process_one(task, settings()).status == "unchecked"
     assert set(memory.find("/out")) == {
         "/out/external.onnx", "/out/external.onnx.data", "/out/.bnfold/external.onnx.json"
     }  # fmt: skip
-    assert work(task, settings()).status == "skipped"
+    assert process_one(task, settings()).status == "skipped"
 
 
 def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes(
@@ -172,11 +172,11 @@ def test_a_data_file_of_somebody_else_keeps_its_name_and_an_old_one_of_ours_goes
         memory.put_file(str(MODELS / name), f"/in/{name}")
     memory.pipe_file("/out/external.onnx.data", b"of somebody else")
     (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
-    assert work(task, settings()).status == "unchecked"
+    assert process_one(task, settings()).status == "unchecked"
     assert memory.cat_file("/out/external.onnx.data") == b"of somebody else"
     (first,) = set(memory.glob("/out/external.onnx.*.data"))
     only_conv = Settings(Options(excluded=frozenset({"Conv"})), VerifyOptions(depth="none"), OutputOptions(Path()))
-    assert work(task, only_conv).status == "unchecked"
+    assert process_one(task, only_conv).status == "unchecked"
     (second,) = set(memory.glob("/out/external.onnx.*.data"))
     assert first != second
     with locations.place("memory://out/external.onnx").opened() as path:
@@ -192,7 +192,7 @@ def test_an_upload_that_fails_leaves_what_was_there(memory: Any, monkeypatch: py
 
     monkeypatch.setattr(type(memory), "put_file", refuse)
     (task,) = scheduler.plan_tasks(["memory://in/*.onnx"], "memory://out")[0]
-    result = work(task, settings())
+    result = process_one(task, settings())
     assert (result.status, result.message) == (
         "failed", "memory://out/one.onnx: cannot be written: PermissionError: not yours"
     )  # fmt: skip
@@ -206,7 +206,7 @@ def test_what_an_interrupted_attempt_left_is_removed_and_nothing_else(shelf: Pat
     for name in (mine, others):
         (shelf / "out" / name).write_bytes(b"half")
     (task,) = scheduler.plan_tasks([f"{url}/in/*.onnx"], f"{url}/out")[0]
-    assert work(task, settings()).status == "unchecked"
+    assert process_one(task, settings()).status == "unchecked"
     assert names(shelf / "out") == {"one.onnx", ".bnfold/one.onnx.json", others}
 
 
@@ -219,7 +219,7 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
     onnx.save(model, shelf / "in" / "deeper" / "external.onnx")
     shutil.copy(MODELS / "external.onnx.data", shelf / "in" / "outside.data")
     (task,) = scheduler.plan_tasks([f"{url}/in/deeper/*.onnx"], f"{url}/out")[0]
-    result = work(task, settings())
+    result = process_one(task, settings())
     assert result.status == "failed"
     assert "lies outside the model's directory" in result.message
 
@@ -227,7 +227,7 @@ def test_data_outside_the_models_folder_is_not_fetched(shelf: Path, url: str) ->
 def test_missing_data_is_told_by_the_name_that_the_user_knows(shelf: Path, url: str) -> None:
     (shelf / "in" / "deeper" / "external.onnx.data").unlink()
     (task,) = scheduler.plan_tasks([f"{url}/in/deeper/*.onnx"], f"{url}/out")[0]
-    result = work(task, settings())
+    result = process_one(task, settings())
     assert "is missing beside the model" in result.message
     assert "/in/deeper/external.onnx" in result.message
     assert "bnfold-" not in result.message
@@ -264,7 +264,7 @@ def test_processes_that_make_a_folder_at_once_do_not_fail(shelf: Path, url: str)
         shutil.copy(MODELS / "bn9.onnx", shelf / "in" / f"{number}.onnx")
     tasks = scheduler.plan_tasks([f"{url}/in/[0-9].onnx"], f"{url}/a/b/c/d")[0]
     with ThreadPoolExecutor(6) as pool:
-        found = scheduler.run(tasks, settings(), pool, lambda *_: None)
+        found = scheduler.process_all(tasks, settings(), pool, lambda *_: None)
     assert [result.status for result in found] == ["unchecked"] * 6, found
 
 
@@ -284,10 +284,10 @@ def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, 
             return found
 
     changing = Changing(place.url, place.path, place.before, place.after)
-    assert work(replace(task, source=changing), settings()).status == "unchecked"
+    assert process_one(replace(task, source=changing), settings()).status == "unchecked"
     assert looked
-    assert work(task, settings()).status == "unchecked"
-    assert work(task, settings()).status == "skipped"
+    assert process_one(task, settings()).status == "unchecked"
+    assert process_one(task, settings()).status == "skipped"
 
 
 # -- names

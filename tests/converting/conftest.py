@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from bnfold import ir, reference
-from bnfold.converting import run as upgrade
+from bnfold.converting import convert as upgrade
 from bnfold.converting.model import Converted
 from bnfold.semantics import Policy
 
@@ -93,7 +93,7 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
     second upgrade must change nothing, and onnx's checker must have no complaint that it did not have before.
     """
 
-    def run(
+    def convert(
         source: str | onnx.ModelProto,
         target: int | None = None,
         *,
@@ -121,7 +121,7 @@ def upgraded(tmp_path: Path) -> Callable[..., Outcome]:
             assert_equal(reference.evaluate(before, drawn, policy=referee), results)
         return Outcome(model, report, results, drawn)
 
-    return run
+    return convert
 
 
 def _interface(model: ir.Model) -> list[tuple[str, bool]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bnfold import ir
-from bnfold.converting import run
+from bnfold.converting import convert
 from bnfold.errors import UpgradeBlocked
 
 WITHDRAWN = ("needs 5 (X, scale, B, mean, var)", "version 14 allows 1 or 3")
@@ -25,12 +25,12 @@ def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Pa
     for row in rows(corpus):
         model = ir.load(corpus / row["path"])
         try:
-            report = run(model)
+            report = convert(model)
         except UpgradeBlocked as error:
             blocked[row["path"]] = str(error)
             continue
         assert report.after == max(15, report.before)
-        assert not run(model).changes
+        assert not convert(model).changes
     assert all("training_mode" in path for path in blocked)
     assert all(any(reason in error for reason in WITHDRAWN) for error in blocked.values())
     assert len(blocked) == 8
@@ -41,7 +41,7 @@ def test_no_batchnorm_of_an_older_form_is_left(corpus: Path) -> None:
     for row in rows(corpus):
         model = ir.load(corpus / row["path"])
         try:
-            run(model)
+            convert(model)
         except UpgradeBlocked:
             continue
         for node in model.nodes():

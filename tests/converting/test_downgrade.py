@@ -9,7 +9,7 @@ import pytest
 from onnx import defs
 
 from bnfold import ir
-from bnfold.converting import run as upgrade
+from bnfold.converting import convert as upgrade
 from bnfold.converting import table
 from bnfold.errors import UpgradeBlocked
 

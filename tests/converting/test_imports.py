@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
 from bnfold import ir
+from bnfold.converting import convert as upgrade
 from bnfold.converting import imports
-from bnfold.converting import run as upgrade
 from bnfold.errors import MalformedModel
 from bnfold.ir.schemas import newest_opset
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
 from bnfold import ir, reference
-from bnfold.converting import run as upgrade
+from bnfold.converting import convert as upgrade
 from bnfold.errors import BadInput, ExternalDataError, MalformedModel, Unsupported
 
 Converted = Callable[..., Any]

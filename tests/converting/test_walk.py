@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import bnfold
 from bnfold import ir, reference
-from bnfold.converting import run as upgrade
+from bnfold.converting import convert as upgrade
 from bnfold.errors import MalformedModel, UpgradeBlocked
 
 Converted = Callable[..., Any]

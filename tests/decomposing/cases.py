@@ -12,11 +12,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir, reference
+from bnfold.converting import convert as upgrade
 from bnfold.converting import imports
-from bnfold.converting import run as upgrade
 from bnfold.decomposing import OPERATORS as NORMALISATIONS
-from bnfold.decomposing import Form
-from bnfold.decomposing import run as decompose
+from bnfold.decomposing import Form, decompose
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 

@@ -11,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir
-from bnfold.decomposing import left
-from bnfold.decomposing import run as decompose
+from bnfold.decomposing import decompose, left
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from bnfold import ir
-from bnfold.converting import run as upgrade
-from bnfold.decomposing import left
-from bnfold.decomposing import run as decompose
+from bnfold.converting import convert as upgrade
+from bnfold.decomposing import decompose, left
 from bnfold.errors import BnfoldError, MalformedModel
 from bnfold.report.events import Report
 from bnfold.report.reasons import Reason

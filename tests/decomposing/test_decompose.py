@@ -10,9 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir
-from bnfold.converting import run as upgrade
-from bnfold.decomposing import Form, left
-from bnfold.decomposing import run as decompose
+from bnfold.converting import convert as upgrade
+from bnfold.decomposing import Form, decompose, left
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 from tests.conftest import MODELS

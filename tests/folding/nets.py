@@ -13,7 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from bnfold import ir, reference
-from bnfold.folding import Limits, run
+from bnfold.folding import Limits, fold
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -134,7 +134,7 @@ def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | 
         if node.is_op("BatchNormalization")
     }
     report = Report(batchnorms=list(events.values()))
-    run(
+    fold(
         model,
         events,
         report,

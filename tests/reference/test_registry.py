@@ -12,7 +12,7 @@ from bnfold.reference.registry import (
     Call,
     KernelDeclined,
     Unsupported,
-    find,
+    find_kernel,
     int_list,
     kernel,
     normal_axis,
@@ -26,9 +26,9 @@ def test_a_second_kernel_for_a_version_is_a_mistake() -> None:
 
 
 def test_only_the_exact_version_is_found() -> None:
-    assert find("", "BatchNormalization", 9) is not None
-    assert find("", "BatchNormalization", 8) is None
-    assert find("my", "BatchNormalization", 9) is None
+    assert find_kernel("", "BatchNormalization", 9) is not None
+    assert find_kernel("", "BatchNormalization", 8) is None
+    assert find_kernel("my", "BatchNormalization", 9) is None
 
 
 def test_every_kernel_is_for_a_version_that_exists() -> None:
@@ -43,7 +43,7 @@ def test_every_kernel_is_for_a_version_that_exists() -> None:
 def test_every_version_of_the_normalisations_has_a_kernel() -> None:
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.name in ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"):
-            assert find(schema.domain, schema.name, schema.since_version) is not None
+            assert find_kernel(schema.domain, schema.name, schema.since_version) is not None
 
 
 def test_an_attribute_is_what_the_node_says_or_the_schema_or_the_kernel() -> None:

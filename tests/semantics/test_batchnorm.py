@@ -8,7 +8,7 @@ from onnx import defs
 
 from bnfold import ir
 from bnfold.semantics import BatchNormSpec, Policy, Unreadable
-from bnfold.semantics.batchnorm import VERSIONS, epsilon, read
+from bnfold.semantics.batchnorm import VERSIONS, epsilon, read_batchnorm
 
 NodeMaker = Callable[..., ir.Node]
 FIVE = ("y", "rm", "rv", "sm", "sv")
@@ -27,7 +27,7 @@ def test_every_version_of_the_installed_onnx_is_known() -> None:
     ("opset", "version"), [(1, 1), (5, 1), (6, 6), (7, 7), (8, 7), (9, 9), (13, 9), (14, 14), (15, 15), (28, 15)]
 )
 def test_version_follows_from_the_opset(batchnorm: NodeMaker, opset: int, version: int) -> None:
-    assert read(batchnorm(opset, is_test=1) if opset < 7 else batchnorm(opset), Policy()).version == version
+    assert read_batchnorm(batchnorm(opset, is_test=1) if opset < 7 else batchnorm(opset), Policy()).version == version
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_version_follows_from_the_opset(batchnorm: NodeMaker, opset: int, versio
 def test_mode(
     batchnorm: NodeMaker, opset: int, attrs: dict[str, Any], outputs: tuple[str, ...], mode: str, repairs: list[str]
 ) -> None:
-    norm = read(batchnorm(opset, outputs=outputs, **attrs), Policy())
+    norm = read_batchnorm(batchnorm(opset, outputs=outputs, **attrs), Policy())
     assert norm.mode == mode
     assert kinds(norm) == repairs
     expected = [name or None for name in (*outputs, "", "", "", "")[:5]] if mode == "training" else ["y"] + [None] * 4
@@ -93,7 +93,7 @@ def test_illegal_forms_name_the_node(
     reason: str,
 ) -> None:
     with pytest.raises(Unreadable, match=reason) as caught:
-        read(batchnorm(opset, outputs=outputs, reads=reads, **attrs), Policy())
+        read_batchnorm(batchnorm(opset, outputs=outputs, reads=reads, **attrs), Policy())
     assert caught.value.node in {"bn", "rm"}
     assert "\n" not in str(caught.value)
 
@@ -102,7 +102,7 @@ def test_a_withdrawn_draft_with_six_inputs_is_illegal(batchnorm: NodeMaker) -> N
     node = batchnorm(12)
     node.set_input(5, node.inputs[1])
     with pytest.raises(Unreadable, match="has 6 inputs, needs 5"):
-        read(node, Policy())
+        read_batchnorm(node, Policy())
 
 
 @pytest.mark.parametrize(
@@ -121,30 +121,30 @@ def test_legacy_mode_decides_where_is_test_is_absent(
     batchnorm: NodeMaker, mode: Any, outputs: tuple[str, ...], reads: tuple[str, ...], expected: str
 ) -> None:
     node = batchnorm(6, outputs=outputs, reads=reads)
-    assert read(node, Policy(legacy_mode=mode)).mode == expected
+    assert read_batchnorm(node, Policy(legacy_mode=mode)).mode == expected
 
 
 def test_legacy_mode_error_refuses_to_guess(batchnorm: NodeMaker) -> None:
     with pytest.raises(Unreadable, match="no is_test"):
-        read(batchnorm(6), Policy(legacy_mode="error"))
+        read_batchnorm(batchnorm(6), Policy(legacy_mode="error"))
 
 
 @pytest.mark.parametrize("mode", ["auto", "inference", "training", "error"])
 def test_legacy_mode_does_not_touch_what_is_written_out(batchnorm: NodeMaker, mode: Any) -> None:
-    assert read(batchnorm(6, is_test=0), Policy(legacy_mode=mode)).mode == "training"
-    assert read(batchnorm(6, is_test=1), Policy(legacy_mode=mode)).mode == "inference"
-    assert read(batchnorm(9), Policy(legacy_mode=mode)).mode == "inference"
+    assert read_batchnorm(batchnorm(6, is_test=0), Policy(legacy_mode=mode)).mode == "training"
+    assert read_batchnorm(batchnorm(6, is_test=1), Policy(legacy_mode=mode)).mode == "inference"
+    assert read_batchnorm(batchnorm(9), Policy(legacy_mode=mode)).mode == "inference"
 
 
 def test_force_inference_is_reported_and_drops_unread_statistics(batchnorm: NodeMaker) -> None:
-    norm = read(batchnorm(9, outputs=FIVE), Policy(force_inference=True))
+    norm = read_batchnorm(batchnorm(9, outputs=FIVE), Policy(force_inference=True))
     assert norm.mode == "inference"
     assert kinds(norm) == ["forced-inference", "dropped-outputs"]
 
 
 def test_force_inference_refuses_where_statistics_are_read(batchnorm: NodeMaker) -> None:
     with pytest.raises(Unreadable, match="saved mean is read"):
-        read(batchnorm(9, outputs=FIVE, reads=("sm",)), Policy(force_inference=True))
+        read_batchnorm(batchnorm(9, outputs=FIVE, reads=("sm",)), Policy(force_inference=True))
 
 
 def test_epsilon_is_the_float32_attribute_widened(batchnorm: NodeMaker) -> None:
@@ -154,7 +154,13 @@ def test_epsilon_is_the_float32_attribute_widened(batchnorm: NodeMaker) -> None:
 
 
 def test_the_parameters_are_in_the_operators_order(batchnorm: NodeMaker) -> None:
-    assert [value.name for value in read(batchnorm(9), Policy()).inputs] == ["x", "scale", "bias", "mean", "var"]
+    assert [value.name for value in read_batchnorm(batchnorm(9), Policy()).inputs] == [
+        "x",
+        "scale",
+        "bias",
+        "mean",
+        "var",
+    ]
 
 
 def test_a_functions_parameter_hides_the_numbers_but_not_the_form(batchnorm: NodeMaker) -> None:
@@ -162,6 +168,6 @@ def test_a_functions_parameter_hides_the_numbers_but_not_the_form(batchnorm: Nod
     node.proto.attribute.append(
         onnx.AttributeProto(name="epsilon", ref_attr_name="eps", type=onnx.AttributeProto.FLOAT)
     )
-    assert read(node, Policy()).mode == "inference"
+    assert read_batchnorm(node, Policy()).mode == "inference"
     with pytest.raises(Unreadable, match="epsilon is the function's parameter eps"):
         epsilon(node)

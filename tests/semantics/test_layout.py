@@ -4,7 +4,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.semantics import Policy, Unreadable
-from bnfold.semantics.batchnorm import read
+from bnfold.semantics.batchnorm import read_batchnorm
 
 NodeMaker = Callable[..., ir.Node]
 Shape = tuple[int | str, ...]
@@ -36,7 +36,7 @@ def test_the_element_count_decides(
     per_activation: bool,
     repaired: bool,
 ) -> None:
-    norm = read(batchnorm(7, shape=shape, params=params, spatial=0), Policy())
+    norm = read_batchnorm(batchnorm(7, shape=shape, params=params, spatial=0), Policy())
     assert norm.per_activation is per_activation
     assert [repair.kind for repair in norm.repairs] == [BUG] * repaired
 
@@ -56,23 +56,23 @@ def test_what_fits_neither_reading_is_refused(
     batchnorm: NodeMaker, shape: Shape | None, params: tuple[int, ...]
 ) -> None:
     with pytest.raises(Unreadable, match="spatial=0"):
-        read(batchnorm(7, shape=shape, params=params, spatial=0), Policy())
+        read_batchnorm(batchnorm(7, shape=shape, params=params, spatial=0), Policy())
 
 
 def test_parameters_of_different_sizes_are_refused(batchnorm: NodeMaker) -> None:
     node = batchnorm(7, params=(3, 4, 5), spatial=0)
     node.set_input(2, batchnorm(7).inputs[2])
     with pytest.raises(Unreadable, match="different sizes"):
-        read(node, Policy())
+        read_batchnorm(node, Policy())
 
 
 def test_spatial_written_out_as_the_default_changes_nothing(batchnorm: NodeMaker) -> None:
-    norm = read(batchnorm(7, spatial=1), Policy())
+    norm = read_batchnorm(batchnorm(7, spatial=1), Policy())
     assert not norm.per_activation
     assert not norm.repairs
 
 
 def test_spatial_at_a_later_opset_is_honoured_and_reported(batchnorm: NodeMaker) -> None:
-    norm = read(batchnorm(9, params=(3, 4, 5), spatial=0), Policy())
+    norm = read_batchnorm(batchnorm(9, params=(3, 4, 5), spatial=0), Policy())
     assert norm.per_activation
     assert [repair.kind for repair in norm.repairs] == ["misplaced-attribute"]

@@ -9,7 +9,7 @@ from bnfold.converting.adapters.statistics import saved_statistics
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.semantics import BatchNormSpec
-from bnfold.semantics.batchnorm import Outputs, read
+from bnfold.semantics.batchnorm import Outputs, read_batchnorm
 
 LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
@@ -24,7 +24,7 @@ def to_target(conversion: NodeConversion) -> None:
         for value in node.inputs:
             if value is not None:
                 conversion.shape(value)  # what tells spatial=0 from the exporter bug
-    form = read(node, conversion.policy)
+    form = read_batchnorm(node, conversion.policy)
     conversion.context.repairs.extend(form.repairs)
     if form.mode == "training":
         conversion.context.training.append(node.label)

@@ -26,7 +26,10 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     ``B' = B + scale·(t + mean·(s − 1))/sqrt(var + epsilon)``.
     """
     try:  # where an old version leaves the mode open, a caller may read it as training
-        norm, strict = semantics.read(node, Policy()), semantics.read(node, Policy(legacy_mode="training"))
+        norm, strict = (
+            semantics.read_batchnorm(node, Policy()),
+            semantics.read_batchnorm(node, Policy(legacy_mode="training")),
+        )
         epsilon = semantics.epsilon(node)
     except Unreadable as error:
         raise Declined(Reason.UNREADABLE, error.reason) from error

@@ -188,7 +188,7 @@ def weights_path(path: Path) -> Path:
     return path.with_suffix(".bin")
 
 
-def read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     """The document at ``path``, its constants checked and left on disk.
 
     Raises:

@@ -17,7 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
-from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, fresh, read
+from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Document, Layer, Net, Port, fresh, read_document
 from bnfold.interop.openvino.operators import DOMAIN, NORM, ONNX_NAMES, Meaning, Seen, meaning
 from bnfold.interop.openvino.views import View, seen_as
 from bnfold.ir.elements import TP
@@ -75,7 +75,7 @@ class IrModel(ir.Model):
 
 def load(path: Path) -> IrModel:
     """The model at ``path`` (.xml, with its .bin beside it). Raises BadInput, MalformedModel, Unsupported."""
-    document = read(path)
+    document = read_document(path)
     proto = onnx.ModelProto(ir_version=_ONNX_IR)
     proto.opset_import.add(domain="", version=OPSET)
     proto.opset_import.add(domain=DOMAIN, version=1)

@@ -28,7 +28,7 @@ from bnfold.interop.openvino.disturb import (
     new_weights,
     single_precision,
 )
-from bnfold.interop.openvino.document import Document, read
+from bnfold.interop.openvino.document import Document, read_document
 from bnfold.interop.openvino.feeds import candidates
 from bnfold.interop.openvino.load import IrModel, load
 from bnfold.interop.openvino.naming import named_results, output_names
@@ -158,7 +158,7 @@ def _compared(bench: _Bench, model: IrModel, tell: Progress) -> Verdict:
     if not actual.ran:
         raise _Fault(f"OpenVINO runs the original, but not the rewritten model: {actual.error}")
     tell("rewritten", 2, 3)
-    old, new = read(bench.before), read(bench.after)
+    old, new = read_document(bench.before), read_document(bench.after)
     made = new_weights(old, new)
     missing = sorted(bench.expected.results[0].keys() ^ actual.results[0].keys())
     if missing:

@@ -45,7 +45,7 @@ def training_nodes(model: ir.Model, policy: Policy) -> Training:
 
 def _trains(node: ir.Node, policy: Policy) -> bool:
     try:
-        return batchnorm_semantics.read(node, policy).mode == "training"
+        return batchnorm_semantics.read_batchnorm(node, policy).mode == "training"
     except (Unreadable, Unsupported):
         return False
 

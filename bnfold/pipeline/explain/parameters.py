@@ -33,7 +33,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     parameters: dict[str, Any] = {**sources, "epsilon": None, "per_activation": False}
     facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
     try:
-        norm, epsilon = batchnorm_semantics.read(node, policy), batchnorm_semantics.epsilon(node)
+        norm, epsilon = batchnorm_semantics.read_batchnorm(node, policy), batchnorm_semantics.epsilon(node)
         parameters |= {"epsilon": epsilon, "per_activation": norm.per_activation}
         facts["policies"] = [repair.text for repair in norm.repairs]
         scale, shift = chains.statistics(norm, epsilon)

@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 from bnfold import ir, reference
-from bnfold.converting import run as upgrade
+from bnfold.converting import convert as upgrade
 from bnfold.errors import UpgradeBlocked
 
 Converted = Callable[..., Any]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import bnfold
 from bnfold.cli.commands import main
-from bnfold.interop.openvino.document import read
+from bnfold.interop.openvino.document import read_document
 from tests.interop.openvino.text import Text, convolution_and_norm
 
 SCHEMA = Path(bnfold.__file__).with_name("report") / "report.schema.json"
@@ -92,7 +92,7 @@ def test_operators_by_either_name(tmp_path: Path, name: str) -> None:
 def test_the_old_spelling_means_optimize(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
     assert call(path, tmp_path / "out.xml", "--no-verify").exit_code == 0
-    assert all(layer.type != "BatchNormInference" for layer in read(tmp_path / "out.xml").net.layers.values())
+    assert all(layer.type != "BatchNormInference" for layer in read_document(tmp_path / "out.xml").net.layers.values())
 
 
 REFUSED = [

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from bnfold import BnfoldError, inspect
-from bnfold.interop.openvino.document import read
+from bnfold.interop.openvino.document import read_document
 from bnfold.interop.openvino.load import load
 from tests.interop.openvino.text import Text, convolution_and_norm
 
 
 def test_constants_stay_on_disk_and_are_read_where_they_lie(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
-    document = read(path)
+    document = read_document(path)
     kernel = next(layer for layer in document.constants() if layer.name == "kernel")
     tensor = document.tensor(kernel)
     assert tensor is not None

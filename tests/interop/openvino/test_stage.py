@@ -12,7 +12,7 @@ import pytest
 
 from bnfold import BnfoldError, Options, Outcome, VerifyOptions, fold, optimize, upgrade
 from bnfold.errors import OutputError, Unsupported
-from bnfold.interop.openvino.document import Layer, read
+from bnfold.interop.openvino.document import Layer, read_document
 from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.stage import stage
 from bnfold.pipeline.job import process
@@ -24,7 +24,7 @@ WINDOW = {"strides": "1,1", "dilations": "1,1", "pads_begin": "0,0", "pads_end":
 
 
 def layers(path: Path) -> dict[str, Layer]:
-    return {layer.name: layer for layer in read(path).net.layers.values()}
+    return {layer.name: layer for layer in read_document(path).net.layers.values()}
 
 
 def test_the_bias_takes_the_name_of_the_value(tmp_path: Path) -> None:
@@ -34,13 +34,13 @@ def test_the_bias_takes_the_name_of_the_value(tmp_path: Path) -> None:
     assert {name: layer.type for name, layer in found.items() if layer.type != "Result"} == {
         "x": "Parameter", "kernel": "Const", "conv": "Convolution", "conv/bias": "Const", "bn": "Add"
     }  # fmt: skip
-    kernel = read(tmp_path / "out.xml").tensor(found["kernel"])
+    kernel = read_document(tmp_path / "out.xml").tensor(found["kernel"])
     assert kernel is not None
     gamma, beta, mean, variance = (array.astype(np.float64) for array in _statistics(4))
     s = gamma / np.sqrt(variance + np.float64(np.float32(0.001)))
     old = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
     np.testing.assert_array_equal(kernel.numpy(), (old * s.reshape(4, 1, 1, 1)).astype(np.float32))
-    bias = read(tmp_path / "out.xml").tensor(found["conv/bias"])
+    bias = read_document(tmp_path / "out.xml").tensor(found["conv/bias"])
     assert bias is not None
     assert bias.dims == (1, 4, 1, 1)
     np.testing.assert_array_equal(bias.numpy().reshape(-1), (beta - mean * s).astype(np.float32))
@@ -76,9 +76,9 @@ def test_what_is_not_touched_stays_to_the_letter(tmp_path: Path) -> None:
     assert '<conversion value="1 &lt; 2" />' in after
     old, new = (_canonical(layers(name)["other"].element) for name in (path, tmp_path / "out.xml"))
     assert old == new
-    assert before.count("\n\t\t<layer") == len(read(path).net.layers)
-    assert after.count("\n\t\t<layer") == len(read(tmp_path / "out.xml").net.layers)
-    document = read(tmp_path / "out.xml")
+    assert before.count("\n\t\t<layer") == len(read_document(path).net.layers)
+    assert after.count("\n\t\t<layer") == len(read_document(tmp_path / "out.xml").net.layers)
+    document = read_document(tmp_path / "out.xml")
     kernel = document.tensor(layers(tmp_path / "out.xml")["other kernel"])
     assert kernel is not None
     np.testing.assert_array_equal(kernel.numpy().reshape(-1), np.arange(27))
@@ -117,7 +117,7 @@ def test_constants_that_shared_bytes_go_on_doing_so(tmp_path: Path) -> None:
     made = text.layer("Add", (text.layer("Multiply", (x, held), (2, 3)), (2, 0)), (2, 3))
     text.result(made)
     optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
-    document = read(tmp_path / "out.xml")
+    document = read_document(tmp_path / "out.xml")
     assert len({document.span(layer) for layer in document.constants()}) == 1
     assert (tmp_path / "out.bin").stat().st_size == 12
 
@@ -277,6 +277,6 @@ def test_an_empty_constant_has_a_byte_all_the_same(tmp_path: Path) -> None:
     optimize(text.save(tmp_path / "m.xml"), tmp_path / "out.xml", verify=UNCHECKED)
     layer = layers(tmp_path / "out.xml")["empty"]
     assert layer.data["size"] == "1"
-    tensor = read(tmp_path / "out.xml").tensor(layer)
+    tensor = read_document(tmp_path / "out.xml").tensor(layer)
     assert tensor is not None
     assert tensor.numpy().shape == (0,)

@@ -13,7 +13,7 @@ pytest.importorskip("openvino")
 from bnfold import Options, VerifyOptions, optimize, verify
 from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.disturb import longest_sum
-from bnfold.interop.openvino.document import read
+from bnfold.interop.openvino.document import read_document
 from bnfold.interop.openvino.load import load
 from bnfold.verification import Verdict
 from bnfold.verification.runtimes import runtime
@@ -32,7 +32,7 @@ def folded(folder: Path, *, compress: bool = False) -> tuple[Path, Path]:
 
 def spoil(path: Path, dims: int, factor: float) -> None:
     """Change one number of the constant that has ``dims`` axes."""
-    document = read(path)
+    document = read_document(path)
     tensor = next(
         tensor
         for layer in document.constants()
