@@ -179,6 +179,45 @@ def test_files_stay_short() -> None:
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
 
 
+SAME_ON_PURPOSE = {"ops", "kernels"}
+"""How an affine passes an operator, and what the operator computes: a file each, of the operator's name."""
+VAGUE = {"run", "find", "plan", "apply", "read"}
+COMMANDS = {"bnfold.api", "bnfold.cli.commands", "bnfold.__main__"}
+"""Where such a name is the user's word."""
+
+
+def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, Path]]:
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, kind):
+                yield node.name, path.relative_to(PACKAGE)  # type: ignore[attr-defined] # classes and functions have one
+
+
+def test_names_of_classes_are_unique() -> None:
+    places: dict[str, list[Path]] = {}
+    for name, path in definitions(ast.ClassDef):
+        places.setdefault(name, []).append(path)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_names_of_modules_are_unique_within_folders_of_one_name() -> None:
+    places = [path for path in modules() if path.name != "__init__.py" and path.parent.name not in SAME_ON_PURPOSE]
+    names = [f"{path.parent.name}/{path.name}" for path in places]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_functions_of_modules_say_what_they_find_or_run() -> None:
+    vague = {
+        (module, node.name)
+        for path in modules()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        and node.name in VAGUE
+        and (module := ".".join(path.relative_to(ROOT).with_suffix("").parts)) not in COMMANDS
+    }
+    assert vague == set()
+
+
 def test_the_import_check_sees_every_form() -> None:
     source = (
         "import bnfold.folding.plan\nfrom bnfold import report\ndef f():\n    from bnfold.converting import versions\n"

@@ -32,16 +32,16 @@ class Types:
     def dtype(self, value: ir.Value) -> int | None:
         """Element type of ``value``, inferred if need be."""
         if value.dtype is None:
-            self._settle(value)
+            self._infer_back(value)
         return value.dtype
 
     def shape(self, value: ir.Value) -> Dims | None:
         """Dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
         if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
-            self._settle(value)
+            self._infer_back(value)
         return value.shape
 
-    def _settle(self, target: ir.Value) -> None:
+    def _infer_back(self, target: ir.Value) -> None:
         """Infer ``target`` and whatever it follows from; a stack, because networks are deeper than Python recurses."""
         stack, entered = [target], set()
         while stack:

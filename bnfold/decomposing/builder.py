@@ -37,15 +37,15 @@ class Builder(NodeConversion):
         the first output takes the old node's name, if it has one, its doc string and metadata.
         """
         for output, value in values.items():
-            maker = value.producer
-            if maker is None or maker not in self.made or value.uses:
-                maker = self.add("Identity", [value], output).producer
+            producer = value.producer
+            if producer is None or producer not in self.made or value.uses:
+                producer = self.add("Identity", [value], output).producer
             else:
-                maker.set_output(value.slot, output)
-            if maker is not None and output is self.node.output(0):
-                maker.proto.name = self.node.name or maker.proto.name
-                maker.proto.doc_string = self.node.proto.doc_string
-                maker.proto.metadata_props.extend(self.node.proto.metadata_props)
+                producer.set_output(value.slot, output)
+            if producer is not None and output is self.node.output(0):
+                producer.proto.name = self.node.name or producer.proto.name
+                producer.proto.doc_string = self.node.proto.doc_string
+                producer.proto.metadata_props.extend(self.node.proto.metadata_props)
         self.graph.remove(self.node)
 
     # -- constants

@@ -158,14 +158,14 @@ def training(spec: Spec, saved_var: str, builder: Builder) -> dict[ir.Value, ir.
     """What is used of a BatchNormalization in training mode: y, running mean and variance, saved mean and variance."""
     found = Statistics(builder, spec, reshape=spec.layout.rank is None, of_batch=True)
     y, running_mean, running_var, mean, var = spec.form.outputs if spec.form is not None else (None,) * 5
-    makers: tuple[tuple[ir.Value | None, Callable[[], ir.Value]], ...] = (
+    producers: tuple[tuple[ir.Value | None, Callable[[], ir.Value]], ...] = (
         (running_mean, lambda: found.running("mean", found.mean)),
         (running_var, lambda: found.running("var", found.var)),
         (mean, lambda: found.saved(found.mean)),
         (var, lambda: found.saved(found.var if saved_var == "variance" else found.inverse())),
         (y, found.output),
     )
-    return {output: make() for output, make in makers if output is not None and not output.is_unread}
+    return {output: make() for output, make in producers if output is not None and not output.is_unread}
 
 
 def instance(spec: Spec, builder: Builder) -> dict[ir.Value, ir.Value]:

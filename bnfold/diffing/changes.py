@@ -77,10 +77,11 @@ class GraphComparison:
 
     def _is_told(self, old: ir.Value | None, new: ir.Value | None) -> bool:
         """Whether a node that only one model has makes one of the values: then that is the difference."""
-        makers = [value.producer if value is not None else None for value in (old, new)]
+        producers = [value.producer if value is not None else None for value in (old, new)]
         nodes, pairs, partners = self._known.node, self._match.pairs, self._match.partners
         return any(
-            maker in nodes and maker not in taken for maker, taken in zip(makers, (pairs, partners), strict=True)
+            producer in nodes and producer not in taken
+            for producer, taken in zip(producers, (pairs, partners), strict=True)
         )
 
     def _between(self, old: ir.Graph, new: ir.Graph) -> list[GraphDifference]:

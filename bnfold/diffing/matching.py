@@ -123,8 +123,8 @@ class Matching:
         for value, taken in ((one, self.pairs), (other, self.partners)):
             if value.producer in taken:
                 return False
-        readers = [{name_of(reader) for reader in _readers(node)} for node in (old, new)]
-        return one.name == other.name or bool(readers[0] & readers[1])
+        consumers = [{name_of(consumer) for consumer in _readers(node)} for node in (old, new)]
+        return one.name == other.name or bool(consumers[0] & consumers[1])
 
     def _spread(self, levels: int) -> None:
         """Match neighbours of what is matched, the most alike first, until the first so many ways find no more."""
@@ -133,16 +133,16 @@ class Matching:
         while any(queues):
             level = next(level for level, queue in enumerate(queues) if queue)
             old, new = queues[level].popleft()
-            makers, readers = (_makers(old), _makers(new)), (_readers(old), _readers(new))
-            if not any(self._open(one, old) and self._open(other, new) for one, other in (makers, readers)):
+            producers, consumers = (_makers(old), _makers(new)), (_readers(old), _readers(new))
+            if not any(self._open(one, old) and self._open(other, new) for one, other in (producers, consumers)):
                 continue
             if level == len(ways):
                 if self._step_over(old, new):
                     queues[level].append((old, new))
                 continue
-            for one, other in zip(*makers, strict=False):
+            for one, other in zip(*producers, strict=False):
                 self._pair_up(self._open([one], old), self._open([other], new), ways[level])
-            self._pair_up(self._open(readers[0], old), self._open(readers[1], new), ways[level])
+            self._pair_up(self._open(consumers[0], old), self._open(consumers[1], new), ways[level])
             self._queues[level + 1].append((old, new))
 
     def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
@@ -203,7 +203,7 @@ def _makers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
 
 def _readers(place: ir.Node | ir.Graph) -> list[ir.Node]:
     values = place.inputs if isinstance(place, ir.Graph) else place.outputs
-    return [reader for value in values if value is not None for reader in value.readers]
+    return [consumer for value in values if value is not None for consumer in value.consumers]
 
 
 def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:

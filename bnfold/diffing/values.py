@@ -78,8 +78,13 @@ def compare_values(
     begins = _beginnings(before.graph, errors, notable, [name for name in outputs if name in notable])
 
     def told(name: str) -> dict[str, Any]:
-        maker = values[name].producer
-        return {"before": name, "after": twins[name], "operator": maker.op_type if maker else "", "error": errors[name]}
+        producer = values[name].producer
+        return {
+            "before": name,
+            "after": twins[name],
+            "operator": producer.op_type if producer else "",
+            "error": errors[name],
+        }
 
     return {
         "inputs": {name: list(np.shape(array)) for name, array in feeds.items()},
@@ -118,7 +123,7 @@ def _first(model: ir.Model, checks: VerifyOptions, names: set[str], most: int, s
         kept: Kept = {}
         try:
             _run(model, feeds, _keeper(kept, names, most), seconds)
-        except reference.Unsupported as error:
+        except reference.CannotEvaluate as error:
             trouble = trouble or error
         else:
             return feeds, kept

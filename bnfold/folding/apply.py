@@ -90,7 +90,7 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
     copy = budget.copy_of(old, edit.tensor, node.graph) if old is not None else None
     if copy is not None:
         node.set_input(edit.slot, copy)
-    elif old is not None and old.holds_constant and old.only_reader is node:
+    elif old is not None and old.holds_constant and old.only_consumer is node:
         old.replace_tensor(edit.tensor)  # no other reader: the name passes on
     else:
         name = old.name if old is not None and not edit.hint else f"{node.label}_{edit.hint or 'constant'}"

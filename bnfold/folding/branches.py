@@ -61,7 +61,7 @@ def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: 
         if any(node.is_op("BatchNormalization") and node not in normalisations for node in meeting.affines):
             continue
         made = total.outputs[0]
-        behind = made.only_reader if made is not None else None
+        behind = made.only_consumer if made is not None else None
         if limits.merge_branches or any(node in normalisations for node in (*meeting.affines, behind)):
             yield meeting
 
@@ -79,9 +79,9 @@ def _meeting(total: ir.Node) -> Meeting | None:
         for slot, value in enumerate(node.inputs):
             assert value is not None, "it was looked at"
             own = -sign if node.op_type == "Sub" and slot == 1 else sign
-            maker = value.producer if value.only_reader is not None and value.graph is total.graph else None
-            if maker is not None and maker.is_op(*SUMS) and not chains.has_constant(maker):
-                waiting.append((maker, own))
+            producer = value.producer if value.only_consumer is not None and value.graph is total.graph else None
+            if producer is not None and producer.is_op(*SUMS) and not chains.has_constant(producer):
+                waiting.append((producer, own))
             else:
                 branches.append(_branch(value, own, total.graph))
     met = {branch.source for branch in branches}
@@ -92,7 +92,7 @@ def _meeting(total: ir.Node) -> Meeting | None:
 def _branch(value: ir.Value, sign: int, graph: ir.Graph) -> Branch:
     affines: list[ir.Node] = []
     at: ir.Value | None = value
-    while at is not None and at.only_reader is not None and at.graph is graph and (node := at.producer) is not None:
+    while at is not None and at.only_consumer is not None and at.graph is graph and (node := at.producer) is not None:
         if node.is_op("Conv"):
             return Branch(node.input(0), node, tuple(affines[::-1]), sign)
         slots = [slot for slot, operand in enumerate(node.inputs) if ir.constant(operand) is None]

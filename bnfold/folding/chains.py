@@ -227,7 +227,7 @@ def _row_before(link: Link, policy: Policy) -> list[Link]:
     row: list[Link] = []
     source = link.node.inputs[link.slot]
     while source is not None and source.producer is not None and len(row) < MAX_ROW:
-        found = _link(source.producer, policy) if source.only_reader is not None else None
+        found = _link(source.producer, policy) if source.only_consumer is not None else None
         if found is None:
             break
         row.append(found)
@@ -238,12 +238,12 @@ def _row_before(link: Link, policy: Policy) -> list[Link]:
 def _row_behind(link: Link, policy: Policy) -> list[Link]:
     row: list[Link] = []
     value = link.node.outputs[0]
-    while value is not None and (reader := value.only_reader) is not None and len(row) < MAX_ROW:
-        found = _link(reader, policy)
+    while value is not None and (consumer := value.only_consumer) is not None and len(row) < MAX_ROW:
+        found = _link(consumer, policy)
         if found is None or found.node.inputs[found.slot] is not value:
             break
         row.append(found)
-        value = reader.outputs[0]
+        value = consumer.outputs[0]
     return row
 
 

@@ -82,7 +82,7 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
     pass_down(builder, made, shift)
     if builder.edits or builder.edges:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
-    if not any(record(reader).shift == "vanishes" for reader in builder.nodes):
+    if not any(record(consumer).shift == "vanishes" for consumer in builder.nodes):
         raise Declined(Reason.NO_GAIN, facts.where(node))
     return DeadShift(node, slot, (made, *builder.relabelled), tuple(builder.nodes))
 

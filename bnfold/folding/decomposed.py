@@ -38,14 +38,16 @@ def _may_start_one(node: ir.Node) -> bool:
         held = [tensor.size for value in following.inputs if (tensor := ir.constant(value)) is not None]
         kinds.update(following.is_op(*SCALES) for size in held if size > 1)
         made = following.output(0)
-        following = made.only_reader if made is not None and len(kinds) < 2 else None
+        following = made.only_consumer if made is not None and len(kinds) < 2 else None
     return len(kinds) == 2 and not any(_normalises(value) for value in node.inputs)
 
 
 def _normalises(value: ir.Value | None) -> bool:
     """Whether a value is what another normaliser has centred and divided, perhaps with its axes moved."""
-    makers = value.makers() if value is not None else ()
-    node = next((node for node in makers if not (node.has_trait(REARRANGING) or node.is_op("Cast", "Identity"))), None)
+    producers = value.producers() if value is not None else ()
+    node = next(
+        (node for node in producers if not (node.has_trait(REARRANGING) or node.is_op("Cast", "Identity"))), None
+    )
     if node is None or node.has_trait(NORMALISING):
         return node is not None
     divides = node.is_op("Div") or (node.is_op("Mul") and any(map(_is_inverse, node.inputs)))

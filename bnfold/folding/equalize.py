@@ -35,14 +35,14 @@ LEAST = 0.05
 class Group:
     """A value that a layer makes, and what has to be scaled with it."""
 
-    maker: ir.Node
+    producer: ir.Node
     root: ir.Value
     tied: Tied
     channels: Channels
 
     def affine(self, factors: Float64) -> Affine:
         rank = shapes.rank(self.root)
-        return on_axis(factors, np.zeros_like(factors), rank - 1 if self.maker.is_op("MatMul") else 1, rank)
+        return on_axis(factors, np.zeros_like(factors), rank - 1 if self.producer.is_op("MatMul") else 1, rank)
 
 
 class Scaling(NamedTuple):
@@ -64,11 +64,11 @@ def find_scalings(
     for group in groups:
         if np.ptp(group.channels.log) < LEAST:
             continue
-        event = EqualizeEvent(group.maker.label, group.maker.graph.path)
+        event = EqualizeEvent(group.producer.label, group.producer.graph.path)
         events.append(event)
         try:
             with ir.evaluated_once(model):
-                scaling = guarded(group.maker, _scaling, group, event, limits, budget)
+                scaling = guarded(group.producer, _scaling, group, event, limits, budget)
         except Declined as refusal:
             event.decline(refusal)
             continue
@@ -101,10 +101,10 @@ def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Ite
 
 def _follow(group: Group) -> None:
     """Follow factors that all differ, to see which constants take which channel's. Raises Declined."""
-    if group.maker.graph.opset() < 7:
-        raise Declined(Reason.LEGACY_BROADCAST, facts.where(group.maker))
+    if group.producer.graph.opset() < 7:
+        raise Declined(Reason.LEGACY_BROADCAST, facts.where(group.producer))
     rank = shapes.rank(group.root)
-    count = shapes.size(group.root, rank - 1 if group.maker.is_op("MatMul") else 1) if rank > 1 else None
+    count = shapes.size(group.root, rank - 1 if group.producer.is_op("MatMul") else 1) if rank > 1 else None
     if not isinstance(count, int):
         raise Declined(Reason.NOT_STATIC, f"the channels of value {group.root.name!r}")
     known = group.channels
@@ -153,7 +153,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBud
     """Raises Declined where the factors lose digits."""
     factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
-    key = group.maker.graph.path, f"equalize {group.root.name}"
+    key = group.producer.graph.path, f"equalize {group.root.name}"
     if key in limits.banned:
         raise Declined(Reason.RANGE, "found while the weight was computed")
     tied = Tied(limits)
@@ -161,7 +161,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBud
     range_check.check(tied.edits)
     for edit in tied.edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
-            edit.tensor.maker = key
+            edit.tensor.producer = key
     cost = budget.check(tied.edits)
     event.channels = factors.size
     event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))

@@ -61,8 +61,12 @@ def weight(node: ir.Node, slot: int) -> ir.Tensor:
 
 def made_of_constants(value: ir.Value) -> str:
     """What a refusal adds where nodes that are not evaluated compute a value of constants."""
-    maker = value.producer
-    return f", which {where(maker)} makes of constants" if maker is not None and ir.is_made_of_constants(value) else ""
+    producer = value.producer
+    return (
+        f", which {where(producer)} makes of constants"
+        if producer is not None and ir.is_made_of_constants(value)
+        else ""
+    )
 
 
 def is_quantized(value: ir.Value | None) -> bool:
@@ -70,7 +74,7 @@ def is_quantized(value: ir.Value | None) -> bool:
 
     Behind either, there may be what moves its elements.
     """
-    for node in value.makers() if value is not None else ():
+    for node in value.producers() if value is not None else ():
         if not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
             return node.is_op("DequantizeLinear")
         source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0)))

@@ -44,7 +44,7 @@ class Shrink(NamedTuple):
 def is_candidate(node: ir.Node) -> bool:
     """Whether a BatchNormalization stands behind a Concat of its own."""
     x = node.input(0)
-    return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_reader is node
+    return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_consumer is node
 
 
 def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:

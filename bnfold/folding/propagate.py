@@ -70,7 +70,7 @@ def is_untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> b
     return not step.edits and not step.requested and all(pending.is_identity for _, pending in step.pending)
 
 
-def readers(value: ir.Value) -> str:
+def consumers(value: ir.Value) -> str:
     """Name the nodes that read ``value``, for a refusal."""
     nodes = [facts.where(node) for node in dict.fromkeys(node for node, _ in value.uses)]
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
@@ -119,7 +119,7 @@ def _complete(builder: PlanBuilder) -> None:
         if not builder.undone:
             raise
         value, depth = next(iter(builder.undone.items()))
-        detail = f"{readers(value)}; the others cannot undo the fold: {refusal.detail} [{refusal.reason.code}]"
+        detail = f"{consumers(value)}; the others cannot undo the fold: {refusal.detail} [{refusal.reason.code}]"
         raise Declined(Reason.SHARED_VALUE, detail, depth, refusal.at, refusal.operator) from refusal
 
 
@@ -130,9 +130,9 @@ def _deal_with_one(builder: PlanBuilder) -> None:
     elif builder.shared:
         _undo(builder, *builder.shared.popitem())
     else:
-        reader = next(iter(builder.joined))
-        pending, depth = builder.joined.pop(reader)
-        _pass_on(builder, reader, pending, depth)
+        consumer = next(iter(builder.joined))
+        pending, depth = builder.joined.pop(consumer)
+        _pass_on(builder, consumer, pending, depth)
 
 
 def _undo(builder: PlanBuilder, value: ir.Value, depth: int) -> None:
@@ -142,7 +142,7 @@ def _undo(builder: PlanBuilder, value: ir.Value, depth: int) -> None:
     if all(use in builder.edges or is_untouched(value, use, affine) for use in value.uses):
         return
     if builder.limits.simple:
-        raise Declined(Reason.SHARED_VALUE, readers(value), depth)
+        raise Declined(Reason.SHARED_VALUE, consumers(value), depth)
     builder.undone[value] = depth
     _down(builder, value, inverse(value, affine, builder), depth)
 
@@ -186,7 +186,7 @@ def _up_together(
         whole = whole if requested.same(whole) else requested.after(whole)
     for edge, (requested, depth) in requests.items():
         if not requested.same(whole) and not reads_same_elements(edge, requested, whole):
-            raise Declined(Reason.SHARED_VALUE, readers(value), depth)
+            raise Declined(Reason.SHARED_VALUE, consumers(value), depth)
         _up(builder, whole, edge, depth)
 
 
@@ -196,23 +196,23 @@ def _down(builder: PlanBuilder, value: ir.Value, affine: Affine, depth: int) -> 
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
     if not value.uses:
         raise Declined(Reason.NO_GAIN, f"value {value.name!r} has no reader", depth - 1)
-    for reader, slot in value.uses:
-        if (reader, slot) in builder.edges:
+    for consumer, slot in value.uses:
+        if (consumer, slot) in builder.edges:
             continue  # it asked for what this undoes
-        if reader.graph is not value.graph:
+        if consumer.graph is not value.graph:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-        if record(reader).joint:  # the affine may yet stand on its other operands
-            builder.joined.setdefault(reader, ({}, depth))[0][slot] = affine
+        if record(consumer).joint:  # the affine may yet stand on its other operands
+            builder.joined.setdefault(consumer, ({}, depth))[0][slot] = affine
         else:
-            _pass_on(builder, reader, {slot: affine}, depth)
+            _pass_on(builder, consumer, {slot: affine}, depth)
 
 
-def _pass_on(builder: PlanBuilder, reader: ir.Node, pending: dict[int, Affine], depth: int) -> None:
+def _pass_on(builder: PlanBuilder, consumer: ir.Node, pending: dict[int, Affine], depth: int) -> None:
     """Plan that a node reads its operands without what stands on them."""
-    step = _ask(builder, reader, "down", pending, depth)
-    if builder.limits.simple and step.requested and record(reader).joint:
-        raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(reader)} are not scaled", depth)
-    _take(builder, reader, step, depth)
+    step = _ask(builder, consumer, "down", pending, depth)
+    if builder.limits.simple and step.requested and record(consumer).joint:
+        raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(consumer)} are not scaled", depth)
+    _take(builder, consumer, step, depth)
 
 
 def _take(builder: PlanBuilder, node: ir.Node, step: Step, depth: int) -> None:

@@ -15,8 +15,8 @@ def cut_of(plan: Plan, original: Collection[str]) -> ir.Cut:
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
     target = plan.chain.target
     changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]  # or gone: no boundary to compare at
-    readers = [node for value in changed for node in value.readers if node.graph is target.graph]
-    return cut_around([*plan.nodes, *links, *bypassed, *readers], f"fold {links[-1].label}", original)
+    consumers = [node for value in changed for node in value.consumers if node.graph is target.graph]
+    return cut_around([*plan.nodes, *links, *bypassed, *consumers], f"fold {links[-1].label}", original)
 
 
 def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: Collection[str]) -> ir.Cut:
@@ -29,7 +29,7 @@ def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: Collection[str]
     while True:
         inputs, outputs = _boundary(region)
         grown = [value.producer for value in inputs if value.name not in original and value.producer is not None]
-        grown += [reader for value in outputs if value.name not in original for reader in value.readers]
+        grown += [consumer for value in outputs if value.name not in original for consumer in value.consumers]
         fresh = [node for node in grown if node not in region and node.graph is graph]
         if not fresh:
             break
@@ -50,6 +50,6 @@ def _boundary(region: dict[ir.Node, None]) -> tuple[list[ir.Value], list[ir.Valu
             if value is not None and value.producer not in region and ir.constant(value) is None:
                 inputs[value] = None
         for made in node.outputs:
-            if made is not None and (made.is_output or any(reader not in region for reader, _ in made.uses)):
+            if made is not None and (made.is_output or any(consumer not in region for consumer, _ in made.uses)):
                 outputs[made] = None
     return list(inputs), list(outputs)

@@ -112,7 +112,7 @@ def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
     # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
     if builder.limits.simple and not all(propagate.is_untouched(source, use, chain.affine) for use in others):
-        raise Declined(Reason.SHARED_VALUE, propagate.readers(source))
+        raise Declined(Reason.SHARED_VALUE, propagate.consumers(source))
     absorb(builder, [(chain.affine, edge)])
     return finish(builder, direction)
 

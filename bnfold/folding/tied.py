@@ -56,19 +56,19 @@ class Tied:
             raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}")
         if value not in self._made:
             self._take(value.producer, _upward(value.producer, value.slot, affine, self.limits))
-        for reader, slot in value.uses:
-            if reader.graph is not value.graph:
+        for consumer, slot in value.uses:
+            if consumer.graph is not value.graph:
                 raise Declined(Reason.BARRIER, f"value {value.name!r}")
-            if (reader, slot) not in self._edges:
-                self._read(reader, slot, affine)
+            if (consumer, slot) not in self._edges:
+                self._read(consumer, slot, affine)
 
-    def _read(self, reader: ir.Node, slot: int, affine: Affine) -> None:
+    def _read(self, consumer: ir.Node, slot: int, affine: Affine) -> None:
         """A reader of what is scaled undoes it, or its outputs are scaled too; what is linear scales all operands."""
-        made = reader.output(0)
-        if _is_linear(reader) and made is not None:
+        made = consumer.output(0)
+        if _is_linear(consumer) and made is not None:
             self._waiting.append((made, affine.lifted(shapes.rank(made))))
         else:
-            self._take(reader, ask(reader, "down", {slot: inverse(affine)}, self.limits))
+            self._take(consumer, ask(consumer, "down", {slot: inverse(affine)}, self.limits))
 
     def _take(self, node: ir.Node, step: Step) -> None:
         if node in self.nodes:

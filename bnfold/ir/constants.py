@@ -50,10 +50,16 @@ def is_made_of_constants(value: Value) -> bool:
         read = stack.pop()
         if constant(read) is not None:
             continue
-        maker = read.producer
-        if maker is None or maker.subgraphs or maker.has_trait(DRAWING) or not any(maker.inputs) or len(seen) > _FEW:
+        producer = read.producer
+        if (
+            producer is None
+            or producer.subgraphs
+            or producer.has_trait(DRAWING)
+            or not any(producer.inputs)
+            or len(seen) > _FEW
+        ):
             return False
-        fresh = [source for source in maker.inputs if source is not None and source not in seen]
+        fresh = [source for source in producer.inputs if source is not None and source not in seen]
         seen.update(fresh)
         stack += fresh
     return True
@@ -73,8 +79,8 @@ def _is_computed(value: Value) -> bool:
     """Whether one look shows that the value is none: most are made by an operator that is not evaluated."""
     if value.tensor_proto is not None:
         return False
-    maker = value.producer
-    return maker is None or not (maker.op_type in EVALUATORS or maker.op_type == "Constant")
+    producer = value.producer
+    return producer is None or not (producer.op_type in EVALUATORS or producer.op_type == "Constant")
 
 
 MAX_DEPTH = 64

@@ -149,7 +149,7 @@ class Graph:
         for value in self.outputs:
             value.output_slots -= 1
             if not value.uses:
-                self.model.released[value] = None
+                self.model.maybe_dead[value] = None
         self.outputs = []
         for inner in reversed(self.nodes):
             self.remove(inner)
@@ -265,8 +265,8 @@ def makers_first(nodes: Iterable[Node]) -> list[Node]:
         stack = [node]
         while stack:
             top = stack[-1]
-            makers = (value.producer for value in top.inputs if value is not None)
-            waiting = [maker for maker in makers if maker in place and maker not in entered]
+            producers = (value.producer for value in top.inputs if value is not None)
+            waiting = [producer for producer in producers if producer in place and producer not in entered]
             entered.add(top)
             if waiting:
                 stack.extend(reversed(waiting))

@@ -36,7 +36,7 @@ class Model:
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._node_names: dict[str, int] | None = None
-        self.released: dict[Value, None] = {}
+        self.maybe_dead: dict[Value, None] = {}
         self._trained = _trained(proto)
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
@@ -167,14 +167,14 @@ class Model:
             for graph in list(self.graphs()):
                 write(self, graph)
 
-    def settle(self) -> None:
+    def release_sources(self) -> None:
         """After the last edit: forget what small tensors were computed from, their messages hold the result."""
         self.sync()
         for graph in self.graphs():
             for value in graph.values.values():
-                value.settle()
+                value.release_sources()
 
-    def tidy(self) -> list[str]:
+    def remove_dead_nodes(self) -> list[str]:
         """Drop what edits have left without a reader: nodes none of whose outputs is read, and initializers.
 
         Only values that lost a reader since the file was read are looked at; what was unused before stays. Returns the
@@ -182,8 +182,8 @@ class Model:
         """
         gone: list[str] = []
         unread: dict[Graph, list[Value]] = {}
-        while self.released:
-            value, _ = self.released.popitem()
+        while self.maybe_dead:
+            value, _ = self.maybe_dead.popitem()
             if not value.is_unread:
                 continue
             node = value.producer

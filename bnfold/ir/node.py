@@ -191,9 +191,9 @@ class Node:
             self.inputs[index] = None
             old.drop_use(self, index)
             if not old.uses:
-                self.graph.model.released[old] = None
+                self.graph.model.maybe_dead[old] = None
                 if old not in old.graph.touched_tensors:
-                    old.settle()
+                    old.release_sources()
 
     def detach(self) -> None:
         """Read nothing any more, without telling the message: the node is being dropped."""

@@ -239,17 +239,17 @@ def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:
 
 def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
     """Store what is computed from constants where the main graph's operators read its values."""
-    readers = [
+    consumers = [
         (index, slot, value)
         for index, node in enumerate(model.graph.nodes)
         if node.op_type in READS_VALUES and not node.domain
         for slot, value in enumerate(node.inputs)
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
-    known = {value: constant(value) for _, _, value in readers}
+    known = {value: constant(value) for _, _, value in consumers}
     shown = [
         (index, slot, value, held)
-        for index, slot, value in readers
+        for index, slot, value in consumers
         if (held := known[value]) is not None and held.size <= SMALL and held.dtype in _SHOWN
     ]
     for index, slot, value, held in shown:

@@ -191,12 +191,12 @@ Factor = tuple[int, Float64]
 class Computed(Tensor):
     """A new weight that is described by what it is made of, and evaluated block by block when it is written.
 
-    Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round. ``maker``
-    says whose rewrite it came from, for that case.
+    Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round. For that
+    case ``producer`` says whose rewrite it came from.
     """
 
-    __slots__ = ("maker",)
-    maker: tuple[str, str] | None
+    __slots__ = ("producer",)
+    producer: tuple[str, str] | None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:
@@ -238,7 +238,7 @@ class Scaled(Computed):
             base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
-        self.maker = None
+        self.producer = None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:

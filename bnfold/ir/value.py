@@ -56,12 +56,12 @@ class Value:
     @property
     def uses(self) -> dict[Use, None]:
         """Who reads this value, in which input slot, captured reads included; read-only, `Node.set_input` edits it."""
-        reader = self._reader
-        if reader is None:
+        consumer = self._reader
+        if consumer is None:
             return {}
-        return reader if isinstance(reader, dict) else {(reader, self._reader_slot): None}
+        return consumer if isinstance(consumer, dict) else {(consumer, self._reader_slot): None}
 
-    def makers(self) -> Iterator[Node]:
+    def producers(self) -> Iterator[Node]:
         """The node that makes this value, the one that makes that node's first input, and so on, at most `_FAR`."""
         value: Value | None = self
         for _ in range(_FAR):
@@ -73,36 +73,36 @@ class Value:
     @property
     def only_use(self) -> Use | None:
         """The reader and its slot, where there is exactly one and the value is no graph output."""
-        reader = self._reader
-        if self.output_slots or reader is None:
+        consumer = self._reader
+        if self.output_slots or consumer is None:
             return None
-        if not isinstance(reader, dict):
-            return reader, self._reader_slot
-        return next(iter(reader)) if len(reader) == 1 else None
+        if not isinstance(consumer, dict):
+            return consumer, self._reader_slot
+        return next(iter(consumer)) if len(consumer) == 1 else None
 
     @property
-    def only_reader(self) -> Node | None:
+    def only_consumer(self) -> Node | None:
         """The only reader of a value that is no graph output, where it is a node of the same graph."""
         use = self.only_use
         return use[0] if use is not None and use[0].graph is self.graph else None
 
     def add_use(self, node: Node, slot: int) -> None:
         """Note a reader; for `Node` and the index."""
-        reader = self._reader
-        if reader is None:
+        consumer = self._reader
+        if consumer is None:
             self._reader, self._reader_slot = node, slot
-        elif isinstance(reader, dict):
-            reader[node, slot] = None
+        elif isinstance(consumer, dict):
+            consumer[node, slot] = None
         else:
-            self._reader = {(reader, self._reader_slot): None, (node, slot): None}
+            self._reader = {(consumer, self._reader_slot): None, (node, slot): None}
 
     def drop_use(self, node: Node, slot: int) -> None:
         """Forget a reader; for `Node`."""
-        reader = self._reader
-        if isinstance(reader, dict):
-            del reader[node, slot]
-            self._reader = reader or None
-        elif reader is node and self._reader_slot == slot:
+        consumer = self._reader
+        if isinstance(consumer, dict):
+            del consumer[node, slot]
+            self._reader = consumer or None
+        elif consumer is node and self._reader_slot == slot:
             self._reader = None
 
     @property
@@ -125,8 +125,8 @@ class Value:
         """Whether a tensor is stored under this name, as an initializer that is no input or in a Constant node."""
         if self.tensor_proto is not None:
             return self.graph.model.is_constant_initializer(self)
-        maker = self.producer
-        return maker is not None and maker.is_op("Constant") and [*maker.attrs] == ["value"]
+        producer = self.producer
+        return producer is not None and producer.is_op("Constant") and [*producer.attrs] == ["value"]
 
     @property
     def tensor(self) -> Tensor | None:
@@ -147,7 +147,7 @@ class Value:
             self.graph.forget_type(self)
         self.tensor = tensor
 
-    def settle(self) -> None:
+    def release_sources(self) -> None:
         """Read a small tensor from its message again, which has to be in step with it."""
         if self.tensor_proto is not None and self._tensor is not None and self._tensor.nbytes < THRESHOLD:
             self._tensor = None
@@ -205,7 +205,7 @@ class Value:
         return all(not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True))
 
     @property
-    def readers(self) -> list[Node]:
+    def consumers(self) -> list[Node]:
         """The nodes that read this value, once a use, captured reads included."""
         return [node for node, _ in self.uses]
 

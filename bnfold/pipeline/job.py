@@ -64,7 +64,7 @@ def process(
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)
             _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
-            banned = violation.tensor.maker
+            banned = violation.tensor.producer
             if banned is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
             options = replace(options, banned=options.banned | {banned})

@@ -145,10 +145,10 @@ def spell_out(run: PassContext) -> None:
     )
 
 
-def tidy(run: PassContext) -> None:
+def remove_dead_nodes(run: PassContext) -> None:
     """Last of the rewrites: what they left without a reader goes."""
-    run.report.removed_names.extend(run.model.tidy())
-    run.model.settle()
+    run.report.removed_names.extend(run.model.remove_dead_nodes())
+    run.model.release_sources()
     if run.report.fixed and (left := state_shapes(run.model)):
         run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")
     _allow_initializers(run)
@@ -183,7 +183,7 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, tidy, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, remove_dead_nodes, check,
 )  # fmt: skip
 
 

@@ -90,12 +90,12 @@ def _stored(value: Any) -> Any:
 
 def _size(part: Any) -> tuple[Any, int] | None:
     """The value of which one size is part of a target, and its axis from the front; None for anything else."""
-    maker = part.producer()
-    if maker is not None and maker.op_type == "Unsqueeze":
-        maker = maker.inputs[0].producer()
-    if maker is None or maker.op_type != "Gather":
+    producer = part.producer()
+    if producer is not None and producer.op_type == "Unsqueeze":
+        producer = producer.inputs[0].producer()
+    if producer is None or producer.op_type != "Gather":
         return None
-    shape, place = maker.inputs[0].producer(), _stored(maker.inputs[1])
+    shape, place = producer.inputs[0].producer(), _stored(producer.inputs[1])
     if shape is None or shape.op_type != "Shape" or shape.attributes or place is None:
         return None
     return (shape.inputs[0], place.item()) if place.size == 1 and place.item() >= 0 else None

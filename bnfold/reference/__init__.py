@@ -2,15 +2,16 @@
 
 It has its own kernels for every version of the normalisations, for legacy operators that no evaluator has or gets
 right, and for what real networks spend their time in; onnx's reference implementation serves, node by node, for
-operators on a list that was checked. An operator version on neither is refused (`Unsupported`), never guessed.
+operators on a list that was checked. An operator version on neither is refused (`CannotEvaluate`), never guessed.
 """
 
 from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, evaluate
-from bnfold.reference.registry import Misfit, Noise, Random, Unsupported
+from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random
 from bnfold.settings import Policy
 
 __all__ = [
     "Alterations",
+    "CannotEvaluate",
     "Misfit",
     "Noise",
     "Observer",
@@ -18,6 +19,5 @@ __all__ = [
     "Policy",
     "Prepared",
     "Random",
-    "Unsupported",
     "evaluate",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Misfit, Unsupported
+from bnfold.reference.registry import Attribute, CannotEvaluate, Misfit
 
 RunBody = Callable[[ir.Graph, Sequence[Datum]], list[Datum]]
 """Runs a body on its inputs; it sees outer values, and what it computed is forgotten."""
@@ -46,7 +46,7 @@ class _Bodies:
 
     def decline(self, reason: str) -> NoReturn:
         """Refuse the node."""
-        raise Unsupported(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
+        raise CannotEvaluate(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
 
     def run(self, name: str, inputs: Sequence[Datum]) -> list[Datum]:
         """The outputs of one run of a body."""

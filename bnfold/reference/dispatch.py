@@ -25,6 +25,7 @@ from bnfold.reference.registry import (
     NO_SCHEMA,
     Attribute,
     Call,
+    CannotEvaluate,
     Evaluate,
     Kernel,
     KernelDeclined,
@@ -34,7 +35,6 @@ from bnfold.reference.registry import (
     Random,
     Randomness,
     Result,
-    Unsupported,
     find_kernel,
 )
 from bnfold.settings import Policy
@@ -102,13 +102,13 @@ def apply_kernel(
 ) -> Sequence[Datum]:
     """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
 
-    ``bound`` is `bind` for another opset, or (None) the node's own. Raises Unsupported or Random as it documents.
+    ``bound`` is `bind` for another opset, or (None) the node's own. Raises CannotEvaluate or Random as it documents.
     """
     try:
         return _run(node, bound(None), inputs, noise)
     except Misfit:
         for other in _other_versions(node) if later else ():
-            with suppress(Unsupported):
+            with suppress(CannotEvaluate):
                 return _run(node, bound(other), inputs, noise)
         raise
 
@@ -133,7 +133,7 @@ def bind(
     opset: int | None,
     evaluate: Evaluate,
 ) -> Bound:
-    """The node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises Unsupported."""
+    """The node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises CannotEvaluate."""
     opset = node.graph.opset(node.domain) if opset is None else opset
     known = definition(node.domain, node.op_type, opset)
     if known is None:
@@ -198,7 +198,7 @@ def meaning(node: ir.Node) -> tuple[str, str, int]:
     return node.domain, node.op_type, (find_kernel(node.domain, node.op_type, version) or (None, version))[1]
 
 
-def refused(node: ir.Node, version: int, reason: str, kind: type[Unsupported] = Unsupported) -> Unsupported:
+def refused(node: ir.Node, version: int, reason: str, kind: type[CannotEvaluate] = CannotEvaluate) -> CannotEvaluate:
     """The error that names a node and says why it cannot be computed."""
     return kind(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, version, node.label, reason)
 

@@ -2,7 +2,7 @@
 
 A kernel is a pure function ``kernel(call, *inputs) -> array | tuple of arrays``; an omitted input is None. It is
 registered for the exact schema versions whose text it was checked against: a version that nobody looked at has no
-kernel, and evaluation stops with `Unsupported` rather than trust it.
+kernel, and evaluation stops with `CannotEvaluate` rather than trust it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_SCHEMA = 0
 """The version under which operators are registered that onnx once drafted but never gave (or has lost) a schema."""
 
 
-class Unsupported(errors.Unsupported):
+class CannotEvaluate(errors.Unsupported):
     """No proven meaning for ``op`` at ``version``, or not in the form that the node ``node`` has.
 
     ``op`` carries its domain unless that is the default one; ``version`` is the opset where no schema is known.
@@ -47,16 +47,16 @@ class Unsupported(errors.Unsupported):
         super().__init__(f"bnfold's reference implementation cannot compute {which}: {reason}" if reason else missing)
 
 
-class Misfit(Unsupported):
+class Misfit(CannotEvaluate):
     """The node's inputs do not fit together or its attributes: the model itself cannot run on what it was fed."""
 
 
-class Random(Unsupported):
+class Random(CannotEvaluate):
     """The operator draws random numbers, so there is nothing to compare."""
 
 
 class KernelDeclined(Exception):
-    """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `Unsupported`."""
+    """Raised by a kernel for a form of its operator that it cannot compute for certain; becomes `CannotEvaluate`."""
 
 
 class Mismatch(KernelDeclined):

@@ -23,11 +23,11 @@ class Graph:
     def __init__(self, path: Path) -> None:
         model = onnx.load(path, load_external_data=False)
         self.nodes = model.graph.node
-        self.makers = {name: node for node in self.nodes for name in node.output}
-        self.readers: dict[str, int] = {}
+        self.producers = {name: node for node in self.nodes for name in node.output}
+        self.consumers: dict[str, int] = {}
         for node in self.nodes:
             for name in node.input:
-                self.readers[name] = self.readers.get(name, 0) + 1
+                self.consumers[name] = self.consumers.get(name, 0) + 1
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._folder = str(path.parent)
 
@@ -49,19 +49,19 @@ def judge(before: Path, after: Path) -> dict[str, float | None]:
 
 
 def _follows_conv(node: onnx.NodeProto, graph: Graph) -> bool:
-    maker = graph.makers.get(node.input[0]) if node.op_type == "BatchNormalization" else None
-    return maker is not None and maker.op_type == "Conv" and graph.readers[node.input[0]] == 1
+    producer = graph.producers.get(node.input[0]) if node.op_type == "BatchNormalization" else None
+    return producer is not None and producer.op_type == "Conv" and graph.consumers[node.input[0]] == 1
 
 
 def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> tuple[float, float] | None:
     """The largest errors of the convolution that now makes `norm`'s output: of its weight, of its bias."""
-    folded = new.makers.get(norm.output[0])
+    folded = new.producers.get(norm.output[0])
     if folded is None or folded.op_type != "Conv" or len(folded.input) < 3:
         return None
     weight, bias = (new.weight(name) for name in folded.input[1:3])
     if weight is None or bias is None:  # computed by a chain of nodes at run time
         return None
-    exact_weight, exact_bias = fold(norm, old.makers[norm.input[0]], old)
+    exact_weight, exact_bias = fold(norm, old.producers[norm.input[0]], old)
     return _distance(weight, exact_weight), _distance(bias, exact_bias)
 
 

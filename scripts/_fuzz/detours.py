@@ -24,8 +24,8 @@ SMOOTH = ("Add", "Sub", "Sum", "Mean", "Neg", "Abs", "Relu", "Concat", "Transpos
 class Detour:
     """Nodes between a value and one reader of it, under construction."""
 
-    def __init__(self, reader: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
-        self.reader, self.value, self.shape, self.dtype = reader, value, shape, dtype
+    def __init__(self, consumer: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
+        self.consumer, self.value, self.shape, self.dtype = consumer, value, shape, dtype
         self.nodes: list[onnx.NodeProto] = []
         self._hint = hint
 
@@ -44,7 +44,7 @@ class Detour:
 
 def add_nothing(d: Detour, rng: np.random.Generator) -> str:
     shape = pick(rng, [(), (1,) * len(d.shape)])
-    number = TINY if d.reader.op_type in SMOOTH and rng.random() < 0.7 else 0.0
+    number = TINY if d.consumer.op_type in SMOOTH and rng.random() < 0.7 else 0.0
     return d.node("Add", [d.value, d.number(number, shape)])
 
 

@@ -52,7 +52,7 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
     settings = options(how) if isinstance(how, str) else how
     try:
         expected = reference.evaluate(ir.load(proto), feeds)
-    except reference.Unsupported:
+    except reference.CannotEvaluate:
         return Outcome("")
     model = ir.load(proto)
     try:
@@ -203,10 +203,10 @@ def fewer_nodes(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
             continue
         candidate = onnx.ModelProto.FromString(proto.SerializeToString())
         del candidate.graph.node[index]
-        for reader in candidate.graph.node:
-            for slot, name in enumerate(reader.input):
+        for consumer in candidate.graph.node:
+            for slot, name in enumerate(consumer.input):
                 if name == node.output[0]:
-                    reader.input[slot] = node.input[0]
+                    consumer.input[slot] = node.input[0]
         yield _swept(candidate)
 
 

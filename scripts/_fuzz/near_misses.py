@@ -84,8 +84,8 @@ def freeze_default(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     copy.CopyFrom(tensor)
     copy.name = f"frozen {tensor.name}"
     model.graph.initializer.append(copy)
-    readers = [node for node in nodes(model) if tensor.name in node.input]
-    for node in readers if rng.random() < 0.3 else [pick(rng, readers)] if readers else ():
+    consumers = [node for node in nodes(model) if tensor.name in node.input]
+    for node in consumers if rng.random() < 0.3 else [pick(rng, consumers)] if consumers else ():
         node.input[:] = [copy.name if name == tensor.name else name for name in node.input]
 
 

@@ -206,8 +206,8 @@ def rewire_output(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     output = pick(rng, [info.name for info in model.graph.output])
     made = [name for node in model.graph.node for name in node.output if name and name != output]
     source = pick(rng, [*made, *(info.name for info in model.graph.input)])
-    maker = next((node for node in model.graph.node if output in node.output), None)
-    if source is None or maker is None:
+    producer = next((node for node in model.graph.node if output in node.output), None)
+    if source is None or producer is None:
         return
     for node in nodes(model):
         for names in (node.input, node.output):

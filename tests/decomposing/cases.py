@@ -144,7 +144,7 @@ def decomposed(
     nodes = [node for node in model.nodes() if node.is_op("BatchNormalization")]
     events = {node: BatchNormEvent(node.label, node.graph.path, 15, "inference") for node in nodes}
     decompose(model, events, report, policy=policy or Policy(), form=form, operators=OPERATORS)
-    model.tidy()
+    model.remove_dead_nodes()
     model.sync()
     onnx.checker.check_model(model.proto)
     return Done(model, report, next(iter(events.values()), None))

@@ -102,7 +102,7 @@ def test_refusals(source: onnx.ModelProto, reason: Reason) -> None:
     event = BatchNormEvent("norm", "", 15, "inference")
     before = model.proto.SerializeToString(deterministic=True)
     decompose(model, {node: event}, report, policy=Policy(), operators=OPERATORS)
-    model.tidy()
+    model.remove_dead_nodes()
     model.sync()
     assert (event.reason, event.verdict, event.into) == (reason, "kept", ())
     assert model.proto.SerializeToString(deterministic=True) == before

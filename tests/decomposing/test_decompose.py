@@ -106,7 +106,7 @@ def test_names_of_outer_parameters_pass_on_from_inside_a_branch() -> None:
     model, after = ir.load(MODELS / "in_if.onnx"), ir.load(MODELS / "in_if.onnx")
     upgrade(after)
     decompose(after, {}, Report(), policy=Policy())
-    after.tidy()
+    after.remove_dead_nodes()
     held = {value.name for value in model.graph.values.values() if value.is_initializer}
     kept = {value.name for value in after.graph.values.values() if value.is_initializer}
     assert kept < held  # the scales and biases of the captured ones are there, means and variances are not
@@ -130,7 +130,7 @@ def test_models_in_every_scope(path: Path, form: Form) -> None:
     before, after = ir.load(path), ir.load(path)
     upgrade(after)
     decompose(after, {}, Report(), policy=Policy(), form=form, operators=OPERATORS)
-    after.tidy()
+    after.remove_dead_nodes()
     assert left(after, OPERATORS) == []
     feeds = draw(before)
     expected, actual = evaluated(before, feeds), evaluated(after, feeds)

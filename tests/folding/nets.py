@@ -142,7 +142,7 @@ def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | 
         limits=Limits(growth=growth, **limits),
         original=original,
     )
-    model.tidy()
+    model.remove_dead_nodes()
     model.sync()
     result = Folded(model, report)
     onnx.checker.check_model(result.proto)

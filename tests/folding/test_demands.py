@@ -176,16 +176,16 @@ def test_a_shift_from_which_another_summand_lies_far_stays() -> None:
     net = Net()
     one, two = (conv(net, net.input(2, 3, 7, 6), 4, 3) for _ in range(2))
     bn = net.batchnorm(net.node("Add", one, two), 4)
-    readers = [net.node("Sin", conv(net, value, 2, 4)) for value in (one, two)]
-    assert declined(net, net.node("Exp", bn), *readers) == ["shared-value"]
+    consumers = [net.node("Sin", conv(net, value, 2, 4)) for value in (one, two)]
+    assert declined(net, net.node("Exp", bn), *consumers) == ["shared-value"]
 
 
-@pytest.mark.parametrize("reader", ["Exp", "Relu", "output"])
-def test_readers_that_cannot(reader: str) -> None:
+@pytest.mark.parametrize("consumer", ["Exp", "Relu", "output"])
+def test_readers_that_cannot(consumer: str) -> None:
     net = Net()
     y = conv(net, net.input(2, 3, 7, 6), 4, 3)
-    other = y if reader == "output" else conv(net, net.node(reader, y), 2, 4)
-    reason = "graph-output" if reader == "output" else "shared-value"
+    other = y if consumer == "output" else conv(net, net.node(consumer, y), 2, 4)
+    reason = "graph-output" if consumer == "output" else "shared-value"
     assert declined(net, net.node("Exp", net.batchnorm(y, 4)), other) == [reason]
 
 

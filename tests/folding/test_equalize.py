@@ -154,18 +154,18 @@ def test_a_value_that_a_subgraph_reads_stays() -> None:
 
 def test_channels_of_zeros_and_unread_channels_stay() -> None:
     net = Net()
-    kernel, reader = net.rng.standard_normal((6, 3, 1, 1)), net.rng.standard_normal((4, 6, 1, 1))
+    kernel, consumer = net.rng.standard_normal((6, 3, 1, 1)), net.rng.standard_normal((4, 6, 1, 1))
     kernel *= np.array([1e-3, 1, 0.1, 1, 1e-2, 1]).reshape(6, 1, 1, 1)
-    kernel[1], reader[:, 3] = 0, 0
+    kernel[1], consumer[:, 3] = 0, 0
     bias = net.rng.standard_normal(6) * [1e-3, 0, 0.1, 1, 1e-2, 1]
     x = net.node("Conv", net.input(2, 3, 8, 8), net.const(value=kernel), net.const(value=bias))
-    result = folded(net, net.node("Conv", net.node("Relu", x), net.const(value=reader)), equalize=True)
+    result = folded(net, net.node("Conv", net.node("Relu", x), net.const(value=consumer)), equalize=True)
     first, last = weights(result)
     held = ir.constant(result.node("Conv").input(2))
     assert held is not None
     assert not first[1].any()
     np.testing.assert_array_equal(held.numpy()[[1, 3]], bias[[1, 3]])
-    np.testing.assert_array_equal(last[:, [1, 3]], reader[:, [1, 3]])
+    np.testing.assert_array_equal(last[:, [1, 3]], consumer[:, [1, 3]])
     assert spread(first[[0, 2, 4, 5]]) < spread(kernel[[0, 2, 4, 5]]) / 5
 
 
@@ -316,9 +316,9 @@ def clipped(net: Net) -> str:
     return pair(net, lambda x: net.node("Clip", x, net.const(value=0.0), net.const(value=0.05)))
 
 
-def asked_if_conv(found: tied.Tied, reader: ir.Node, slot: int, affine: Affine) -> None:
-    if not reader.is_op("Sigmoid"):
-        READ(found, reader, slot, affine)
+def asked_if_conv(found: tied.Tied, consumer: ir.Node, slot: int, affine: Affine) -> None:
+    if not consumer.is_op("Sigmoid"):
+        READ(found, consumer, slot, affine)
 
 
 READ = tied.Tied._read

@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "floats that are rounded to other integers": (
         quantized,
         "_requantized",
-        lambda makers, *_: ir.constant(makers[-1].input(0)),
+        lambda producers, *_: ir.constant(producers[-1].input(0)),
     ),
     "a scale before a normaliser": (norms, "instance_down", lambda *_: Step()),
 }

@@ -281,6 +281,6 @@ def test_what_is_made_of_constants_is_not_said_to_be_fed(operator: str, source: 
     result = fold_only(net.model(y))
     (event,) = result.report.batchnorms
     assert result.reasons == ["dynamic-parameters" if slot == "parameter" else "dynamic-weight"]
-    maker = next(node for node in result.model.graph.nodes if node.op_type == operator)
-    assert event.detail.endswith(words.format(label=maker.label))
+    producer = next(node for node in result.model.graph.nodes if node.op_type == operator)
+    assert event.detail.endswith(words.format(label=producer.label))
     assert ("of constants" in event.detail) is bool(words)

@@ -63,7 +63,7 @@ def test_nodes_may_stand_before_what_they_read() -> None:
     nodes = [helper.make_node("Abs", ["v"], ["y"]), helper.make_node("Neg", ["x"], ["v"])]
     graph = ir.load(model(nodes)).graph
     assert graph.values["v"].producer is graph.nodes[1]
-    assert graph.values["v"].readers == [graph.nodes[0]]
+    assert graph.values["v"].consumers == [graph.nodes[0]]
 
 
 def test_a_captured_read_is_known_to_the_outer_value() -> None:
@@ -79,7 +79,7 @@ def test_a_captured_read_is_known_to_the_outer_value() -> None:
     )
     loaded = ir.load(proto)
     x = loaded.graph.values["x"]
-    assert sorted((node.op_type, node.graph.path) for node in x.readers) == [
+    assert sorted((node.op_type, node.graph.path) for node in x.consumers) == [
         ("Abs", "y.then_branch"),
         ("Add", "y.then_branch/i.else_branch"),
         ("Add", "y.then_branch/i.then_branch"),

@@ -66,14 +66,14 @@ def test_tidying_takes_what_edits_left_and_nothing_else() -> None:
     weights = [weight(name, 4) for name in ("w", "unread before", "shared")]
     loaded = ir.load(model(nodes, weights, outputs=["y", "kept"]))
     values = loaded.graph.values
-    reader = values["y"].producer
-    assert reader is not None
-    reader.set_input(1, values["shared"])
-    assert loaded.tidy() == ["n", "a", "b", "w"]
+    consumer = values["y"].producer
+    assert consumer is not None
+    consumer.set_input(1, values["shared"])
+    assert loaded.remove_dead_nodes() == ["n", "a", "b", "w"]
     loaded.sync()
     assert [node.op_type for node in loaded.proto.graph.node] == ["Abs", "Add", "Mul"]
     assert [tensor.name for tensor in loaded.proto.graph.initializer] == ["unread before", "shared"]
-    assert loaded.tidy() == []
+    assert loaded.remove_dead_nodes() == []
 
 
 def test_tidying_spares_outputs_inputs_and_what_found_a_new_reader() -> None:
@@ -86,9 +86,9 @@ def test_tidying_spares_outputs_inputs_and_what_found_a_new_reader() -> None:
     values, (_, _, last) = loaded.graph.values, loaded.graph.nodes
     b, d = values["b"], values["d"]
     last.set_inputs([values["a"]])
-    assert loaded.tidy() == []
+    assert loaded.remove_dead_nodes() == []
     last.set_input(0, b)
-    assert loaded.tidy() == []
+    assert loaded.remove_dead_nodes() == []
     assert d.is_initializer
     assert len(loaded.graph.nodes) == 3
 

@@ -123,8 +123,8 @@ def test_both_ends_know_of_an_edge() -> None:
     node.set_inputs([k, k])
     assert list(node.proto.input) == ["k", "k"]
     assert (x.uses, list(k.uses)) == ({}, [(node, 0), (node, 1)])
-    assert x.readers == []
-    assert k.readers == [node, node]
+    assert x.consumers == []
+    assert k.consumers == [node, node]
 
 
 def test_a_small_weight_without_readers_is_kept_in_its_message_alone() -> None:

@@ -27,7 +27,7 @@ def test_readers_are_kept_like_a_dict(steps: list[tuple[bool, int]]) -> None:
             value.drop_use(node, slot)
             del expected[node, slot]
         assert value.uses == expected
-        assert value.readers == [node] * len(expected)
+        assert value.consumers == [node] * len(expected)
 
 
 def test_replacing_leaves_outputs_alone() -> None:
@@ -37,7 +37,7 @@ def test_replacing_leaves_outputs_alone() -> None:
     old.replace_uses(new)
     assert old.uses == {}
     assert old.is_output
-    assert new.readers == [graph.nodes[0], graph.nodes[1], graph.nodes[1]]
+    assert new.consumers == [graph.nodes[0], graph.nodes[1], graph.nodes[1]]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def attempt(path: Path, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
     for unknown, largest in sizes:
         try:
             return reference.evaluate(ir.load(path), feeds(proto, unknown, largest))
-        except reference.Unsupported as refusal:
+        except reference.CannotEvaluate as refusal:
             error = refusal
     raise error or AssertionError
 

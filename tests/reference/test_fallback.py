@@ -159,7 +159,7 @@ def test_a_classifier() -> None:
 
 
 def test_versions_that_are_not_on_the_list_are_refused() -> None:
-    with pytest.raises(reference.Unsupported, match="ImageDecoder-20"):
+    with pytest.raises(reference.CannotEvaluate, match="ImageDecoder-20"):
         compute("ImageDecoder", 20, [np.zeros(9, np.uint8)])
 
 

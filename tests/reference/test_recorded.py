@@ -25,7 +25,7 @@ def evaluate(case: Case) -> list[Any] | None:
     """The results; None where the referee refuses, which it may for what no network with BatchNormalization holds."""
     try:
         return list(reference.evaluate(ir.load(case.model), case.feeds).values())
-    except reference.Unsupported:
+    except reference.CannotEvaluate:
         return None
 
 

@@ -10,8 +10,8 @@ from bnfold.errors import BnfoldError
 from bnfold.reference.registry import (
     NO_SCHEMA,
     Call,
+    CannotEvaluate,
     KernelDeclined,
-    Unsupported,
     find_kernel,
     int_list,
     kernel,
@@ -67,6 +67,6 @@ def test_integers_out_of_tensors_and_lists() -> None:
 
 
 def test_the_error_names_operator_version_node_and_reason() -> None:
-    error = Unsupported("my:Op", 3, "here", "because")
+    error = CannotEvaluate("my:Op", 3, "here", "because")
     assert isinstance(error, BnfoldError)
     assert str(error) == "bnfold's reference implementation cannot compute my:Op-3 (node 'here'): because"

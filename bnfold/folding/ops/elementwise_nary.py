@@ -87,13 +87,13 @@ def _product_up(node: ir.Node, affine: Affine) -> Step:
 def is_factor(value: ir.Value) -> bool:
     """Whether one node reads what a constant is multiplied into, and nothing further up could take a scale."""
     node = value.producer
-    if node is None or not node.is_op("Mul") or value.only_reader is None or node.has_attr("broadcast"):
+    if node is None or not node.is_op("Mul") or value.only_consumer is None or node.has_attr("broadcast"):
         return False
     sources = [source for source in node.inputs if source is not None and ir.constant(source) is None]
     if len(sources) != 1 or len(node.inputs) != 2:
         return False
-    maker = sources[0].producer
-    return maker is None or record(maker).up is None or sources[0].slot >= record(maker).outputs
+    producer = sources[0].producer
+    return producer is None or record(producer).up is None or sources[0].slot >= record(producer).outputs
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:

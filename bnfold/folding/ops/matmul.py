@@ -160,8 +160,8 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
 
 def _adds_constant(value: ir.Value | None) -> bool:
     """Whether a constant is added to the product, which takes a shift."""
-    reader = value.only_reader if value is not None else None
-    return reader is not None and reader.is_op("Add") and chains.has_constant(reader)
+    consumer = value.only_consumer if value is not None else None
+    return consumer is not None and consumer.is_op("Add") and chains.has_constant(consumer)
 
 
 register(**dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), Handler(up, down, shift="stops", inputs=2)))

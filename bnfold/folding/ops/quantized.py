@@ -33,10 +33,10 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     factor, sign = np.where(affine.s == 0, 1.0, np.abs(affine.s)), np.sign(affine.s)
     edits = _rescaled(node, stored, zero, factor)
     mirrored = _mirrored(node, stored, zero, sign) if (sign < 1).any() else stored
-    if makers := _makers(node):
-        edits += _rescaled(makers[-1], stored, ir.constant(makers[-1].input(2)), factor)
+    if producers := _makers(node):
+        edits += _rescaled(producers[-1], stored, ir.constant(producers[-1].input(2)), factor)
         scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
-        edits.append(SetConstant(makers[-1], 0, _requantized(makers, affine.s, scale, mirrored)))
+        edits.append(SetConstant(producers[-1], 0, _requantized(producers, affine.s, scale, mirrored)))
     elif mirrored is not stored:
         edits.append(SetConstant(node, 0, mirrored))
     return Step(tuple(edits))
@@ -120,20 +120,20 @@ def _makers(node: ir.Node) -> list[ir.Node]:
 
     Raises Declined where somebody else reads the integers, or they are made on another grid.
     """
-    makers: list[ir.Node] = []
+    producers: list[ir.Node] = []
     value = node.input(0)
-    while value is not None and (maker := value.producer) is not None and maker.is_op("Clip", "QuantizeLinear"):
-        makers.append(maker)
-        if value.only_reader is None:
+    while value is not None and (producer := value.producer) is not None and producer.is_op("Clip", "QuantizeLinear"):
+        producers.append(producer)
+        if value.only_consumer is None:
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}")
-        if maker.is_op("QuantizeLinear"):
-            if _grid(maker) != _grid(node):
+        if producer.is_op("QuantizeLinear"):
+            if _grid(producer) != _grid(node):
                 raise Declined(
                     Reason.QUANTIZED_WEIGHT,
                     f"{facts.where(node)} rounds to other steps than QuantizeLinear",
                 )
-            return makers
-        value = maker.input(0)
+            return producers
+        value = producer.input(0)
     return []
 
 
@@ -142,12 +142,12 @@ def _grid(node: ir.Node) -> object:
     return *((tensor.dims, tensor.numpy().tobytes()) if tensor is not None else None for tensor in held), layout(node)
 
 
-def _requantized(makers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, requested: ir.Tensor) -> InMemory:
+def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, requested: ir.Tensor) -> InMemory:
     """Floats times ``s`` that are rounded to ``requested`` on the new grid: where the product is not, the grid's own.
 
     Between two integers, rounding of the product and of the scale decides.
     """
-    *clips, quantizer = makers
+    *clips, quantizer = producers
     floats, old, zero = (ir.constant(quantizer.input(slot)) for slot in range(3))
     assert floats is not None, "the integers were evaluated"
     assert old is not None, "likewise"

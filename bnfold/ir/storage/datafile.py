@@ -93,7 +93,7 @@ def check_name(name: str, target: Path) -> None:
         raise OutputError(f"{name!r} cannot name the data file: that is a file beside {target.name}, other than it")
 
 
-def settle(written: LockedFile, wanted: Path) -> tuple[LockedFile, bool]:
+def place_data_file(written: LockedFile, wanted: Path) -> tuple[LockedFile, bool]:
     """Give a finished data file its name: ``wanted`` if nothing has it, else one with a short hash of the content.
 
     Returns what is held under that name and whether it is a new file: one that has the name and the very same content

@@ -135,7 +135,7 @@ def _place(
     if places:
         staged.data = locked_file.temporary(staged.target.parent)
         datafile.write(staged.data.path, places, model.payloads, progress)
-        staged.data, staged.owns_data = datafile.settle(staged.data, wanted)
+        staged.data, staged.owns_data = datafile.place_data_file(staged.data, wanted)
         wanted = staged.data.path
     return _segments(model, skeleton, places, wanted.name)
 

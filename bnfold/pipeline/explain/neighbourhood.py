@@ -124,19 +124,23 @@ def _add_boundary(region: Neighbourhood, graph: ir.Graph, cut: ir.Cut) -> None:
     ends = [graph.values[name] for name in (*cut.inputs, *cut.outputs) if name in graph.values]
     if not region.roles:
         region.add((value.producer for value in ends if value.producer is not None), "context")
-        region.add((reader for value in ends for reader in value.readers if reader.graph is graph), "context")
+        region.add((consumer for value in ends for consumer in value.consumers if consumer.graph is graph), "context")
 
 
 def feeding(node: ir.Node) -> list[ir.Node]:
     """The nodes of the same graph that make what a node reads, but for weights."""
-    makers = (value.producer for value in node.inputs if value is not None)
-    return [maker for maker in makers if maker is not None and maker.graph is node.graph and not _is_weight(maker)]
+    producers = (value.producer for value in node.inputs if value is not None)
+    return [
+        producer
+        for producer in producers
+        if producer is not None and producer.graph is node.graph and not _is_weight(producer)
+    ]
 
 
 def reading(node: ir.Node) -> list[ir.Node]:
     """The nodes of the same graph that read what a node makes."""
-    readers = (reader for value in node.outputs if value is not None for reader in value.readers)
-    return [reader for reader in dict.fromkeys(readers) if reader.graph is node.graph]
+    consumers = (consumer for value in node.outputs if value is not None for consumer in value.consumers)
+    return [consumer for consumer in dict.fromkeys(consumers) if consumer.graph is node.graph]
 
 
 def _is_weight(node: ir.Node) -> bool:

@@ -143,9 +143,9 @@ def _layers(boxes: Sequence[Box], routes: Sequence[tuple[Box, Box, str]]) -> Non
         if not moved:
             break
     for port in (box for box in boxes if box.role == "port"):
-        readers = [end.layer for start, end, _value in routes if start is port]
-        if readers:  # an input stands right above its first reader, not at the top
-            port.layer = min(readers) - 1
+        consumers = [end.layer for start, end, _value in routes if start is port]
+        if consumers:  # an input stands right above its first reader, not at the top
+            port.layer = min(consumers) - 1
 
 
 def _route(boxes: list[Box], start: Box, end: Box) -> list[Box]:
@@ -193,14 +193,14 @@ def _place(rows: Sequence[list[Box]]) -> None:
         y += height + GAP_Y
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            _settle(row, [_mean([other.x for other in (*box.above, *box.below)], box.x) for box in row])
+            _spread(row, [_mean([other.x for other in (*box.above, *box.below)], box.x) for box in row])
     shift = MARGIN - min((box.left for row in rows for box in row), default=0)
     for row in rows:
         for box in row:
             box.x += shift
 
 
-def _settle(row: Sequence[Box], wanted: Sequence[float]) -> None:
+def _spread(row: Sequence[Box], wanted: Sequence[float]) -> None:
     """As near to ``wanted`` as the gaps allow: the mean of pushing from the left and pushing from the right."""
     rightward, leftward = list(wanted), list(wanted)
     for index in range(1, len(row)):
@@ -233,14 +233,14 @@ def _path(line: Sequence[Box]) -> str:
 def _describe(drawing: Mapping[str, Any]) -> str:
     """The drawing in words, for who cannot see it."""
     nodes = drawing["nodes"]
-    readers: dict[int, list[str]] = {}
+    consumers: dict[int, list[str]] = {}
     for edge in drawing["edges"]:
         end = edge["to"]
         name = f"{nodes[end]['op']} {nodes[end]['name']}" if end >= 0 else f"graph output {edge['value']}"
-        readers.setdefault(edge["from"], []).append(name)
+        consumers.setdefault(edge["from"], []).append(name)
     parts = []
     for position, node in enumerate(nodes):
         caption = f" ({CAPTIONS[node['role']]})" if CAPTIONS[node["role"]] else ""
-        goes = f" goes to {', '.join(readers[position])}" if position in readers else ""
+        goes = f" goes to {', '.join(consumers[position])}" if position in consumers else ""
         parts.append(f"{node['op']} {node['name']}{caption}{goes}.")
     return " ".join(parts)

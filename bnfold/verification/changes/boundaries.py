@@ -13,7 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.schedule import captured
-from bnfold.verification.changes.extract import constant_of, maker_of_elements, walk
+from bnfold.verification.changes.extract import constant_of, producer_of_elements, walk
 from bnfold.verification.changes.unchanged import same_value, signature, unchanged
 
 _T = onnx.TensorProto
@@ -89,7 +89,9 @@ def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
     return {
         node
         for node in nodes
-        if not any(value.is_output or any(reader not in nodes for reader in value.readers) for value in made[node])
+        if not any(
+            value.is_output or any(consumer not in nodes for consumer in value.consumers) for value in made[node]
+        )
     }
 
 
@@ -106,8 +108,8 @@ def may_be_fed(value: ir.Value) -> bool:
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:
-    maker = maker_of_elements(value)
-    return maker is not None and maker.is_op("DequantizeLinear")
+    producer = producer_of_elements(value)
+    return producer is not None and producer.is_op("DequantizeLinear")
 
 
 def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -141,7 +143,7 @@ def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]
     """Names of the first common values that are made from ``values``."""
     stack, seen = list(values), set(values)
     while stack:
-        made = [output for node in stack.pop().readers for output in node.outputs if output is not None]
+        made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
         for value in made:
             if value.name in common:
                 yield value.name

@@ -21,10 +21,10 @@ from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
 
 
-def maker_of_elements(value: ir.Value | None) -> ir.Node | None:
+def producer_of_elements(value: ir.Value | None) -> ir.Node | None:
     """The node that makes the elements of a value, which others have only rearranged since."""
-    makers = value.makers() if value is not None else ()
-    return next((node for node in makers if not node.has_trait(REARRANGING)), None)
+    producers = value.producers() if value is not None else ()
+    return next((node for node in producers if not node.has_trait(REARRANGING)), None)
 
 
 class Subgraph:
@@ -182,5 +182,5 @@ def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
     return [
         value
         for value in values
-        if value.is_output or any(output not in values for node in value.readers for output in node.outputs)
+        if value.is_output or any(output not in values for node in value.consumers for output in node.outputs)
     ]

@@ -35,14 +35,14 @@ def fixed(value: ir.Value | None) -> ir.Tensor | None:
     return known[value]
 
 
-def _filled(maker: ir.Node) -> ir.Tensor | None:
+def _filled(producer: ir.Node) -> ir.Tensor | None:
     """A fill of known size. It may have more elements than anybody would have computed as a constant."""
-    shape = maker.input(0) if maker.is_op("ConstantOfShape") else None
-    if shape is None or len(maker.outputs) != 1 or maker.is_call:
+    shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
+    if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
     dims = ir.constant(shape) or _integers(shape)
     with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, told by a caller, or too large
-        return filled(maker, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
+        return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
 
 
@@ -66,13 +66,13 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
     stack, seen = [value], {value}
     while stack:
         read = stack.pop()
-        maker = read.producer
-        if maker is None or maker.subgraphs or maker.has_references or not maker.inputs or len(seen) > _FEW:
+        producer = read.producer
+        if producer is None or producer.subgraphs or producer.has_references or not producer.inputs or len(seen) > _FEW:
             return False
-        if maker is _maker(read) and maker.is_op("Shape") and (dims := _dims(maker.input(0))) is not None:
-            told[read] = np.array(dims[slice(maker.attr("start", 0), maker.attr("end", None))], np.int64)
+        if producer is _maker(read) and producer.is_op("Shape") and (dims := _dims(producer.input(0))) is not None:
+            told[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
             continue
-        for source in maker.inputs:
+        for source in producer.inputs:
             if source is not None and source not in seen and ir.constant(source) is None:
                 seen.add(source)
                 stack.append(source)
@@ -81,17 +81,17 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
     """The dims that a value has in every run, as the operators say that make it, whatever is declared."""
-    maker = _maker(value)
+    producer = _maker(value)
     for _ in range(_FEW):
-        if maker is None or not maker.has_trait(KEEPS_SHAPE):
+        if producer is None or not producer.has_trait(KEEPS_SHAPE):
             break
-        maker = _maker(maker.input(0))
-    if maker is None or maker.has_references:
+        producer = _maker(producer.input(0))
+    if producer is None or producer.has_references:
         return None
-    if maker.is_op("Shape") and not maker.attrs:
-        rank = _rank(maker.input(0))
+    if producer.is_op("Shape") and not producer.attrs:
+        rank = _rank(producer.input(0))
         return None if rank is None else (rank,)
-    target = ir.constant(maker.input(1)) if maker.is_op("Reshape") else None
+    target = ir.constant(producer.input(1)) if producer.is_op("Reshape") else None
     dims = [] if target is None else target.numpy().reshape(-1).tolist()
     return tuple(dims) if dims and all(dim > 0 for dim in dims) else None
 
@@ -100,16 +100,16 @@ def _rank(value: ir.Value | None) -> int | None:
     """The rank that a value has in every run: of what is broadcast, the largest."""
     stack, seen, rank = [value], {value}, 0
     while stack:
-        held, maker = ir.constant(read := stack.pop()), _maker(read)
-        target = ir.constant(maker.input(1)) if maker is not None and maker.is_op("Reshape") else None
+        held, producer = ir.constant(read := stack.pop()), _maker(read)
+        target = ir.constant(producer.input(1)) if producer is not None and producer.is_op("Reshape") else None
         if held is not None:
             rank = max(rank, len(held.dims))
         elif target is not None:
             rank = max(rank, target.size)
-        elif maker is not None and maker.is_op("Range", "Shape"):
+        elif producer is not None and producer.is_op("Range", "Shape"):
             rank = max(rank, 1)
-        elif maker is not None and maker.has_trait(KEEPS_SHAPE | BROADCASTING) and len(seen) <= _FEW:
-            operands = maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1]
+        elif producer is not None and producer.has_trait(KEEPS_SHAPE | BROADCASTING) and len(seen) <= _FEW:
+            operands = producer.inputs if producer.has_trait(BROADCASTING) else producer.inputs[:1]
             stack += [operand for operand in operands if operand not in seen]
             seen.update(operands)
         else:
@@ -119,5 +119,5 @@ def _rank(value: ir.Value | None) -> int | None:
 
 def _maker(value: ir.Value | None) -> ir.Node | None:
     """The operator whose first output a value is."""
-    maker = value.producer if value is not None else None
-    return None if maker is None or maker.is_call or value is not maker.output(0) else maker
+    producer = value.producer if value is not None else None
+    return None if producer is None or producer.is_call or value is not producer.output(0) else producer

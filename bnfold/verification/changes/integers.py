@@ -33,8 +33,8 @@ class _Computed:
                 found.add(node)
         return found
 
-    def _agrees(self, other: _Computed, value: ir.Value, reader: ir.Node, slot: int) -> bool:
+    def _agrees(self, other: _Computed, value: ir.Value, consumer: ir.Node, slot: int) -> bool:
         """Whether the reader's twin is given the same."""
-        twin = other._nodes.get(identity(reader)) if self._nodes.get(identity(reader)) is reader else None
+        twin = other._nodes.get(identity(consumer)) if self._nodes.get(identity(consumer)) is consumer else None
         mine, theirs = fixed(value), fixed(twin.input(slot)) if twin is not None else None
         return mine is not None and theirs is not None and same(mine, theirs)

@@ -32,14 +32,14 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
     if _computes_the_same(old, new):
         return True
     source = _copied(old.output(0))
-    maker = source.producer if source is not None else None
+    producer = source.producer if source is not None else None
     return (
-        maker is not None
-        and maker is not old
-        and maker.graph is old.graph
-        and _is_repeatable(maker)
-        and len(_names(old.outputs)) == len(_names(maker.outputs)) == 1
-        and _computes_the_same(maker, new)
+        producer is not None
+        and producer is not old
+        and producer.graph is old.graph
+        and _is_repeatable(producer)
+        and len(_names(old.outputs)) == len(_names(producer.outputs)) == 1
+        and _computes_the_same(producer, new)
     )
 
 
@@ -114,22 +114,22 @@ def _is_repeatable(node: ir.Node) -> bool:
 def _copied(value: ir.Value | None) -> ir.Value | None:
     """What nodes that hand on one of their inputs have made the value from."""
     for _ in range(_FAR):
-        maker = value.producer if value is not None else None
-        source = _handed_on(maker) if maker is not None and value is maker.output(0) else None
+        producer = value.producer if value is not None else None
+        source = _handed_on(producer) if producer is not None and value is producer.output(0) else None
         if source is None:
             break
         value = source
     return value
 
 
-def _handed_on(maker: ir.Node) -> ir.Value | None:
+def _handed_on(producer: ir.Node) -> ir.Value | None:
     """The input that the first output is: of Dropout, where no input can say that it trains."""
-    if maker.is_call:
+    if producer.is_call:
         return None
-    if maker.is_op("Concat"):
-        return _only_one(maker)
-    is_idle = maker.is_op("Dropout") and meaning(maker)[2] >= _TRAINS_BY_INPUT and maker.input(2) is None
-    return maker.input(0) if maker.is_op("Identity") or is_idle else None
+    if producer.is_op("Concat"):
+        return _only_one(producer)
+    is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
+    return producer.input(0) if producer.is_op("Identity") or is_idle else None
 
 
 def _only_one(concat: ir.Node) -> ir.Value | None:

@@ -110,7 +110,7 @@ class Evidence:
         """Whether there is nothing left to look for, or no time."""
         return not self.missing or time.process_time() > self._until > 0
 
-    def settle(self, sizes: int, *, is_static: bool) -> None:
+    def close(self, sizes: int, *, is_static: bool) -> None:
         """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
 
         Two tell operators apart. How much is chosen from a table they do not tell.

@@ -112,7 +112,7 @@ class _Side:
             value is None or constant_of(value) for value in node.inputs[1:]
         )
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
-        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.readers) for value in made):
+        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.consumers) for value in made):
             self.clear.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = constant_of(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.verification.changes.extract import maker_of_elements
+from bnfold.verification.changes.extract import producer_of_elements
 
 
 def hazards(model: ir.Model) -> list[str]:
@@ -27,8 +27,8 @@ def hazards(model: ir.Model) -> list[str]:
 
 def _is_behind_moved_matmul(node: ir.Node) -> bool:
     value = node.input(0)
-    maker = maker_of_elements(value)
-    return maker is not None and maker.is_op("MatMul") and value is not None and maker is not value.producer
+    producer = producer_of_elements(value)
+    return producer is not None and producer.is_op("MatMul") and value is not None and producer is not value.producer
 
 
 def _aliases_in_training(node: ir.Node) -> bool:

@@ -142,12 +142,14 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
             return None if value is None else shapes[value.name]
-        held, maker = ir.constant(value), value.producer
-        if held is not None or maker is None:
+        held, producer = ir.constant(value), value.producer
+        if held is not None or producer is None:
             return held.dims if held is not None else None
-        if not maker.has_trait(KEEPS_SHAPE | BROADCASTING):
+        if not producer.has_trait(KEEPS_SHAPE | BROADCASTING):
             return None
-        known = [shape_of(read) for read in (maker.inputs if maker.has_trait(BROADCASTING) else maker.inputs[:1])]
+        known = [
+            shape_of(read) for read in (producer.inputs if producer.has_trait(BROADCASTING) else producer.inputs[:1])
+        ]
         return max((shape for shape in known if shape is not None), key=len, default=None)
 
     return shape_of

@@ -51,8 +51,6 @@ FEW = 128
 MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
 kind at most twice."""
-
-
 _UNCLAIMED = 8
 """Sizes to try until the original runs, where none that it does not tell itself may be taken for granted."""
 
@@ -160,7 +158,7 @@ class SubgraphVerifier:
             if equal is not None and evidence.is_over:
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        evidence.settle(conclusive if own else 0, is_static=is_static(fed))
+        evidence.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(subgraphs, fed, old)):
@@ -243,7 +241,7 @@ class SubgraphVerifier:
     def _sides(self, cut: ir.Cut) -> tuple[Subgraph, Subgraph] | Skip:
         # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
         inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
-        old, new = (self._region(graphs, cut, inputs) for graphs in self._graphs)
+        old, new = (self._extracted(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
         if isinstance(new, Skip):
@@ -252,7 +250,7 @@ class SubgraphVerifier:
         shared = tuple(name for name in inputs if name not in apart)
         return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label)) if apart else (old, new)
 
-    def _region(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Subgraph | Skip:
+    def _extracted(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Subgraph | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
@@ -295,10 +293,7 @@ def _samples(shapes: Shapes, first: Found) -> int:
 
 
 def _visible(graph: ir.Graph, name: str) -> ir.Value | None:
-    """The value that ``name`` means in the graph or around it; None where nothing has that name."""
-    scope: ir.Graph | None = graph
-    while scope is not None:
-        if name in scope.values:
-            return scope.values[name]
-        scope = scope.parent.graph if scope.parent else None
-    return None
+    """Return the value that ``name`` means in the graph or around it, None if nothing has that name."""
+    while name not in graph.values and graph.parent is not None:
+        graph = graph.parent.graph
+    return graph.values.get(name)

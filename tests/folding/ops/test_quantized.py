@@ -274,11 +274,11 @@ READERS: dict[str, Callable[[Net, Callable[[tuple[int, ...]], str]], str]] = {
 
 
 @pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("reader", READERS)
-def test_a_factor_goes_down_into_the_scale(reader: str, behind: str) -> None:
+@pytest.mark.parametrize("consumer", READERS)
+def test_a_factor_goes_down_into_the_scale(consumer: str, behind: str) -> None:
     """What is wanted of an input of the reader is not what stands on an output of it."""
     net = Net(dtype=np.float32)
-    result = folded(net, READERS[reader](net, lambda dims: BEHIND[behind](net, dims)), tolerance=1e-6)
+    result = folded(net, READERS[consumer](net, lambda dims: BEHIND[behind](net, dims)), tolerance=1e-6)
     assert "BatchNormalization" not in result.ops
     assert integers(result).dtype == np.int8
 

@@ -34,9 +34,9 @@ def test_limited_broadcasting_places_a_run_of_dims(
 
 
 def test_limited_broadcasting_must_be_asked_for() -> None:
-    with pytest.raises(reference.Unsupported, match="broadcast is not set"):
+    with pytest.raises(reference.CannotEvaluate, match="broadcast is not set"):
         compute("Add", 6, [floats(1, 2, 3), floats(2, 3)])
-    with pytest.raises(reference.Unsupported, match="no run"):
+    with pytest.raises(reference.CannotEvaluate, match="no run"):
         compute("Add", 6, [floats(1, 2, 3, 4), floats(2, 2, 4)], broadcast=1)
 
 
@@ -50,7 +50,7 @@ def test_both_rules_differ_where_sizes_coincide() -> None:
 
 @pytest.mark.parametrize("opset", [6, 13])
 def test_an_operand_of_several_is_left_out(opset: int) -> None:
-    with pytest.raises(reference.Unsupported, match="a required input is missing"):
+    with pytest.raises(reference.CannotEvaluate, match="a required input is missing"):
         compute("Sum", opset, [None, floats(1, 2)])
 
 
@@ -104,7 +104,7 @@ def test_many_operands(op: str, expected: list[float], opset: int) -> None:
 def test_many_operands_broadcast_from_version_8_on() -> None:
     rows: list[Array | None] = [floats(1, 2, 3), floats(2, 3)]
     assert compute("Sum", 8, rows).shape == (2, 3)
-    with pytest.raises(reference.Unsupported, match="differ in shape"):
+    with pytest.raises(reference.CannotEvaluate, match="differ in shape"):
         compute("Sum", 6, rows)
 
 
@@ -116,7 +116,7 @@ def test_prelu_slopes(opset: int, shape: tuple[int, ...]) -> None:
 
 
 def test_prelu_6_needs_a_slope_a_channel() -> None:
-    with pytest.raises(reference.Unsupported, match="5 slopes for 3 channels"):
+    with pytest.raises(reference.CannotEvaluate, match="5 slopes for 3 channels"):
         compute("PRelu", 6, [floats(1, 2, 3, 5), floats(2, 5)])
 
 

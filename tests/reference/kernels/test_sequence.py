@@ -73,5 +73,5 @@ def test_optionals() -> None:
 
 
 def test_a_position_outside_is_refused() -> None:
-    with pytest.raises(reference.Unsupported, match="position 5"):
+    with pytest.raises(reference.CannotEvaluate, match="position 5"):
         run("s = SequenceConstruct (a)  p = Constant <value_int = 5> ()  y = SequenceAt (s, p)", "float[2,3] y")

@@ -89,9 +89,9 @@ def test_stand_ins_are_read_by_jumping_operators_only() -> None:
     loaded = ir.load(after)
     copy, names = substitute(loaded, ["z"])
     assert set(names) == {"z"}
-    readers = {node.op_type: [value.name for value in node.inputs if value] for node in copy.graph.nodes}
-    assert readers["Floor"] == [names["z"]]
-    assert readers["Add"] == ["r", "z"]
+    consumers = {node.op_type: [value.name for value in node.inputs if value] for node in copy.graph.nodes}
+    assert consumers["Floor"] == [names["z"]]
+    assert consumers["Add"] == ["r", "z"]
     assert [value.name for node in loaded.graph.nodes for value in node.inputs if value].count("z") == 2
 
 
