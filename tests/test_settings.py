@@ -173,7 +173,7 @@ def test_every_option_of_the_command_line_is_a_field_with_a_help() -> None:
                 seen.add(parameter.name)
                 assert parameter.name in STATED
                 assert parameter.help or command.name == "verify", parameter.name
-    hidden = {"fold", "policy", "banned", "path", "explained", "command"}
+    hidden = {"fold", "policy", "path", "explained", "command"}
     assert seen == set(STATED) - hidden
 
 

@@ -40,8 +40,8 @@ class FoldContext:
     def __post_init__(self) -> None:
         self.budget = SizeBudget(self.limits.growth)
 
-    def carry_out(self, plan: Plan, cut: ir.Cut, producer: tuple[str, str]) -> None:
-        """Edit the graph as planned, and tell the events of what is gone. ``producer`` is what the plan folds."""
+    def carry_out(self, plan: Plan, cut: ir.Cut, origin: tuple[str, str]) -> None:
+        """Edit the graph as planned, and tell the events of what is gone. ``origin`` is what the plan folds."""
         absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
         into = tuple(absorber.label for absorber in absorbers)
         operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
@@ -51,17 +51,17 @@ class FoldContext:
         before = {value: value.name for value in plan.relabelled}
         if plan.direction == "up" and plan.chain.source.only_use is None:
             self.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
-        sign(plan.edits, producer)
+        sign(plan.edits, origin)
         self.note_names(before, apply_plan(plan, self.budget), cut)
         for removed in gone:
             if removed in self.events:
                 self.events[removed].fold(plan.direction, into, operators, passed)
 
-    def replace(self, found: NodeMerge, producer: tuple[str, str], title: str) -> None:
+    def replace(self, found: NodeMerge, origin: tuple[str, str], title: str) -> None:
         """Let one node do the work of several."""
         cut = cut_around(found.nodes, title, self.original)
         self.budget.charge(found.cost)
-        sign(found.edits, producer)
+        sign(found.edits, origin)
         self.note_names({}, found.carry_out(), cut)
         edit_all(found.edits, self.budget)
 
@@ -73,11 +73,11 @@ class FoldContext:
         self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
 
 
-def sign(edits: Iterable[Edit], producer: tuple[str, str]) -> None:
+def sign(edits: Iterable[Edit], origin: tuple[str, str]) -> None:
     """Record which fold each new weight comes from, in case it overflows when it is written."""
     for edit in edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Computed):
-            edit.tensor.producer = producer
+            edit.tensor.origin = origin
 
 
 def is_live(node: ir.Node) -> bool:

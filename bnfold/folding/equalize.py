@@ -161,7 +161,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBud
     range_check.check(tied.edits)
     for edit in tied.edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
-            edit.tensor.producer = key
+            edit.tensor.origin = key
     cost = budget.check(tied.edits)
     event.channels = factors.size
     event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))

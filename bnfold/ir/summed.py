@@ -27,7 +27,7 @@ class Summed(Computed):
         largest = max((term for term, _ in terms), key=lambda term: term.size)
         super().__init__(largest.dtype, largest.dims)
         self.terms, self.units, self.centre = tuple(terms), units, centre
-        self.producer = None
+        self.origin = None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:
@@ -103,7 +103,7 @@ class Product(Computed):
         self, operands: tuple[Tensor, Tensor], dims: Sequence[int], multiply: Callable[[Float64, Float64], Float64]
     ) -> None:
         super().__init__(operands[0].dtype, dims)
-        self.operands, self.multiply, self.producer = operands, multiply, None
+        self.operands, self.multiply, self.origin = operands, multiply, None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:

@@ -192,11 +192,11 @@ class Computed(Tensor):
     """A new weight that is described by what it is made of, and evaluated block by block when it is written.
 
     Rounding it raises RangeViolation where a finite element would become infinite; `float64` does not round. For that
-    case ``producer`` says whose rewrite it came from.
+    case ``origin`` says whose rewrite it came from.
     """
 
-    __slots__ = ("producer",)
-    producer: tuple[str, str] | None
+    __slots__ = ("origin",)
+    origin: tuple[str, str] | None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:
@@ -238,7 +238,7 @@ class Scaled(Computed):
             base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
-        self.producer = None
+        self.origin = None
 
     @property
     def sources(self) -> tuple[Tensor, ...]:

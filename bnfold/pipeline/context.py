@@ -12,6 +12,9 @@ from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options, Policy
 
+Key = tuple[str, str]
+"""A node, by its graph and the value that it makes: `BatchNormEvent.key`."""
+
 
 @dataclass(slots=True, eq=False)
 class PassContext:
@@ -22,11 +25,13 @@ class PassContext:
     report: Report
     original: frozenset[str]
     progress: Progress
+    banned: frozenset[Key] = frozenset()
+    """BatchNormalizations whose fold turned out to overflow while it was written."""
     freezes: bool = False
     """Whether initializers that callers may override are taken for constants."""
     before: ir.Model | None = None
     """The model as it came, if there is no file to read it from again."""
-    events: dict[tuple[str, str], BatchNormEvent] = field(default_factory=dict)
+    events: dict[Key, BatchNormEvent] = field(default_factory=dict)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
@@ -64,7 +69,7 @@ class PassContext:
                     self.events[event.key] = event
 
 
-def key_of(node: ir.Node) -> tuple[str, str]:
+def key_of(node: ir.Node) -> Key:
     """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
     made = node.output(0)
     return node.graph.path, made.name if made is not None else node.name

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.pipeline import formats, passes, path_conflicts
+from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -52,6 +54,7 @@ def process(
     if delivery is not None:
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
+    banned: frozenset[Key] = frozenset()
     for _ in range(MAX_REPLANS):
         seconds: dict[str, float] = {}
         try:
@@ -60,14 +63,13 @@ def process(
             path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
             formats.start_runtime(kind, checks, model)
             with _timed(seconds, "rewrite"):
-                done = kind.rewrite(model, options, lambda graph, wanted: passes.rewrite(graph, wanted, tell))
+                done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, banned=banned))
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)
             _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
-            banned = violation.tensor.producer
-            if banned is None:
+            if violation.tensor.origin is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
-            options = replace(options, banned=options.banned | {banned})
+            banned |= {violation.tensor.origin}
         else:
             return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")

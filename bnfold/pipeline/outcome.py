@@ -30,7 +30,7 @@ class Outcome:
     Attributes:
         model: The rewritten model.
         report: What was done, and why not.
-        options: What was asked for, with ``banned`` as it turned out.
+        options: What was asked for.
         checks: How it was to be verified.
         source: Where the model came from.
         output: Where the model was written; None if it was not.

@@ -13,7 +13,7 @@ from bnfold.ir.graph import state_opset
 from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
-from bnfold.pipeline.context import PassContext, key_of
+from bnfold.pipeline.context import Key, PassContext, key_of
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
@@ -44,7 +44,7 @@ def choose_overridable(run: PassContext) -> None:
 
 def _gone(run: PassContext, *, freezes: bool) -> int:
     """The BatchNormalizations that folding takes out of a copy of the model."""
-    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, freezes)
+    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
     return trial.report.count("folded") + trial.report.count("removed")
@@ -95,7 +95,7 @@ def fold_affines(run: PassContext) -> None:
         return
     options = run.options
     live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
-    for node in [node for node, event in live.items() if event.key in options.banned]:
+    for node in [node for node, event in live.items() if event.key in run.banned]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = folding.Limits(
         growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
@@ -104,7 +104,7 @@ def fold_affines(run: PassContext) -> None:
         all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
         equalize=options.equalize,
-        banned=options.banned,
+        banned=run.banned,
     )
     folding.fold(
         run.model,
@@ -187,13 +187,15 @@ PASSES: tuple[Callable[[PassContext], None], ...] = (
 )  # fmt: skip
 
 
-def rewrite(model: ir.Model, options: Options, progress: Progress | None = None) -> Report:
-    """Run all passes over ``model``, in place.
+def rewrite(
+    model: ir.Model, options: Options, progress: Progress | None = None, banned: frozenset[Key] = frozenset()
+) -> Report:
+    """Run all passes over ``model``, in place; fold none that is ``banned``, for its weight would overflow.
 
     Raises:
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
-    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None))
+    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), banned)
     with no_garbage_collection(), ir.utf8(model.label):
         for step in PASSES:
             step(run)

@@ -90,7 +90,6 @@ class Options(Checked):
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
         step_seconds: Time limit for each other program, in seconds.
-        banned: Nodes, by `BatchNormEvent.key`, whose fold turned out to overflow while it was written.
     """
 
     target_opset: int | Literal["keep", "latest"] | None = None
@@ -111,7 +110,6 @@ class Options(Checked):
     equalize: bool = False
     simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = ()
     step_seconds: int = field(default=600, metadata={"low": 1})
-    banned: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)

@@ -26,9 +26,9 @@ def slice_up(node: ir.Node, affine: Affine) -> Affine:
 def slice_down(node: ir.Node, affine: Affine) -> Affine:
     """The factors are cut as the elements are."""
     for axis, window in _windows(node, affine.rank).items():
-        partial_reads = np.arange(affine.shape[axis])[window]
+        taken = np.arange(affine.shape[axis])[window]
         if affine.shape[axis] != 1:
-            affine = affine.expanded(axis, affine.shape[axis]).map(lambda block: block.take(partial_reads, axis))  # noqa: B023
+            affine = affine.expanded(axis, affine.shape[axis]).map(lambda block: block.take(taken, axis))  # noqa: B023
     return affine
 
 
@@ -51,33 +51,33 @@ def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
 
 def gather_up(node: ir.Node, affine: Affine) -> Affine:
     """The picked axes of the output make one axis of the data."""
-    axis, partial_reads = _axis(node), shapes.rank(facts.operand(node, 1))
-    if all(size == 1 for size in affine.shape[axis : axis + partial_reads]):
-        return affine.map(lambda block: block.reshape(*block.shape[:axis], 1, *block.shape[axis + partial_reads :]))
+    axis, added = _axis(node), shapes.rank(facts.operand(node, 1))
+    if all(size == 1 for size in affine.shape[axis : axis + added]):
+        return affine.map(lambda block: block.reshape((*block.shape[:axis], 1, *block.shape[axis + added :])))
     indices = _constant_indices(node)
 
     def lined(block: Float64) -> Float64:
-        before, behind = block.shape[:axis], block.shape[axis + partial_reads :]
-        return np.broadcast_to(block, (*before, *indices.shape, *behind)).reshape(*before, indices.size, *behind)
+        before, behind = block.shape[:axis], block.shape[axis + added :]
+        return np.broadcast_to(block, (*before, *indices.shape, *behind)).reshape((*before, indices.size, *behind))
 
     return _spread(node, affine.map(lined), axis, indices.reshape(-1) % _size(node, axis))
 
 
 def gather_down(node: ir.Node, affine: Affine) -> Affine:
     """The factors are picked as the elements are; the indices' axes take the place of the one."""
-    axis, partial_reads = _axis(node), shapes.rank(facts.operand(node, 1))
+    axis, added = _axis(node), shapes.rank(facts.operand(node, 1))
     if affine.shape[axis] == 1:
-        ones = (1,) * partial_reads
-        return affine.map(lambda block: block.reshape(*block.shape[:axis], *ones, *block.shape[axis + 1 :]))
+        ones = (1,) * added
+        return affine.map(lambda block: block.reshape((*block.shape[:axis], *ones, *block.shape[axis + 1 :])))
     indices = _constant_indices(node)
     return affine.expanded(axis, affine.shape[axis]).map(lambda block: block.take(indices, axis))
 
 
-def _spread(node: ir.Node, affine: Affine, axis: int, partial_reads: Array) -> Affine:
-    """The affine that picking ``partial_reads`` along ``axis`` gives; identity where nothing is picked."""
+def _spread(node: ir.Node, affine: Affine, axis: int, indices: Array) -> Affine:
+    """The affine that picking ``indices`` along ``axis`` gives; identity where nothing is picked."""
     size, count = _size(node, axis), affine.shape[axis]
-    if partial_reads.size != count:
-        raise Declined(Reason.NOT_STATIC, f"{facts.where(node)} picks {partial_reads.size} elements of {count}")
+    if indices.size != count:
+        raise Declined(Reason.NOT_STATIC, f"{facts.where(node)} picks {indices.size} elements of {count}")
     whole = affine.expanded(axis, count)
 
     def place(block: Float64, neutral: float) -> Float64:
@@ -85,8 +85,8 @@ def _spread(node: ir.Node, affine: Affine, axis: int, partial_reads: Array) -> A
         shape[axis] = size
         bounded(math.prod(shape))
         placed = np.full(shape, neutral)
-        np.moveaxis(placed, axis, 0)[partial_reads] = np.moveaxis(block, axis, 0)
-        if not np.array_equal(placed.take(partial_reads, axis), block):
+        np.moveaxis(placed, axis, 0)[indices] = np.moveaxis(block, axis, 0)
+        if not np.array_equal(placed.take(indices, axis), block):
             raise Declined(Reason.SHARED_VALUE, f"{facts.where(node)} picks an element twice, scaled differently")
         return placed
 
