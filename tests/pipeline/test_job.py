@@ -142,8 +142,8 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rewriting side go wrong, as a bug would."""
     honest = passes.rewrite
 
-    def wrong(model: ir.Model, *arguments: Any) -> object:
-        report = honest(model, *arguments)
+    def wrong(model: ir.Model, *arguments: Any, **options: Any) -> object:
+        report = honest(model, *arguments, **options)
         value = next(value for value in model.graph.values.values() if value.name.endswith("_bias"))
         assert value.tensor is not None
         value.tensor = ir.Exact(value.tensor.dtype, value.tensor.float64() * 1.01)
