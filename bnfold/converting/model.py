@@ -14,7 +14,6 @@ from bnfold.converting.functions import inline_dependent
 from bnfold.converting.types import Types
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
 from bnfold.errors import UpgradeBlocked
-from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
 
@@ -71,10 +70,9 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
     if is_called or any(map(may_be_unsure, model.nodes())):
         model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
     walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions)
-    with no_garbage_collection():
-        for graph in (model.graph, *model.functions):
-            if graph is model.graph or _uses_default_domain(graph):
-                walk.graph(graph)
+    for graph in (model.graph, *model.functions):
+        if graph is model.graph or _uses_default_domain(graph):
+            walk.graph(graph)
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()

@@ -14,7 +14,6 @@ from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
-from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline.explain.neighbourhood import Neighbourhood, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
@@ -75,7 +74,7 @@ def diff(
         BadInput: A constant that cannot be read.
     """
     common = _common(before.graph.inputs, after.graph.inputs) | _common(before.graph.outputs, after.graph.outputs)
-    with no_garbage_collection(), ir.evaluated_once(before), ir.evaluated_once(after):
+    with ir.evaluated_once(before), ir.evaluated_once(after):
         known = Identities()
         known.add(before, common)
         known.add(after, common)

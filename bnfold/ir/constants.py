@@ -86,10 +86,8 @@ def _is_computed(value: Value) -> bool:
 MAX_DEPTH = 64
 """Steps that a chain may have: longer ones do not occur, except in a hostile file, where they would take all day."""
 
-_ILL_FORMED = (
-    *(ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError, MemoryError),
-    *(ExternalDataError, MistypedAttribute),
-)
+_ILL_FORMED = (ValueError, IndexError, ZeroDivisionError, ExternalDataError, MistypedAttribute)
+"""What a chain raises that does not fit together. A TypeError would be our own mistake, a full memory no answer."""
 _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.INT64, "value_ints": TP.INT64}
 
 

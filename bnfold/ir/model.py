@@ -12,7 +12,6 @@ from bnfold.errors import ExternalDataError
 from bnfold.ir.constants import ConstantEvaluation
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
-from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.storage.payloads import Payloads
 from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.value import Value
@@ -163,9 +162,8 @@ class Model:
         """Bring the skeleton in line with the edits: node order, tensors, dropped values."""
         from bnfold.ir.sync import write
 
-        with no_garbage_collection():
-            for graph in list(self.graphs()):
-                write(self, graph)
+        for graph in list(self.graphs()):
+            write(self, graph)
 
     def release_sources(self) -> None:
         """After the last edit: forget what small tensors were computed from, their messages hold the result."""

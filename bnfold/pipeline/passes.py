@@ -10,7 +10,6 @@ from bnfold import converting, folding, ir, log
 from bnfold.errors import Unsupported
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
-from bnfold.ir.pause import no_garbage_collection
 from bnfold.pipeline import overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
 from bnfold.pipeline.context import Key, PassContext, key_of
@@ -196,7 +195,7 @@ def rewrite(
         UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
     """
     run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), banned)
-    with no_garbage_collection(), ir.utf8(model.label):
+    with ir.utf8(model.label):
         for step in PASSES:
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))

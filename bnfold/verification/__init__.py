@@ -14,7 +14,6 @@ from typing import Any
 
 from bnfold import ir, reference
 from bnfold.ir.fixing import fix_inputs
-from bnfold.ir.pause import collecting_what_is_young, no_garbage_collection
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
@@ -76,10 +75,9 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
     """
     checks = replace(checks or VerifyOptions(), **settings)
-    with no_garbage_collection():
-        old, new = (_opened(source, frozen=frozen) for source in (before, after))
-        fix_inputs(old, fixed or {})
-        named, notes = paired(old, new) if by_position else (new, [])
+    old, new = (_opened(source, frozen=frozen) for source in (before, after))
+    fix_inputs(old, fixed or {})
+    named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,
         after=named,
@@ -93,7 +91,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         progress=progress or (lambda _phase, _done, _total: None),
     )
     start(checks, request.before)
-    with one_thread(), collecting_what_is_young():
+    with one_thread():
         verdict = judge(request)
     return replace(verdict, notes=(*verdict.notes, *notes)) if notes else verdict
 

@@ -13,7 +13,6 @@ from bnfold.errors import BadInput, CutOffModel, ExternalDataError, MalformedMod
 from bnfold.ir.elements import TP
 from bnfold.ir.messages import function_key, nested_nodes, tensor_messages
 from bnfold.ir.model import Model
-from bnfold.ir.pause import no_garbage_collection
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.foreign import describe
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
@@ -60,16 +59,15 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
         raise MalformedModel(f"{label}: is empty")
     payloads = Payloads()
     try:
-        with no_garbage_collection():
-            skeleton = _stripped(source, payloads)
-            proto = onnx.ModelProto.FromString(skeleton)
-            _check_holds_graph(proto)
-            # The key that every reference to external data has; to look into all the tensors of a model takes longer.
-            has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
-            del skeleton
-            _check_opsets(proto)
-            _check_functions(proto)
-            model = Model(proto, payloads, path)
+        skeleton = _stripped(source, payloads)
+        proto = onnx.ModelProto.FromString(skeleton)
+        _check_holds_graph(proto)
+        # The key that every reference to external data has; to look into all the tensors of a model takes longer.
+        has_external = b"location" in skeleton and _refer_outside(proto, payloads, external)
+        del skeleton
+        _check_opsets(proto)
+        _check_functions(proto)
+        model = Model(proto, payloads, path)
     except DecodeError as error:
         raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
     except CutOffModel as error:

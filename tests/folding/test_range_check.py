@@ -27,6 +27,16 @@ def test_overflow(dtype: Any, scale: float) -> None:
     assert declined(net, conv(net, weight, [1.0, scale, 1.0, 1.0])) == ["range"]
 
 
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_weight_that_is_not_finite(dtype: Any, odd: float) -> None:
+    """What it holds decides, not what the fold makes of it: nothing overflows, and nothing is spread."""
+    net = Net(dtype=dtype)
+    weight = np.full((4, 3, 1, 1), 0.5)
+    weight[2, 1] = odd
+    assert declined(net, conv(net, weight, [2.0**-70, 1.0, 0.5, 1.0])) == ["non-finite"]
+
+
 def test_bits_lost_among_the_subnormals() -> None:
     net = Net(dtype=np.float16)
     weight = net.rng.uniform(0.5, 1.0, (4, 3, 1, 1))
