@@ -181,10 +181,10 @@ def test_files_in_wrong_places_are_found(tmp_path: Path, monkeypatch: pytest.Mon
     drawn = Case((MODELS / "bn9.onnx").read_bytes(), settings={"external_data": "auto"})
     rewrite = passes.rewrite
 
-    def stray(model: ir.Model, *rest: object) -> object:
+    def stray(model: ir.Model, *rest: object, **options: object) -> object:
         assert model.path is not None
         (model.path.parent / "left behind").touch()
-        return rewrite(model, *rest)  # type: ignore[arg-type]
+        return rewrite(model, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(passes, "rewrite", stray)
     assert graphs.judge(drawn, tmp_path).error == "stray: in/left behind"

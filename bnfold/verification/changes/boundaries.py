@@ -7,7 +7,7 @@ a cut of its own, bounded by the nearest values that both have and that can be f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -105,6 +105,19 @@ def may_be_fed(value: ir.Value) -> bool:
     What is dequantized is one of few numbers: others would be clipped where it is quantized again.
     """
     return value.is_input or (value.dtype not in _COUNTS and not _is_dequantized(value))
+
+
+def visible(graph: ir.Graph, name: str) -> ir.Value | None:
+    """Return the value that ``name`` means in the graph or around it, None if nothing has that name."""
+    while name not in graph.values and graph.parent is not None:
+        graph = graph.parent.graph
+    return graph.values.get(name)
+
+
+def may_be_fed_in(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
+    """Whether the value that ``name`` means at a boundary may be fed, and is no constant."""
+    value = visible(graphs[cut.graph], name) if cut.graph in graphs else None
+    return value is not None and may_be_fed(value) and ir.constant(value) is None
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from onnx import TensorProto
@@ -106,6 +106,14 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shape
         }
         if shapes != usual:
             yield shapes
+
+
+def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
+    """Yield shapes with one axis of ``names`` one smaller: a table may have more rows than are taken."""
+    for name, shape in usual.items():
+        for axis, size in enumerate(shape if name in names else ()):
+            if size > 1:
+                yield {**usual, name: (*shape[:axis], size - 1, *shape[axis + 1 :])}
 
 
 def _elements(shapes: Shapes) -> int:

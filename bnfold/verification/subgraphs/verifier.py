@@ -13,7 +13,7 @@ from itertools import islice
 
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed
+from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.evidence import Evidence, Mutant
 from bnfold.verification.comparing.mutants import Mutants, nudged, taken_over
@@ -35,6 +35,7 @@ from bnfold.verification.subgraphs.shapes import (
     has_guesses,
     is_static,
     lacks_rank,
+    nearby,
     says_more,
     subgraph_shapes,
 )
@@ -173,19 +174,21 @@ class SubgraphVerifier:
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
         """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
-        trials = (
-            self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in subgraph_shapes(fed, old.nodes)
-        )
+        near = nearby(_passed(subgraphs), self._shapes.claimed(subgraphs.cut.graph))
         with self._shapes.without_claims(subgraphs.cut.graph):
-            found = next((it for it in islice(trials, _UNCLAIMED) if isinstance(it, Difference) or it.only_after), None)
+            usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
+            trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
+            first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
+            others = (self._sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
+            worse = (it for it in others if _fails(it) or (isinstance(it, Skip) and it.only_after))
+            found = first if isinstance(first, Skip) or _fails(first) else next(worse, None)
         if isinstance(found, Skip):
             return found
         return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Why equal results do not count: at other sizes that callers may feed, they are not."""
-        passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
-        usual = next({name: array.shape for name, array in feeds.items()} for feeds in passed)
+        usual = _passed(subgraphs)
         with self._shapes.without_claims(subgraphs.cut.graph):
             others = list(further_shapes(fed, usual))
         for shapes in others:
@@ -240,7 +243,7 @@ class SubgraphVerifier:
 
     def _sides(self, cut: ir.Cut) -> tuple[Subgraph, Subgraph] | Skip:
         # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
-        inputs = [name for name in cut.inputs if all(_may_be_fed(graphs, cut, name) for graphs in self._graphs)]
+        inputs = [name for name in cut.inputs if all(may_be_fed_in(graphs, cut, name) for graphs in self._graphs)]
         old, new = (self._extracted(graphs, cut, inputs) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
@@ -257,8 +260,14 @@ class SubgraphVerifier:
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
-        stops = [value for name in inputs if name not in self._defaults if (value := _visible(graph, name)) is not None]
+        stops = [value for name in inputs if name not in self._defaults if (value := visible(graph, name)) is not None]
         return Subgraph([graph.values[name] for name in cut.outputs], stops, self._defaults)
+
+
+def _passed(subgraphs: SubgraphPair) -> Shapes:
+    """Return the first shapes at which the results were equal."""
+    passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
+    return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
 
 
 def _takes_long(subgraph: ir.Model, shapes: Shapes) -> bool:
@@ -276,11 +285,6 @@ def _taken_over(cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[st
     return (taken_over(made[name]) for name in inside)
 
 
-def _may_be_fed(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
-    value = _visible(graphs[cut.graph], name) if cut.graph in graphs else None
-    return value is not None and may_be_fed(value) and ir.constant(value) is None
-
-
 def _fails(found: Found | None) -> bool:
     return isinstance(found, Difference) and found.excess > 1
 
@@ -290,10 +294,3 @@ def _samples(shapes: Shapes, first: Found) -> int:
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
     return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
-
-
-def _visible(graph: ir.Graph, name: str) -> ir.Value | None:
-    """Return the value that ``name`` means in the graph or around it, None if nothing has that name."""
-    while name not in graph.values and graph.parent is not None:
-        graph = graph.parent.graph
-    return graph.values.get(name)
