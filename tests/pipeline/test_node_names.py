@@ -55,8 +55,9 @@ def check(before: onnx.ModelProto, after: onnx.ModelProto) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_new_nodes_of_real_models_have_names_of_their_own(corpus: Path, way: str) -> None:
+    """Each model goes one of the ways: all of them would take minutes."""
     added = 0
-    for path in real.models(corpus):
+    for path in [*real.models(corpus)][[*WAYS].index(way) :: len(WAYS)]:
         try:
             after = rewritten(path, **WAYS[way])
         except BnfoldError:
