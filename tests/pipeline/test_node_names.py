@@ -19,9 +19,9 @@ from bnfold.settings import Options
 from tests import corpus as real
 
 WAYS: dict[str, dict[str, Any]] = {
+    "upgraded": {"fold": False, "target_opset": 21},
     "folded": {"decompose": "residual", "overridable": "freeze"},
     "decomposed": {"fold": False, "decompose": "all", "overridable": "freeze"},
-    "upgraded": {"fold": False, "target_opset": 21},
 }
 
 
