@@ -17,7 +17,7 @@ What is imported stays, and so do the models: to look through them takes a tenth
 
 
 def run() -> None:
-    """The console command."""
+    """Run the console command."""
     streams.fill_closed()
     streams.spell_out()
     gc.set_threshold(MOST_UNSEEN)

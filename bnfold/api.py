@@ -33,7 +33,7 @@ T = TypeVar("T", Options, VerifyOptions)
 
 
 def _opened(source: Any, name: str = "source") -> formats.Source:
-    """The model as the pipeline takes it."""
+    """Return the model as the pipeline takes it."""
     if isinstance(source, str | os.PathLike):
         return Path(source)
     onnx_ir = sys.modules.get("onnx_ir")

@@ -35,7 +35,7 @@ _MACHINE = {
 
 
 def printable(text: str) -> str:
-    """``text`` on one line: what a terminal would obey or not show is written as Python writes it in a literal.
+    """Return ``text`` on one line: what a terminal would obey or not show is written as Python writes it in a literal.
 
     Names come from files, and a hostile one could colour, hide or forge what people read.
     """
@@ -126,7 +126,7 @@ class OutputError(BnfoldError):
 
     @classmethod
     def at(cls, path: object, error: Exception) -> OutputError:
-        """With what the system says, in its words."""
+        """Return the error with what the system says, in its words."""
         return cls(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
@@ -156,7 +156,7 @@ class StepRefused(BnfoldError):
 
 
 def machine_trouble(error: BaseException | None) -> str:
-    """One line for what is the machine's doing, not a bug: a full disk, too little memory, too few descriptors.
+    """Return one line for what is the machine's doing, not a bug: a full disk, too little memory, too few descriptors.
 
     Empty for everything else.
     """

@@ -89,7 +89,10 @@ class DecomposeBatchNormPass(_BatchNormPass):
 
 
 def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:
-    """The options with what the pass decides by itself; asking for something else there is a mistake to be told."""
+    """Return the options with what the pass decides by itself.
+
+    Asking for something else there is a mistake to be told.
+    """
     untouched, own = Options(), {**own, "simplify": ()}
     for field in fields(options):
         asked = getattr(options, field.name)

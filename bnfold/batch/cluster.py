@@ -27,7 +27,7 @@ class Cluster(Executor):
         self._tasks: WeakSet[Any] = WeakSet()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As `concurrent.futures.Executor.submit`."""
+        """Do as `concurrent.futures.Executor.submit`."""
         answer: Future[Any] = Future()
         task = self._client.submit(fn, *args, pure=False, **kwargs)
         self._tasks.add(task)
@@ -50,7 +50,7 @@ def _pass_on(answer: Future[Any], task: Any) -> None:
 
 @contextmanager
 def connected(address: str, shared: Sequence[Path] = ()) -> Iterator[Executor]:
-    """The cluster whose scheduler is at ``address``, or described by a scheduler file (``….json``).
+    """Return the cluster whose scheduler is at ``address``, or described by a scheduler file (``….json``).
 
     ``shared`` are plain paths that every worker has to see. What is queued when the block is left is cancelled.
 
@@ -78,7 +78,7 @@ def connected(address: str, shared: Sequence[Path] = ()) -> Iterator[Executor]:
 
 
 def _check(client: Client, shared: Sequence[Path]) -> None:
-    """Before any work: what is asked are functions that every Python has, for bnfold may be missing there."""
+    """Check the cluster before any work, by functions that every Python has: bnfold may be missing there."""
     here = metadata.version("bnfold")
     found = client.run(metadata.version, "bnfold", on_error="return")
     if not found:

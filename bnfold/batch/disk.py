@@ -29,11 +29,11 @@ class OnDisk:
         return self.path.name
 
     def child(self, relative: str) -> OnDisk:
-        """The file below this folder."""
+        """Return the file below this folder."""
         return OnDisk(self.path / relative)
 
     def sibling(self, name: str) -> OnDisk:
-        """The file beside this one; the folder that it lies in if ``name`` is empty."""
+        """Return the file beside this one; the folder that it lies in if ``name`` is empty."""
         return OnDisk(self.path.parent / name)
 
     def holds(self, other: object) -> bool:
@@ -50,7 +50,7 @@ class OnDisk:
         return [status.st_size, status.st_mtime_ns]
 
     def read(self) -> str:
-        """A small text. Raises if there is no such file."""
+        """Return a small text. Raises if there is no such file."""
         return self.path.read_text(encoding="utf-8")
 
     def write(self, text: str) -> None:
@@ -63,18 +63,21 @@ class OnDisk:
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
-        """The model as a file on disk, its external data beside it."""
+        """Open the model as a file on disk, its external data beside it."""
         yield self.path
 
     @contextmanager
     def replaced(self) -> Iterator[Path]:
-        """Where to write the model that is to stand here: the place itself, a job writes beside it and renames."""
+        """Return where to write the model that is to stand here.
+
+        The place itself, a job writes beside it and renames.
+        """
         self.make_folder(self.path.parent)
         yield self.path
 
     @staticmethod
     def make_folder(folder: Path) -> None:
-        """Raises OutputError where there can be none."""
+        """Make the folder. Raises OutputError where there can be none."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -122,6 +125,6 @@ def in_foreign(relative: str) -> bool:
 
 
 def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
+    """Return the folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
     fixed = next((index for index, part in enumerate(parts) if any(mark in part for mark in MAGIC)), len(parts) - 1)
     return parts[:fixed]

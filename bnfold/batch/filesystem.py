@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def opened(url: str) -> tuple[AbstractFileSystem, str]:
-    """The file system behind a URL, and the path on it. Raises BadInput for a URL that cannot be used."""
+    """Return the file system behind a URL, and the path on it. Raises BadInput for a URL that cannot be used."""
     try:
         from fsspec.core import url_to_fs
     except ModuleNotFoundError as error:
@@ -31,7 +31,7 @@ def opened(url: str) -> tuple[AbstractFileSystem, str]:
 
 
 def system(url: str) -> AbstractFileSystem:
-    """The file system alone. fsspec keeps one for each process, thread and server."""
+    """Return the file system alone. fsspec keeps one for each process, thread and server."""
     return opened(url)[0]
 
 
@@ -69,7 +69,7 @@ def write(found: AbstractFileSystem, data: bytes, path: str) -> None:
 
 
 def _make_folder(found: AbstractFileSystem, folder: str) -> None:
-    """As ``makedirs``, which not every file system does well when two processes make a folder at once."""
+    """Do as ``makedirs``, which not every file system does well when two processes make a folder at once."""
     if found.isdir(folder):
         return
     parent = posixpath.dirname(folder)
@@ -94,7 +94,7 @@ def _renames(found: AbstractFileSystem) -> bool:
 
 
 def _rename(found: AbstractFileSystem, temporary: str, final: str) -> None:
-    """Some servers refuse to rename to a name that is taken, some of them without an error."""
+    """Rename a file; some servers refuse to rename to a name that is taken, some of them without an error."""
     try:
         found.mv(temporary, final)
     except Exception:
@@ -107,7 +107,7 @@ def _rename(found: AbstractFileSystem, temporary: str, final: str) -> None:
 
 @contextmanager
 def told(place: object, what: Literal["read", "written"]) -> Iterator[None]:
-    """File systems raise what their libraries raise: all of it becomes one line that names the file.
+    """Turn what file systems and their libraries raise into one line that names the file.
 
     Raises:
         BadInput, OutputError: It cannot be read, or written.

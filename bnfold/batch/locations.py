@@ -88,7 +88,7 @@ class Remote:
 
     @contextmanager
     def replaced(self) -> Iterator[Path]:
-        """In a copy of what stands there, so that a job treats an old output and its data file as it always does.
+        """Replace a file through a copy of what stands there, so that a job treats an old output as it always does.
 
         Then the difference is sent: data files first, the model that refers to them last; only then old ones go.
         """
@@ -107,7 +107,10 @@ class Remote:
                     filesystem.system(self.url).rm_file(self.sibling(path.name).path)
 
     def _fetch(self, folder: Path) -> Path:
-        """The model and its external data. What is missing or leads outside is left to whoever reads the model."""
+        """Fetch the model and its external data.
+
+        What is missing or leads outside is left to whoever reads the model.
+        """
         from bnfold import ir
         from bnfold.ir.storage.external import resolved
 
@@ -130,7 +133,10 @@ class Remote:
         return target
 
     def _fetch_old(self, target: Path) -> None:
-        """The output that is to be replaced; where something else has the data file's name, an empty file says so."""
+        """Fetch the output that is to be replaced.
+
+        Where something else has the data file's name, an empty file says so.
+        """
         system = filesystem.system(self.url)
         with filesystem.told(self, "written"):
             system.invalidate_cache()
@@ -147,7 +153,7 @@ Place = OnDisk | Remote
 
 
 def place(text: str) -> Place:
-    """The file or folder of this name. Raises BadInput for a URL that cannot be used."""
+    """Return the file or folder of this name. Raises BadInput for a URL that cannot be used."""
     if not is_url(text):
         return OnDisk(Path(text))
     system, path = filesystem.opened(text)
@@ -200,7 +206,10 @@ def _below(everything: Remote) -> tuple[Remote, list[str], int]:
 
 
 def _scratch() -> str | None:
-    """On a Dask worker its own folder, which Dask removes when the worker has been killed; else the usual place."""
+    """Return the folder for copies: on a Dask worker its own, which Dask removes when the worker has been killed.
+
+    Else the usual place.
+    """
     if "distributed" not in sys.modules:
         return None
     from distributed import get_worker
@@ -212,6 +221,6 @@ def _scratch() -> str | None:
 
 
 def _states(folder: Path) -> dict[Path, tuple[int, int, int]]:
-    """The files of a job's folder; one that was replaced has another number."""
+    """Return the files of a job's folder; one that was replaced has another number."""
     found = {path: path.stat() for path in folder.iterdir() if path.is_file()}
     return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found.items()}

@@ -154,7 +154,7 @@ def _cause(error: BaseException) -> str:
 
 
 def to_json(results: Sequence[FileResult]) -> dict[str, Any]:
-    """The summary report of a batch."""
+    """Return the summary report of a batch."""
     return {
         "schema": "bnfold-batch/1",
         "counts": dict(Counter(result.status for result in results)),

@@ -15,7 +15,7 @@ Seen = list[Any] | None
 
 
 def seen(source: Place) -> Seen:
-    """What the input is like, to be asked before it is read: if it changes meanwhile, it is done again.
+    """Return what the input is like, to be asked before it is read: if it changes meanwhile, it is done again.
 
     Of an OpenVINO IR nothing is remembered: its .xml may stay the same while the constants beside it change.
     """
@@ -28,7 +28,7 @@ def seen(source: Place) -> Seen:
 
 
 def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
-    """Remember what ``output`` was made from, how, and what was found. Raises OutputError."""
+    """Return remember what ``output`` was made from, how, and what was found. Raises OutputError."""
     made = seen(output)
     if source is not None and made is not None:
         held = {"settings": fingerprint, "source": source, "output": made, "found": found}
@@ -36,7 +36,7 @@ def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: M
 
 
 def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
-    """What was found when the output was made, if that was from this very input in this way; else None."""
+    """Return what was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
     if source is None or made is None:
         return None
@@ -50,5 +50,5 @@ def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) ->
 
 
 def memory(root: Place, path: str) -> Place:
-    """Where results in the folder ``root`` are remembered: in one hidden folder there."""
+    """Return where results in the folder ``root`` are remembered: in one hidden folder there."""
     return root.child(f".bnfold/{path}.json")

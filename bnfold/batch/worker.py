@@ -45,7 +45,7 @@ class Settings:
     force: bool = False
 
     def fingerprint(self) -> str:
-        """Changes when results could: the options, and the versions of what computes them."""
+        """Return a text that changes when results could: the options, and the versions of what computes them."""
         written = self.delivery.external_data, self.delivery.size_threshold
         known = [to_json(self.options), to_json(self.checks), written, sorted(self.unwanted), _versions()]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
@@ -53,7 +53,7 @@ class Settings:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Those of this process; to look them up takes as long as to see that a model is up to date."""
+    """Return the versions of this process; to look them up takes as long as to see that a model is up to date."""
     return versions()
 
 
@@ -95,7 +95,7 @@ class Counts:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Counts | None:
-        """Those of a model's report; None of an empty one."""
+        """Return the counts of a model's report; None of an empty one."""
         if not document:
             return None
         rows = document["batchnorms"]
@@ -136,7 +136,7 @@ def _work(task: Task, settings: Settings) -> FileResult:
 
 
 def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
-    """The ordinary job; ``names`` learns where on disk the model lay meanwhile."""
+    """Do the ordinary job; ``names`` learns where on disk the model lay meanwhile."""
     source, output = str(task.source), str(task.output)
     with task.source.opened() as path:
         names |= aliases(path, task.source)
@@ -165,19 +165,22 @@ def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:
 
 
 def report(outcome: Outcome, *, full: bool) -> dict[str, Any]:
-    """All there is to say reads both models again; a summary needs but what became of each BatchNormalization."""
+    """Return the report.
+
+    The full one reads both models again, a summary needs but what became of each BatchNormalization.
+    """
     return outcome.to_json() if full else outcome.report.to_json()
 
 
 def aliases(path: Path, place: Place) -> dict[str, str]:
-    """What stands in messages -> what the user knows it by; the file first, then what lies beside it."""
+    """Return what stands in messages -> what the user knows it by; the file first, then what lies beside it."""
     if str(path) == str(place):
         return {}
     return {str(path): str(place), f"{path.parent}{os.sep}": str(place.sibling(""))}
 
 
 def renamed(result: FileResult, names: Mapping[str, str]) -> FileResult:
-    """With the places that the user knows for where models lay while they were processed."""
+    """Return the result with the user's names for the places where models lay while they were processed."""
 
     def told(text: str) -> str:
         for path, name in names.items():

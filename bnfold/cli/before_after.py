@@ -23,12 +23,12 @@ Row = tuple[str, str, str, str]
 
 
 def lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    """The rows under a head, in columns that are as wide as they have to be."""
+    """Yield the rows under a head, in columns that are as wide as they have to be."""
     yield from _aligned([("", "before", "after", ""), *_rows(report, verbose=verbose)])
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
-    """The model as it came, and after each step that was kept."""
+    """Yield the model as it came, and after each step that was kept."""
     yield from _aligned(
         [
             ("", "nodes", "BatchNormalization", "weights", "multiply-adds", "opset", "time", ""),
@@ -46,7 +46,7 @@ def _counts(totals: Totals | None) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they have to be, numbers to the right, the first and the last to the left."""
+    """Yield columns as wide as they have to be, numbers to the right, the first and the last to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *numbers, last in rows:
         cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
@@ -54,7 +54,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def grown(report: Report) -> str:
-    """That the model needs more room than before, and what keeps it from that; empty where it does not."""
+    """Say that the model needs more room than before, and what keeps it from that; empty where it does not."""
     before, after = report.before.weights, report.after.weights
     factor, least = GROWN
     if after < factor * before or after - before < least:
@@ -104,7 +104,7 @@ def _example(event: BatchNormEvent) -> str:
 
 
 def products(counted: Products | None) -> str:
-    """Multiply-adds in a unit that people read, times the sizes that are open."""
+    """Return multiply-adds in a unit that people read, times the sizes that are open."""
     if counted is None:
         return "unknown"
     count: float = counted.count

@@ -33,7 +33,7 @@ def require(args: Invocation) -> None:
 
 
 def found(args: Invocation) -> dict[str, Any]:
-    """What differs between the two models of a command line."""
+    """Return what differs between the two models of a command line."""
     from bnfold import diffing
     from bnfold.pipeline import formats
 
@@ -42,7 +42,7 @@ def found(args: Invocation) -> dict[str, Any]:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
-    """The differences, one a line."""
+    """Yield the differences, one a line."""
     old, new = document["before"], document["after"]
     names = {**old["operators"], **new["operators"]}
     counts = [(f"  {name}", *(str(side["operators"].get(name, 0)) for side in (old, new))) for name in names]

@@ -93,7 +93,7 @@ def _refuse(args: Invocation) -> None:
 
 @contextmanager
 def _workers(args: Invocation, tasks: Sequence[Task]) -> Iterator[Executor]:
-    """Processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
+    """Return processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
     if not args.run.scheduler:
         count = min(args.run.jobs or os.cpu_count() or 1, len(tasks))
         with ProcessPoolExecutor(count, initializer=stopping.prepare) as pool:
@@ -117,7 +117,7 @@ def _inputs(sources: Iterable[Place]) -> Iterator[path_conflicts.Named]:
 
 
 def _outputs(tasks: Sequence[Task], args: Invocation) -> Iterator[path_conflicts.Named]:
-    """The results on disk, and the files that their weights may go to."""
+    """Yield the results on disk, and the files that their weights may go to."""
     for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
         yield f"the output {path}", path
         beside = formats.of(path).data_file(path, args.delivery.external_data)

@@ -184,7 +184,7 @@ class Command(click.Command):
 
 
 def _too_many(message: str, args: list[str]) -> str:
-    """What was meant by one argument too many, if anything is known."""
+    """Return what was meant by one argument too many, if anything is known."""
     if "unexpected extra argument" not in message:
         return ""
     if sum(argument.endswith(".onnx") for argument in args) > 2:
@@ -204,7 +204,7 @@ class Main(click.Group):
         _write_examples(self, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and options; where none begins so, files, since a model may stand where a command would."""
+        """Return commands and options; where none begins so, files, since a model may stand where a command would."""
         from click.shell_completion import CompletionItem
 
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
@@ -256,7 +256,7 @@ class Main(click.Group):
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """The shell may have put the name of a file that somebody else made on the command line."""
+    """Escape errors: the shell may have put the name of a file of somebody else on the command line."""
     try:
         yield
     except click.UsageError as error:
@@ -267,7 +267,7 @@ def _printable_errors() -> Iterator[None]:
 
 
 def _names_models(argument: str) -> bool:
-    """A model's name, a folder or a pattern; whatever is there, or looks like a model that should be."""
+    """Whether it is a model's name, a folder or a pattern; whatever is there, or looks like a model that should be."""
     there = argument == STREAM or "://" in argument or os.path.exists(argument)  # noqa: PTH110 - pathlib would slow --help
     return there or argument.endswith(".onnx") or any(mark in argument for mark in MAGIC)
 

@@ -91,7 +91,7 @@ class Invocation(NamedTuple):
         return _is_pattern(self.source) or Path(self.source).is_dir()
 
     def destination(self) -> OutputOptions | None:
-        """Where the result goes; None for standard output."""
+        """Return where the result goes; None for standard output."""
         if self.output != STREAM:
             return self.delivery
         from bnfold.pipeline import formats
@@ -107,7 +107,7 @@ class Invocation(NamedTuple):
         return None
 
     def opened(self) -> Source:
-        """The model's path, or its bytes from standard input."""
+        """Return the model's path, or its bytes from standard input."""
         if self.source != STREAM:
             return Path(self.source)
         if sys.stdin is None:

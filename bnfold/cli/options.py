@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Other tools write NAME:2,3,224,224 and NAME:2x3x224x224."""
+    """Read a shape; other tools write NAME:2,3,224,224 and NAME:2x3x224x224."""
     name, _, dims = text.rpartition("=" if "=" in text else ":")
     if not name or not re.fullmatch(r"[\d\s,x]*", dims):
         raise click.BadParameter(f"{text!r} is not of the form NAME=2,3,224,224")
@@ -135,7 +135,10 @@ DEFAULTS = {"target_opset": "15, unless the model is newer", "jobs": "one per co
 
 
 def option(name: str, *flags: str, **form: Any) -> Callable[[Command], Command]:
-    """The option for a field of the settings; what is given here counts more than what follows from the field."""
+    """Return the option for a field of the settings.
+
+    What is given here counts more than what follows from the field.
+    """
     kind, member = STATED[name]
     hint, low = type_hints(kind)[name], member.metadata.get("low")
     found: dict[str, Any] = {"help": _help(kind, name), "default": member.default}
@@ -157,14 +160,14 @@ def _flags(name: str) -> tuple[str, ...]:
 
 
 def _help(kind: type[Any], name: str) -> str:
-    """The first sentence that a class's docstring has about its field, and a default that is no value."""
+    """Return the first sentence that a class's docstring has about its field, and a default that is no value."""
     default = f"  [default: {DEFAULTS[name]}]" if name in DEFAULTS else ""
     return f"{_sentences(kind.__doc__ or '').get(name, '')}{default}"
 
 
 @cache
 def _sentences(text: str) -> dict[str, str]:
-    """The first sentence about each attribute in a class's docstring; it may go over several lines."""
+    """Return the first sentence about each attribute in a class's docstring; it may go over several lines."""
     found = re.findall(r"^ {4,8}(\w+): (.*?\.)\s", text, re.MULTILINE | re.DOTALL)
     return {name: " ".join(sentence.split()) for name, sentence in found}
 

@@ -45,7 +45,7 @@ def emit(document: Mapping[str, Any], paths: Sequence[str], *, as_json: bool) ->
 
 
 def to_stdout(document: Mapping[str, Any]) -> None:
-    """The report as JSON."""
+    """Print the report as JSON."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
@@ -86,7 +86,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _documents(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The reports in the summary of a folder, or the one report itself."""
+    """Return the reports in the summary of a folder, or the one report itself."""
     if "models" not in document:
         return [document]
     without = ("status", "message", "counts")

@@ -51,14 +51,14 @@ def _columns(*names: str) -> Table:
 
 
 def _add(table: Table, *cells: str, style: str = "") -> None:
-    """One row; ``style`` is the last cell's."""
+    """Add one row; ``style`` is the last cell's."""
     *plain, last = (Text(printable(cell)) for cell in cells)
     last.stylize(style)
     table.add_row(*plain, last)
 
 
 def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> None:
-    """Rows of a report's ``batchnorms``, what is left first, with as much about each as the terminal has room for.
+    """Print the rows of a report's ``batchnorms``, what is left first, with as much as the terminal has room for.
 
     Columns go in this order where there is no room: the ranges of scale and shift, then version and mode.
     """
@@ -81,7 +81,7 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
 
 
 def quantization(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of a report's ``quantization``: as the file has it, folded, equalized."""
+    """Print the rows of a report's ``quantization``: as the file has it, folded, equalized."""
     table = _columns("layer", "spread of channel ranges", "int8 per tensor, dB", "int8 per channel, dB")
     for row in rows:
         forms = [row["before"], row["folded"], row["equalized"]]
@@ -122,7 +122,10 @@ def _details(row: OutputRow) -> str:
 
 
 def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
-    """One row a model, those that need attention first; a folder that all of them share is named once, in the head."""
+    """Print one row a model, those that need attention first.
+
+    A folder that all of them share is named once, in the head.
+    """
     shared = os.path.commonprefix([result.source for result in results])  # noqa: RUF071 - of URLs, too
     folder = shared[: max(shared.rfind("/"), shared.rfind(os.sep)) + 1]
     table = _columns(printable(f"model in {folder}") if folder else "model", "", "BatchNormalization", "what happened")

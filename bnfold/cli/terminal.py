@@ -43,7 +43,7 @@ ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "
 
 
 def say(text: str, color: str | None = None) -> None:
-    """One line on stderr, coloured only on a terminal that wants it (https://no-color.org), which wraps it at words."""
+    """Print one line on stderr, coloured on a terminal that wants it (https://no-color.org)."""
     line = printable(text)
     if sys.stderr.isatty():
         width, start = shutil.get_terminal_size().columns, len(line) - len(line.lstrip())
@@ -55,7 +55,10 @@ def say(text: str, color: str | None = None) -> None:
 
 @contextmanager
 def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback (phase, done, total) that draws a bar on a terminal; in a pipe it says only what will take long."""
+    """Yield a callback (phase, done, total) that draws a bar on a terminal.
+
+    In a pipe it says only what will take long.
+    """
     if not enabled:
         yield lambda *_: None
         return
@@ -92,7 +95,7 @@ def _long(seconds: int) -> None:
 
 
 def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
-    """After a run: the model before and after, verification, what needs attention, what was written."""
+    """Print after a run: the model before and after, verification, what needs attention, what was written."""
     report = outcome.report
     if quiet:
         _verification(outcome.verdict)
@@ -128,7 +131,7 @@ def headline(text: str, status: str) -> None:
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> None:
-    """The table of the steps that were taken one after the other."""
+    """Print the table of the steps that were taken one after the other."""
     from bnfold.cli import before_after
 
     for line in before_after.steps(before, rows):
@@ -177,7 +180,7 @@ def _attention(report: Report, *, verbose: bool) -> None:
 
 
 def _notes(notes: Sequence[str], *, verbose: bool) -> None:
-    """A few of each kind, which is what a note says before its colon: networks have arithmetic by the hundred."""
+    """Print a few of each kind, which is what a note says before its colon: networks have arithmetic by the hundred."""
     kinds: dict[str, list[str]] = {}
     for note in notes:
         kinds.setdefault(note.partition(":")[0], []).append(note)
@@ -190,7 +193,10 @@ def _notes(notes: Sequence[str], *, verbose: bool) -> None:
 
 
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
-    """The table of every BatchNormalization on stdout; on stderr a summary, and what can be done about what is left."""
+    """Print the table of every BatchNormalization on stdout.
+
+    On stderr a summary, and what can be done about what is left.
+    """
     from bnfold.cli import tables
     from bnfold.pipeline import job
 

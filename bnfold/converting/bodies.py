@@ -8,7 +8,7 @@ Dims = tuple[int | str | None, ...]
 
 
 def operand_of(value: ir.Value) -> ir.Value | None:
-    """What the node around a body binds to this input of the body."""
+    """Return what the node around a body binds to this input of the body."""
     node = value.graph.parent
     if node is None or not value.is_input or states_of(node) is None:
         return None
@@ -16,7 +16,10 @@ def operand_of(value: ir.Value) -> ir.Value | None:
 
 
 def states_of(node: ir.Node) -> int | None:
-    """How many values a Loop or Scan hands on from step to step; None for other nodes, and for Scan-8's other form."""
+    """Return how many values a Loop or Scan hands on from step to step.
+
+    None for other nodes, and for Scan-8's other form.
+    """
     if node.op_type == "Loop":
         return len(node.inputs) - 2
     scanned = node.find("num_scan_inputs")
@@ -26,7 +29,7 @@ def states_of(node: ir.Node) -> int | None:
 
 
 def dims_behind(node: ir.Node, slot: int, shapes: list[Dims | None]) -> Dims | None:
-    """Dims of an output of a node whose bodies end in values of ``shapes``."""
+    """Return dims of an output of a node whose bodies end in values of ``shapes``."""
     dims, states = shapes[0], states_of(node)
     if node.op_type != "If" and states is None:
         return None
@@ -41,6 +44,6 @@ def dims_behind(node: ir.Node, slot: int, shapes: list[Dims | None]) -> Dims | N
 
 
 def scan_axis(node: ir.Node, name: str, index: int) -> int:
-    """Which axis a Scan reads or writes along."""
+    """Say which axis a Scan reads or writes along."""
     axes = node.find(name)
     return axes.ints[index] if axes is not None and index < len(axes.ints) else 0

@@ -21,7 +21,7 @@ Option = defs.OpSchema.FormalParameterOption
 
 @cache
 def objection(op_type: str, old: int, new: int) -> str | None:
-    """Why version ``new`` is not provably a superset of ``old``; None if it is.
+    """Say why version ``new`` is not provably a superset of ``old``; None if it is.
 
     A superset keeps every attribute with its type and default, takes every input and makes every output at its place,
     allows every element type, and demands nothing new. An attribute that is new has a default, which by the standard's
@@ -40,7 +40,7 @@ def objection(op_type: str, old: int, new: int) -> str | None:
 
 
 def default_of(attribute: defs.OpSchema.Attribute) -> object:
-    """The attribute's default as a Python value, or None if it has none."""
+    """Return the attribute's default as a Python value, or None if it has none."""
     proto = attribute.default_value
     return attribute_value(proto) if proto.name else None
 
@@ -81,7 +81,7 @@ def _arity(before: defs.OpSchema, after: defs.OpSchema) -> str | None:
 
 
 def _ties(before: defs.OpSchema, after: defs.OpSchema) -> str | None:
-    """Two places that could differ in type before and have to agree now."""
+    """Return two places that could differ in type before and have to agree now."""
     places = [(*before.inputs, *before.outputs), (*after.inputs[: len(before.inputs)], *after.outputs)]
     for (a, new_a), (b, new_b) in combinations(zip(*places, strict=False), 2):
         tied = new_a.type_str == new_b.type_str and "(" not in new_a.type_str

@@ -33,14 +33,14 @@ class ConversionContext:
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
 
     def constant(self, graph: ir.Graph, array: np.ndarray[Any, Any], name: str) -> ir.Value:
-        """A constant of a graph; equal ones of one upgrade are stored once."""
+        """Return a constant of a graph; equal ones of one upgrade are stored once."""
         key = (graph, array.dtype.str, array.shape, array.tobytes())
         if key not in self.constants:
             self.constants[key] = graph.add_constant(name, array)
         return self.constants[key]
 
     def in_dims(self, graph: ir.Graph, value: ir.Value, tensor: ir.Tensor, dims: Sequence[int]) -> ir.Value:
-        """A stored constant in other dims, under its own name where nobody else reads it."""
+        """Return a stored constant in other dims, under its own name where nobody else reads it."""
         key = (graph, value, tuple(dims))  # what one branch stores the other does not see
         if key not in self.reshaped:
             shaped = _with_dims(tensor, dims)
@@ -52,14 +52,14 @@ class ConversionContext:
         return self.reshaped[key]
 
     def drop_replaced(self) -> None:
-        """Constants that were stored anew in other dims and that nobody reads any more."""
+        """Drop the constants that were stored anew in other dims and that nobody reads any more."""
         for _, value, _ in self.reshaped:
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
                 value.graph.remove_initializers([value])
 
 
 def numeric_type(dtype: int) -> np.dtype[Any]:
-    """The numpy type of an ONNX element type. Raises Inexpressible where it is no type of numbers."""
+    """Return the numpy type of an ONNX element type. Raises Inexpressible where it is no type of numbers."""
     if (
         dtype in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
         or dtype not in onnx.TensorProto.DataType.values()

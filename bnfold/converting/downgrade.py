@@ -19,7 +19,7 @@ from bnfold.ir.traits import COMBINING
 
 
 def value_objection(node: ir.Node, target: int) -> str | None:
-    """Which value of an attribute ``target`` does not know, whatever opset the model says."""
+    """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
     name, since = VALUES_SINCE.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
@@ -28,7 +28,7 @@ def value_objection(node: ir.Node, target: int) -> str | None:
 
 
 def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | None:
-    """Why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
+    """Say why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
     version, older = version_at(node.op_type, opset), version_at(node.op_type, target)
     if version is None or version == older:
         return None
@@ -52,7 +52,7 @@ def _latest_form(op_type: str, older: int, version: int) -> int | None:
 
 
 def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None:
-    """What the node uses that the older version does not have."""
+    """Return what the node uses that the older version does not have."""
     schema, newer = schema_of(node.op_type, older), schema_of(node.op_type, version)
     for name, attribute in node.attrs.items():
         if name not in schema.attributes and name in newer.attributes:
@@ -101,7 +101,7 @@ def give_empty_inputs(node: ir.Node, target: int, context: ConversionContext) ->
 
 
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
-    """Which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
+    """Say which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
     version = version_at(node.op_type, target)
     if version is None:
         return f"does not exist at opset {target}"
@@ -148,7 +148,7 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
 
 
 def drop_defaults(node: ir.Node, target: int) -> None:
-    """Attributes that the older version does not have and that say no more than the default: leave them out."""
+    """Leave out attributes that the older version does not have and that say no more than the default."""
     older = version_at(node.op_type, target)
     if older is None:
         return

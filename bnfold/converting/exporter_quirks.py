@@ -12,7 +12,10 @@ _CONSUMED = "consumed_inputs"
 
 
 def complete_pads(node: ir.Node) -> Repair | None:
-    """One pad for every axis instead of two: PyTorch in 2017, read by Caffe2 as the same on both sides."""
+    """Complete pads, where there is one for every axis instead of two.
+
+    PyTorch in 2017, read by Caffe2 as the same on both sides.
+    """
     if node.op_type not in WINDOWED or (stated := node.find("pads")) is None:
         return None
     pads = list(stated.ints)

@@ -14,7 +14,7 @@ SPELLINGS = ("", "ai.onnx")
 
 
 def resolve_target(current: int, target: int | None) -> int:
-    """The opset to reach: the one asked for, or 15 unless the model is newer."""
+    """Return the opset to reach: the one asked for, or 15 unless the model is newer."""
     return max(current, DEFAULT_TARGET) if target is None else target
 
 
@@ -57,7 +57,7 @@ def _is_unmade(value: ir.Value) -> bool:
 
 
 def merge_opset_imports(model: ir.Model) -> bool:
-    """Where the default domain is imported at several versions, leave the one that the nodes are read in.
+    """Leave, where the default domain is imported at several versions, the one that the nodes are read in.
 
     Whether there were several. Raises MalformedModel if that one is newer than the installed onnx knows: of such a file
     nothing tells what was meant.
@@ -104,7 +104,7 @@ def write_ir_version(model: ir.Model, target: int) -> None:
 
 
 def _ir_version_of(opset: int) -> int:
-    """The IR version that was released together with ``opset``."""
+    """Return the IR version that was released together with ``opset``."""
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
     return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))
@@ -143,7 +143,7 @@ def leave_old_ir(model: ir.Model) -> None:
 
 
 def state_attribute_types(model: ir.Model) -> None:
-    """IR version 1 left the type of an attribute to be guessed from the field that is set; later ones demand it."""
+    """State the types of attributes, which IR version 1 left to be guessed from the field that is set."""
     for node in model.nodes():
         for attribute in node.proto.attribute:
             if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
@@ -151,7 +151,7 @@ def state_attribute_types(model: ir.Model) -> None:
 
 
 def _type_by_schema(node: ir.Node, name: str) -> onnx.AttributeProto.AttributeType:
-    """An attribute of no field at all is an empty list or a zero: the operator knows which."""
+    """Return the type of an attribute of no field at all, an empty list or a zero: the operator knows which."""
     for version in () if node.domain else versions_of(node.op_type):
         found = schema_of(node.op_type, version).attributes.get(name)
         if found is not None:

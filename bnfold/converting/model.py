@@ -55,7 +55,7 @@ class Converted(NamedTuple):
 
 
 def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
-    """As `bnfold.converting.convert`."""
+    """Do as `bnfold.converting.convert`."""
     before = model.opset("")
     goal = imports.resolve_target(before, target)
     imports.check_known(model, goal)

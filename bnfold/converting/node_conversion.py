@@ -44,18 +44,18 @@ class NodeConversion:
     # -- what is known
 
     def shape(self, value: ir.Value) -> Dims | None:
-        """Dims as far as known; None for an unknown rank."""
+        """Return dims as far as known; None for an unknown rank."""
         return self.context.types.shape(value)
 
     def rank(self, value: ir.Value) -> int:
-        """Number of axes. Raises Inexpressible where it is not known."""
+        """Return number of axes. Raises Inexpressible where it is not known."""
         shape = self.shape(value)
         if shape is None:
             raise Inexpressible(f"the rank of {value.name!r} is not known")
         return len(shape)
 
     def dtype(self, value: ir.Value) -> int:
-        """Element type. Raises Inexpressible where it is not known."""
+        """Return element type. Raises Inexpressible where it is not known."""
         dtype = self.context.types.dtype(value)
         if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
             dtype = self.context.types.dtype(made)
@@ -70,14 +70,14 @@ class NodeConversion:
         return schema is not None and schema.inputs[0].type_str == schema.outputs[0].type_str
 
     def input(self, index: int) -> ir.Value:
-        """Input ``index``. Raises Inexpressible where the node does not have it."""
+        """Return input ``index``. Raises Inexpressible where the node does not have it."""
         value = self.node.input(index)
         if value is None:
             raise Inexpressible(f"has no input {index}")
         return value
 
     def output(self) -> ir.Value:
-        """The first output. Raises Inexpressible where the node does not name it."""
+        """Return the first output. Raises Inexpressible where the node does not name it."""
         value = self.node.output(0)
         if value is None:
             raise Inexpressible("does not name its output")
@@ -94,19 +94,19 @@ class NodeConversion:
     # -- edits
 
     def constant(self, array: np.ndarray[Any, Any], hint: str) -> ir.Value:
-        """A constant of this graph; equal ones of one upgrade are stored once."""
+        """Return a constant of this graph; equal ones of one upgrade are stored once."""
         return self.context.constant(self.graph, array, f"{self.node.label}_{hint}")
 
     def ints(self, values: Sequence[int], hint: str) -> ir.Value:
-        """A 1-D int64 constant."""
+        """Return a 1-D int64 constant."""
         return self.constant(np.array(values, np.int64), hint)
 
     def scalar(self, value: float, like: ir.Value, hint: str) -> ir.Value:
-        """A rank-0 constant of the element type of ``like``."""
+        """Return a rank-0 constant of the element type of ``like``."""
         return self.constant(np.array(value).astype(numeric_type(self.dtype(like))), hint)
 
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
-        """A new node in front of this one; it makes ``output``, or a fresh value with this hint in its name."""
+        """Add a node in front of this one, which makes ``output``, or a fresh value with this hint in its name."""
         self.touched = True
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
         name = self.node_name(output if isinstance(output, str) else op_type.lower())
@@ -114,14 +114,14 @@ class NodeConversion:
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
-        """A new node behind this one, and what was appended, that makes ``output``, a value which this one made."""
+        """Append a node behind this one, and what was appended, that makes ``output``, a value which this one made."""
         self.touched = True
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
         return self._last
 
     def node_name(self, hint: str) -> str:
-        """A name for a node that is added here."""
+        """Return a name for a node that is added here."""
         return self.graph.model.fresh_node_name(f"{self._label}_{hint}")
 
     def divert(self, index: int, hint: str) -> ir.Value:
@@ -137,7 +137,10 @@ class NodeConversion:
     # -- common forms, in the spelling of the target opset
 
     def reshape(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
-        """``value`` in other dims; a constant is stored in them, under its own name where nobody else reads it."""
+        """Return ``value`` in other dims.
+
+        A constant is stored in them, under its own name where nobody else reads it.
+        """
         tensor = ir.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:
             return self._reshape_node(value, dims, hint)
@@ -150,7 +153,7 @@ class NodeConversion:
         return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
 
     def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """Behind this node, ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims.
+        """Put behind this node ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims.
 
         A size of 0 that a file declares is an unknown one to some.
         """
@@ -164,7 +167,10 @@ class NodeConversion:
             self.append("Reshape", [value, self.ints(dims, "shape")], output)
 
     def _restore_unknown_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """A size of 0 is one from opset 14 on; before, Reshape has no way to say it, but what is empty is ``like``."""
+        """Restore an unknown shape: a size of 0 is one from opset 14 on.
+
+        Before, Reshape has no way to say it, but what is empty is ``like``.
+        """
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
         if like in self.graph.model.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
@@ -192,13 +198,13 @@ class NodeConversion:
     def reduce_mean(
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
     ) -> ir.Value:
-        """Mean over ``axes``."""
+        """Return mean over ``axes``."""
         return self.along("ReduceMean", 18, value, axes, output, keepdims=keepdims)
 
     def along(
         self, op_type: str, since: int, value: ir.Value, axes: Sequence[int], output: str | ir.Value, **attrs: Any
     ) -> ir.Value:
-        """An operator whose ``axes`` are an input from opset ``since`` on, and an attribute before."""
+        """Add an operator whose ``axes`` are an input from opset ``since`` on, and an attribute before."""
         if self.target < since:
             return self.add(op_type, [value], output, axes=list(axes), **attrs)
         return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)

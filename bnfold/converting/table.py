@@ -127,7 +127,7 @@ class VersionStep(NamedTuple):
 
 @cache
 def steps(op_type: str, version: int, target: int) -> tuple[VersionStep, ...]:
-    """The steps of ``op_type`` behind ``version`` on the way to ``target``."""
+    """Return the steps of ``op_type`` behind ``version`` on the way to ``target``."""
     return tuple(_step(op_type, later) for later in versions_of(op_type) if version < later <= target)
 
 
@@ -138,7 +138,7 @@ def _step(op_type: str, version: int) -> VersionStep:
 
 
 def unproven(op_type: str, version: int) -> str | None:
-    """Why the step to ``version`` cannot pass for compatible without a word in the lists above; None if it can."""
+    """Say why the step to ``version`` cannot pass for compatible without a word in the lists above; None if it can."""
     if op_type in BY_HAND:
         return f"version {version} is newer than this bnfold"
     older = [candidate for candidate in versions_of(op_type) if candidate < version]
@@ -152,7 +152,7 @@ def is_compatible(op_type: str, version: int, target: int) -> bool:
 
 @cache
 def living_version(op_type: str, opset: int) -> int | None:
-    """Version of ``op_type`` in force at ``opset``.
+    """Return version of ``op_type`` in force at ``opset``.
 
     Of an operator withdrawn by then, which some exporters wrote all the same, the last one with a meaning.
     """

@@ -30,13 +30,13 @@ class Types:
         self._done: set[ir.Value] = set()
 
     def dtype(self, value: ir.Value) -> int | None:
-        """Element type of ``value``, inferred if need be."""
+        """Return element type of ``value``, inferred if need be."""
         if value.dtype is None:
             self._infer_back(value)
         return value.dtype
 
     def shape(self, value: ir.Value) -> Dims | None:
-        """Dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
+        """Return dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
         if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
             self._infer_back(value)
         return value.shape
@@ -111,7 +111,10 @@ class Types:
                 _learn(value, without_sizes(inferred[value.name], axes))
 
     def _enter_body(self, value: ir.Value, operand: ir.Value) -> None:
-        """An input of a body has its operand's type; a Loop's state may change its shape, a Scan reads slices."""
+        """Note the type of a body's input: it has its operand's type.
+
+        A Loop's state may change its shape, a Scan reads slices.
+        """
         self._done.add(value)
         node, dims = value.graph.parent, operand.shape
         if operand.dtype is None or node is None:
@@ -125,7 +128,10 @@ class Types:
         _learn(value, onnx.helper.make_tensor_type_proto(operand.dtype, dims))
 
     def _leave_bodies(self, node: ir.Node) -> None:
-        """An output has the type that the bodies end in, where they agree; what is stacked has an axis more."""
+        """Note the types of outputs: those that the bodies end in, where they agree.
+
+        What is stacked has an axis more.
+        """
         for slot, value in enumerate(node.outputs):
             place = slot + (node.op_type == "Loop")
             ends = [graph.outputs[place] for graph in node.bodies if place < len(graph.outputs)]
@@ -165,7 +171,7 @@ def _without_zeros(kind: onnx.TypeProto | None) -> onnx.TypeProto | None:
 
 @cache
 def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
-    """Shared between the weights of one type and shape: nobody edits it."""
+    """Return the type, shared between the weights of one type and shape: nobody edits it."""
     return onnx.helper.make_tensor_type_proto(dtype, dims)
 
 

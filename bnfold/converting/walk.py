@@ -125,7 +125,7 @@ class GraphConverter:
         )
 
     def _meant(self, node: ir.Node, version: int) -> int:
-        """The version that the node has the form of; another one than its opset says is reported."""
+        """Return the version that the node has the form of; another one than its opset says is reported."""
         if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
             self.context.repairs.append(repair)
         meant = exporter_quirks.version_meant(node, version, self.context.target)
@@ -209,7 +209,7 @@ def _check_types(node: ir.Node, version: int) -> None:
 
 
 def _step_through(conversion: NodeConversion, version: int) -> None:
-    """One version step after the other, until the target or until an adapter says that it went all the way."""
+    """Take one version step after the other, until the target or until an adapter says that it went all the way."""
     while (
         ahead := table.steps(conversion.node.op_type, version, conversion.target)
     ) and not conversion.finished:  # it may be renamed

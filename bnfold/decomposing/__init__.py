@@ -62,7 +62,10 @@ def decompose(
 
 
 def left(model: ir.Model, operators: frozenset[str], policy: Policy | None = None) -> list[tuple[str, str, str]]:
-    """The nodes of ``operators`` that the model still holds: what each is called, its graph, and why it is there."""
+    """Return the nodes of ``operators`` that the model still holds.
+
+    What each is called, its graph, and why it is there.
+    """
     facts = Facts(model)
     return [(node.label, node.graph.path, _why(node, facts, policy or Policy())) for node in _nodes(model, operators)]
 
@@ -82,7 +85,7 @@ def _nodes(model: ir.Model, operators: frozenset[str]) -> list[ir.Node]:
 
 
 def _cut(node: ir.Node) -> ir.Cut:
-    """What goes into the node and is not constant, and what is used of what comes out."""
+    """Return what goes into the node and is not constant, and what is used of what comes out."""
     inputs = (value for value in node.inputs if value is not None and ir.constant(value) is None)
     outputs = (value for value in node.outputs if value is not None and not value.is_unread)
     names = tuple(dict.fromkeys(value.name for value in inputs))

@@ -51,11 +51,11 @@ class Builder(NodeConversion):
     # -- constants
 
     def number(self, value: float, dtype: int, hint: str) -> ir.Value:
-        """A rank-0 constant, rounded once to ``dtype``."""
+        """Return a rank-0 constant, rounded once to ``dtype``."""
         return self.constant(round_once(np.array(value, np.float64), dtype), hint)
 
     def attribute(self, name: str, value: float | str, dtype: int) -> ir.Value:
-        """The number of an attribute; a ``str`` is the name under which the enclosing function is given it."""
+        """Return the number of an attribute; a ``str`` is the name under which the enclosing function is given it."""
         if not isinstance(value, str):
             return self.number(value, dtype, name)
         held = self.add("Constant", [], name)
@@ -65,7 +65,7 @@ class Builder(NodeConversion):
         return self.cast(held, TP.FLOAT, dtype)
 
     def successor(self, old: ir.Value, block: Float64, dtype: int, hint: str) -> ir.Value:
-        """A constant that stands where parameter ``old`` stood: under its name, if nobody else reads that."""
+        """Return a constant that stands where parameter ``old`` stood: under its name, if nobody else reads that."""
         tensor = Exact(dtype, block)
         alone = len(old.uses) == 1 and not old.is_output and not old.is_input
         if not (alone and old.holds_constant and old.dtype == dtype):
@@ -76,7 +76,7 @@ class Builder(NodeConversion):
     # -- operators whose spelling depends on the opset
 
     def cast(self, value: ir.Value, have: int, want: int) -> ir.Value:
-        """``value`` in element type ``want``; no node where it has that already."""
+        """Return ``value`` in element type ``want``; no node where it has that already."""
         return value if have == want else self.add("Cast", [value], "cast", to=want)
 
     # -- shapes that only a run knows
@@ -101,7 +101,10 @@ class Builder(NodeConversion):
         return self.add("Concat", [self.ints([-1], "channels"), ones], "channel_dims", axis=0)
 
     def three_axes(self, channels: ir.Value) -> ir.Value:
-        """Dims (N, C, the rest) of an activation of unknown rank; ``channels`` is (C,), as int64. From opset 14 on."""
+        """Return dims (N, C, the rest) of an activation of unknown rank; ``channels`` is (C,), as int64.
+
+        From opset 14 on.
+        """
         batch = self.add("Slice", [self.dims, self.ints([0], "first"), self.ints([1], "second")], "batch")
         factors = self.add("Concat", [self.ints([1], "one"), self.inner_dims], "factors", axis=0)
         rest = self.add("ReduceProd", [factors], "rest", keepdims=1)

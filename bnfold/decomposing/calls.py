@@ -33,7 +33,7 @@ class Calls:
         self.order = list(self._callers_first())
 
     def callee(self, node: ir.Node) -> ir.Graph | None:
-        """The function that ``node`` calls; None where it is an operator."""
+        """Return the function that ``node`` calls; None where it is an operator."""
         return self._by_name.get(function_key(node.proto))
 
     def is_given(self, graph: ir.Graph, attribute: str) -> bool:
@@ -43,13 +43,13 @@ class Calls:
         return _default(function, attribute) is not None or bool(calls and all(n.has_attr(attribute) for n in calls))
 
     def agreed(self, node: ir.Node) -> Arguments:
-        """For the references of ``node`` on which all calls agree, what they refer to."""
+        """Return what the references of ``node`` refer to, where all calls agree on it."""
         references = {entry.ref_attr_name for entry in node.proto.attribute if entry.ref_attr_name}
         meant = {name: self._meant(node.graph, name) for name in references}
         return {name: next(iter(values.values())) for name, values in meant.items() if len(values) == 1}
 
     def arguments(self, node: ir.Node) -> Arguments:
-        """What a call gives for the attributes of the function it calls."""
+        """Return what a call gives for the attributes of the function it calls."""
         function = self._by_name[function_key(node.proto)].proto
         names = [
             *getattr(function, "attribute", ()),
@@ -58,7 +58,7 @@ class Calls:
         return {name: node.attrs.get(name, _default(self._by_name[function_key(node.proto)], name)) for name in names}
 
     def _meant(self, graph: ir.Graph, attribute: str) -> dict[bytes, onnx.AttributeProto | None]:
-        """The different values that calls give ``attribute``, None for one that leaves it out."""
+        """Return the different values that calls give ``attribute``, None for one that leaves it out."""
         function = _root(graph)
         found: dict[bytes, onnx.AttributeProto | None] = {}
         for node in self._of[function] if function in self.order else ():
@@ -70,7 +70,7 @@ class Calls:
         return found
 
     def _callers_first(self) -> Iterator[ir.Graph]:
-        """Functions behind all that call them; those that call each other, which is illegal, not at all."""
+        """Sort functions behind all that call them; those that call each other, which is illegal, not at all."""
         settled = {self._main}
         while len(settled) <= len(self._of):
             waiting = [function for function in self._of if function not in settled]
@@ -83,7 +83,7 @@ class Calls:
 
 @contextmanager
 def bound(nodes: Iterable[ir.Node], arguments: Arguments) -> Iterator[None]:
-    """Meanwhile the references of ``nodes`` to ``arguments`` are what they refer to."""
+    """Let the references of ``nodes`` to ``arguments`` be, within the block, what they refer to."""
     held = {node: [_copy(entry) for entry in node.proto.attribute] for node in nodes if node.has_references}
     for node, attributes in held.items():
         for entry in attributes:

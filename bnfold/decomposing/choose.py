@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
 
 
 def recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
-    """The recipe for a BatchNormalization or InstanceNormalization. Raises Declined."""
+    """Return the recipe for a BatchNormalization or InstanceNormalization. Raises Declined."""
     if node.graph.opset("") < _BROADCASTS:
         raise Declined(Reason.LEGACY_BROADCAST)
     with bound([node], facts.calls.agreed(node)):
@@ -49,13 +49,16 @@ def _recipe(node: ir.Node, facts: Facts, policy: Policy, form: str) -> Recipe:
 
 
 def _need_rank(read: spec.Spec, *, is_enough: bool) -> None:
-    """Statistics of a value of unknown rank are taken in rank 3, and only Reshape-14 gets there with sizes of zero."""
+    """Decline an unknown rank.
+
+    Statistics are taken in rank 3 then, and only Reshape-14 gets there with sizes of zero.
+    """
     if not is_enough and read.node.graph.opset("") < _ALLOWS_ZERO:
         raise Declined(Reason.RANK_UNKNOWN, f"value {read.x.name!r}, before opset {_ALLOWS_ZERO}")
 
 
 def _inference(read: spec.Spec, form: str, policy: Policy) -> Emit:
-    """Constants where they can be had; else the formula, centred where that keeps what is not finite as it was."""
+    """Use constants where they can be had; else the formula, centred where that keeps what is not finite as it was."""
     try:
         return static.plan_arithmetic(read, form, policy)
     except Declined as refusal:

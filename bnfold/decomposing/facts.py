@@ -28,7 +28,7 @@ class Facts:
             self._learn_bodies(model)
 
     def dtype(self, *values: ir.Value | None) -> int | None:
-        """The element type of the first of several values, all of one type, for which it is known."""
+        """Return the element type of the first of several values, all of one type, for which it is known."""
         for value in values:
             if value is None:
                 continue
@@ -40,14 +40,14 @@ class Facts:
         return None
 
     def dims(self, value: ir.Value) -> tuple[Dim, ...] | None:
-        """Dims as far as known; None for an unknown rank."""
+        """Return dims as far as known; None for an unknown rank."""
         if value.tensor is not None:
             return value.tensor.dims
         known = shapes.known_dims(value)
         return self._of(value).shape(value) if known is None else known
 
     def context(self, opset: int, policy: Policy) -> ConversionContext:
-        """What builders in graphs of ``opset`` have in common: constants, above all."""
+        """Return what builders in graphs of ``opset`` have in common: constants, above all."""
         return ConversionContext(opset, policy, self._types.setdefault(opset, Types(opset)))
 
     def _of(self, value: ir.Value) -> Types:
@@ -82,7 +82,7 @@ class Bodies:
         self._seen: dict[ir.Value, list[Kind]] = {}
 
     def call(self, node: ir.Node, given: Sequence[Kind]) -> list[Kind]:
-        """Types of the outputs of a call, for these types of inputs."""
+        """Return types of the outputs of a call, for these types of inputs."""
         function = self._calls.callee(node)
         if function is None or function not in self._calls.order:
             return [None] * len(node.outputs)
@@ -145,7 +145,7 @@ def _note(value: ir.Value | None, kind: Kind) -> None:
 
 
 def _common(kinds: Sequence[Kind]) -> Kind:
-    """What holds for all of several types; None where nothing does."""
+    """Return what holds for all of several types; None where nothing does."""
     known = [kind.tensor_type for kind in kinds if kind is not None and kind.HasField("tensor_type")]
     if len(known) < len(kinds) or len({kind.elem_type for kind in known}) != 1:
         return None

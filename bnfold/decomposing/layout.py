@@ -25,7 +25,10 @@ class Layout:
     activations: tuple[int, ...] | None = None
 
     def dims(self, count: int) -> tuple[int, ...] | None:
-        """The fewest dims in which ``count`` parameters broadcast against the activation; None where a run tells."""
+        """Return the fewest dims in which ``count`` parameters broadcast against the activation.
+
+        None where a run tells.
+        """
         if self.activations is not None:
             return self.activations
         if self.rank == 1 or count == 1:
@@ -40,7 +43,7 @@ class Layout:
         return [axis for axis in range(self.rank) if axis != 1]
 
     def constant(self, builder: Builder, old: ir.Value, flat: Float64, dtype: int, hint: str) -> ir.Value:
-        """The constant parameters ``flat`` in place of ``old``, such that they broadcast against the activation."""
+        """Return the constant parameters ``flat`` in place of ``old``, to broadcast against the activation."""
         dims = self.dims(flat.size)
         if dims is not None:
             return builder.successor(old, flat.reshape(dims), dtype, hint)
@@ -48,7 +51,7 @@ class Layout:
         return builder.add("Reshape", [vector, builder.channel_dims], f"{hint}_column")
 
     def spread(self, builder: Builder, vector: ir.Value) -> ir.Value:
-        """A computed (C,), or any shape of per-activation parameters, such that it broadcasts."""
+        """Return a computed (C,), or any shape of per-activation parameters, such that it broadcasts."""
         if self.activations is not None:
             return builder.add("Reshape", [vector, builder.ints(self.activations, "activations")], "block")
         if self.rank is None:
@@ -57,7 +60,7 @@ class Layout:
         return builder.along("Unsqueeze", 13, vector, inner, "unsqueeze") if inner else vector
 
     def collapse(self, builder: Builder, statistic: ir.Value, like: Sequence[Dim] | None) -> ir.Value:
-        """A statistic over `axes`, which were kept as 1, in the dims ``like`` that parameters have."""
+        """Return a statistic over `axes`, which were kept as 1, in the dims ``like`` that parameters have."""
         if self.rank == 1:
             return statistic
         if self.activations is not None and like is not None and len(like) == 1:
@@ -66,7 +69,7 @@ class Layout:
 
 
 def per_activation(x: Sequence[Dim] | None, parameter: Sequence[Dim] | None) -> Layout:
-    """The layout of ``spatial=0`` parameters. Raises Declined where a size is not known."""
+    """Return the layout of ``spatial=0`` parameters. Raises Declined where a size is not known."""
     for dims in (None if x is None else x[1:], parameter if parameter is not None and len(parameter) > 1 else None):
         if dims is None:
             continue

@@ -18,12 +18,12 @@ from bnfold.ir.tensor import FLOATS, Exact
 
 
 def widest(*dtypes: int) -> int:
-    """The type to compute in: the widest of several, and at least float32."""
+    """Return the type to compute in: the widest of several, and at least float32."""
     return TP.DOUBLE if TP.DOUBLE in dtypes else TP.FLOAT
 
 
 def formula(spec: Spec, centre: bool, builder: Builder) -> dict[ir.Value, ir.Value]:
-    """In the widest of all types, at least float32.
+    """Compute the formula in the widest of all types, at least float32.
 
     ``s = scale/sqrt(var + epsilon)`` on vectors, then ``s·x + (bias − mean·s)``; with ``centre`` it is
     ``s·(x − mean) + bias``, which keeps NaN and infinity where the operator has them.
@@ -47,7 +47,7 @@ def formula(spec: Spec, centre: bool, builder: Builder) -> dict[ir.Value, ir.Val
 
 
 def parameter(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
-    """A parameter in the type to compute in, of shape (C,), or as it is where it belongs to single activations."""
+    """Return a parameter in the type to compute in, of shape (C,), or as it is if it is one of activations."""
     value, have = spec.inputs[name], spec.dtypes[name]
     tensor = ir.constant(value)
     is_vector = spec.layout.activations is not None
@@ -109,7 +109,7 @@ class Statistics:
         return self._builder.add("Sqrt", [self._builder.add("Add", [self.var, epsilon], "var_epsilon")], "deviation")
 
     def output(self) -> ir.Value:
-        """``(x − mean)/deviation·scale + bias`` in the type and dims of x; only statistics are divided."""
+        """Return ``(x − mean)/deviation·scale + bias`` in the type and dims of x; only statistics are divided."""
         builder = self._builder
         scale, bias = (operand(builder, self._spec, name, self._compute) for name in ("scale", "bias"))
         s = builder.add("Div", [scale, self.deviation], "s")
@@ -120,16 +120,16 @@ class Statistics:
         return builder.cast(y, self._compute, self._spec.dtypes["x"])
 
     def inverse(self) -> ir.Value:
-        """What the fifth output may hold instead of the variance."""
+        """Return what the fifth output may hold instead of the variance."""
         self._builder.repair("saved-var", "output 5 holds 1/sqrt(variance + epsilon), as asked")
         return self._builder.add("Reciprocal", [self.deviation], "inverse")
 
     def saved(self, statistic: ir.Value) -> ir.Value:
-        """A statistic as an output in the type of x."""
+        """Return a statistic as an output in the type of x."""
         return self._builder.cast(self._vector(statistic, "mean"), self._compute, self._spec.dtypes["x"])
 
     def running(self, name: str, current: ir.Value) -> ir.Value:
-        """``input·momentum + current·(1 − momentum)``: the opposite sense of PyTorch's momentum."""
+        """Return ``input·momentum + current·(1 − momentum)``: the opposite sense of PyTorch's momentum."""
         builder, spec, momentum = self._builder, self._spec, self._spec.momentum
         old = builder.attribute("momentum", momentum, self._compute)
         if isinstance(momentum, str):
@@ -146,7 +146,7 @@ class Statistics:
 
 
 def _channels(builder: Builder, spec: Spec) -> ir.Value:
-    """The number of channels as a (1,) of int64: there are as many scales."""
+    """Return the number of channels as a (1,) of int64: there are as many scales."""
     dims = builder.shape(spec.inputs["scale"])
     static = [dim for dim in dims or () if isinstance(dim, int)]
     if dims is not None and len(static) == len(dims) and 0 not in static:  # which some exporters write for unknown
@@ -155,7 +155,10 @@ def _channels(builder: Builder, spec: Spec) -> ir.Value:
 
 
 def training(spec: Spec, saved_var: str, builder: Builder) -> dict[ir.Value, ir.Value]:
-    """What is used of a BatchNormalization in training mode: y, running mean and variance, saved mean and variance."""
+    """Return what is used of a BatchNormalization in training mode.
+
+    Y, running mean and variance, saved mean and variance.
+    """
     found = Statistics(builder, spec, reshape=spec.layout.rank is None, of_batch=True)
     y, running_mean, running_var, mean, var = spec.form.outputs if spec.form is not None else (None,) * 5
     producers: tuple[tuple[ir.Value | None, Callable[[], ir.Value]], ...] = (
@@ -169,7 +172,7 @@ def training(spec: Spec, saved_var: str, builder: Builder) -> dict[ir.Value, ir.
 
 
 def instance(spec: Spec, builder: Builder) -> dict[ir.Value, ir.Value]:
-    """InstanceNormalization: statistics over the axes behind the channels."""
+    """Decompose InstanceNormalization: statistics over the axes behind the channels."""
     output = spec.node.output(0)
     found = Statistics(builder, spec, reshape=spec.layout.rank in (None, 2), of_batch=False)
     return {} if output is None else {output: found.output()}

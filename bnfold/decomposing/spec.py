@@ -100,7 +100,7 @@ def _layout(dims: tuple[Dim, ...] | None) -> Layout:
 
 
 def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
-    """Broadcasting would stretch what the operator rejects, so sizes that are known have to agree."""
+    """Check that known sizes agree: broadcasting would stretch what the operator rejects."""
     counts = {
         prod(size for size in shape if isinstance(size, int))
         for shape in dims[1:]
@@ -117,7 +117,7 @@ def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
 
 
 def _batchnorm_types(inputs: dict[str, ir.Value], form: BatchNormSpec, facts: Facts) -> dict[str, int]:
-    """Every input by its own type, or else by that of another which the operator's version types alike."""
+    """Return every input's type: its own, or else by that of another which the operator's version types alike."""
     y, running_mean, running_var, *_ = form.outputs
     affine, statistics = (inputs["scale"], inputs["bias"]), (inputs["mean"], inputs["var"], running_mean, running_var)
     data = (inputs["x"], y, *(affine if form.version <= 14 else ()), *(statistics if form.version <= 9 else ()))

@@ -43,7 +43,10 @@ class Operation:
 
 
 def elementwise(spec: Spec, compute: int, steps: Sequence[Operation], builder: Builder) -> dict[ir.Value, ir.Value]:
-    """``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``; the activation is cast where its own differs."""
+    """Return ``Mul, Add`` or ``Sub, Mul, Add`` in element type ``compute``.
+
+    The activation is cast where its own differs.
+    """
     dtype, value = spec.dtypes["x"], spec.x
     steps = [step for step in steps if not step.is_idle]
     if steps:
@@ -57,7 +60,7 @@ def elementwise(spec: Spec, compute: int, steps: Sequence[Operation], builder: B
 
 
 def convolution(spec: Spec, compute: int, s: Operation, t: Operation, builder: Builder) -> dict[ir.Value, ir.Value]:
-    """A depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
+    """Make a depthwise convolution with a kernel of ones in size, for hardware that has nothing cheaper."""
     channels, inner = s.block.size, (spec.layout.rank or 0) - 2
     kernel = s.block.reshape((channels, 1, *(1,) * inner))
     weight = builder.successor(s.old, kernel, compute, "weight")
@@ -69,7 +72,7 @@ def convolution(spec: Spec, compute: int, s: Operation, t: Operation, builder: B
 
 
 def plan_arithmetic(spec: Spec, form: str, policy: Policy) -> Emit:
-    """How to write out an inference BatchNormalization.
+    """Say how to write out an inference BatchNormalization.
 
     Raises Declined where a parameter is no constant, where one is not finite, or where no type at hand holds them.
     """
@@ -95,7 +98,7 @@ def plan_arithmetic(spec: Spec, form: str, policy: Policy) -> Emit:
 
 
 def _type(spec: Spec, steps: tuple[Operation, ...], *, steady: bool) -> int:
-    """The activation's own type where that is as exact as the operator, else float32."""
+    """Return the activation's own type where that is as exact as the operator, else float32."""
     dtype = spec.dtypes["x"]
     for candidate in (dtype, TP.FLOAT) if dtype in HALVES else (dtype,):
         if (steady or candidate != dtype) and all(fits(step.block, candidate) for step in steps):

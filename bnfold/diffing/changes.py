@@ -54,14 +54,14 @@ class GraphComparison:
         self.differences = [found for pair in match.graphs for found in self._between(*pair)]
 
     def outputs(self) -> Iterator[tuple[str, Texts]]:
-        """Outputs of the graphs that something else makes in the other model."""
+        """Yield outputs of the graphs that something else makes in the other model."""
         for old, new in self._match.graphs:
             for one, other in zip(old.outputs, new.outputs, strict=False):
                 if not self._is_same(one, other) and not self._is_told(one, other):
                     yield f"{f'{old.path}: ' if old.path else ''}output {one.name}", (_maker(one), _maker(other))
 
     def versions(self) -> Iterator[tuple[str, Texts]]:
-        """Operators that the models have in versions of which one may mean something else than the other."""
+        """Yield operators that the models have in versions of which one may mean something else than the other."""
         pairs = {
             (old.op_type, old.graph.opset(), new.graph.opset())
             for old, new in self._match.pairs.items()
@@ -85,7 +85,7 @@ class GraphComparison:
         )
 
     def _between(self, old: ir.Graph, new: ir.Graph) -> list[GraphDifference]:
-        """The differences between two graphs, in the order of the old one."""
+        """Return the differences between two graphs, in the order of the old one."""
         pairs, partners, nodes = self._match.pairs, self._match.partners, self._known.nodes
         places: dict[ir.Node, float] = {node: place for place, node in enumerate(nodes[old])}
         last = -1.0
@@ -166,13 +166,13 @@ class _Joined:
 
 
 def _outputs(*nodes: ir.Node) -> Texts | None:
-    """The places of the outputs that two nodes have, where these differ."""
+    """Return the places of the outputs that two nodes have, where these differ."""
     old, new = ([slot for slot, value in enumerate(node.outputs) if value is not None] for node in nodes)
     return None if old == new else (str(old), str(new))
 
 
 def _maker(value: ir.Value | None) -> str:
-    """What makes a value, in words."""
+    """Return what makes a value, in words."""
     if value is None:
         return "nothing"
     tensor = ir.constant(value)

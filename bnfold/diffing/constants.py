@@ -15,12 +15,14 @@ _STEP = CHUNK // 8
 
 
 def described(tensor: ir.Tensor) -> str:
-    """Type and dims."""
+    """Return type and dims."""
     return f"{type_name(tensor.dtype)}{dims_text(tensor.dims)}"
 
 
 def compared(old: ir.Tensor, new: ir.Tensor) -> dict[str, Any] | None:
-    """How many elements differ, and the largest absolute and relative differences; None for unlike dims and for texts.
+    """Return how many elements differ, and the largest absolute and relative differences.
+
+    None for unlike dims and for texts.
 
     Relative is to the larger of the two elements. What is NaN in both does not differ.
     """
@@ -48,7 +50,7 @@ def _wide(values: Array) -> Array:
 
 
 def _pieces(tensor: ir.Tensor) -> Iterator[Array]:
-    """As `ir.Tensor.blocks`, but cut in the same places whatever the tensor."""
+    """Do as `ir.Tensor.blocks`, but cut in the same places whatever the tensor."""
     if tensor.can_read:
         yield from tensor.blocks()
         return

@@ -27,7 +27,7 @@ Rows = list[dict[str, str]]
 
 
 def facts(model: ir.Model) -> dict[str, Any]:
-    """What a model is: sizes, interface, opsets, metadata."""
+    """Return what a model is: sizes, interface, opsets, metadata."""
     totals, proto = count(model), model.proto
     metadata = {
         name: str(getattr(proto, name)) for name in ("producer_name", "producer_version", "domain", "doc_string")
@@ -100,7 +100,7 @@ def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
 def _compared(
     before: ir.Model, after: ir.Model, found: GraphComparison, match: Matching, *, drawn: bool
 ) -> dict[str, Any]:
-    """What differs, and how much is the same."""
+    """Return what differs, and how much is the same."""
     old, new = facts(before), facts(after)
     interface = [*_interface(before, after), *(_row(what, pair) for what, pair in found.outputs())]
     notes = [_row("IR version", pair) for _, pair in _unlike({"": old["ir_version"]}, {"": new["ir_version"]})]
@@ -145,7 +145,7 @@ def _typed(value: ir.Value) -> str:
 
 
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
-    """Inputs and outputs that callers see change. What an open size is called makes no difference.
+    """Yield inputs and outputs that callers see change. What an open size is called makes no difference.
 
     Weights that an exporter listed as inputs would be hundreds of rows: they are one.
     """
@@ -173,7 +173,7 @@ def _is_weight(value: ir.Value) -> bool:
 
 
 def _called(value: ir.Value | None) -> object:
-    """What a caller has to know of an input or an output."""
+    """Return what a caller has to know of an input or an output."""
     if value is None:
         return None
     kind, shape = value.type, value.shape
@@ -235,13 +235,13 @@ def _constant_text(constant: Mapping[str, Any]) -> str:
 
 
 def _some(texts: Sequence[str], between: str = ", ") -> str:
-    """The first texts, and how many more there are."""
+    """Return the first texts, and how many more there are."""
     more = [f"{len(texts) - MOST} more"] if len(texts) > MOST else []
     return between.join([*texts[:MOST], *more])
 
 
 def _drawing(found: GraphDifference, sides: tuple[list[ir.Node], list[ir.Node]], match: Matching) -> dict[str, Any]:
-    """Both sides of a difference; where one has none of its nodes, what stands around the others' place."""
+    """Draw both sides of a difference; where one has none of its nodes, what stands around the others' place."""
     changed = ({change.old for change in found.changes}, {change.new for change in found.changes})
     drawings = []
     for side, twins in ((0, match.partners), (1, match.pairs)):

@@ -63,7 +63,10 @@ class Identities:
         self.value: dict[ir.Value, int] = {}
 
     def add(self, model: ir.Model, common: Collection[str]) -> None:
-        """Number a model; its inputs and outputs in ``common`` are told by their names, others by their places."""
+        """Return number a model.
+
+        Its inputs and outputs in ``common`` are told by their names, others by their places.
+        """
         self._drawn = count()
         for graph in (*model.functions, model.graph):
             self._add(graph, common if graph is model.graph else ())
@@ -72,7 +75,7 @@ class Identities:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def constant(self, value: ir.Value | None) -> ir.Tensor | None:
-        """As `ir.constant`, asked once. A weight that callers may replace is what the file holds."""
+        """Do as `ir.constant`, asked once. A weight that callers may replace is what the file holds."""
         try:
             return self._held[value]
         except KeyError:
@@ -82,7 +85,7 @@ class Identities:
             return self._held.setdefault(value, tensor)
 
     def _attributes_of(self, node: ir.Node) -> Mapping[str, str]:
-        """So that it makes no difference which version a node is of, or whether it spells a default out."""
+        """Return the attributes, alike for all versions of a node, and whether or not it spells a default out."""
         opset = node.graph.opset(node.domain)
         own = [each for each in node.proto.attribute if each.type not in _BODIES and each.name not in MEANINGLESS]
         key = (node.graph.model, node.domain, node.op_type, opset, *(each.SerializeToString() for each in own))
@@ -97,7 +100,7 @@ class Identities:
         return self._attributes[key]
 
     def told(self, node: ir.Node, name: str) -> str:
-        """What a node has as an attribute, or else what holds without it, in words; empty where nothing does."""
+        """Return what a node has as an attribute, or else what holds without it, in words; empty where nothing does."""
         own = next((each for each in node.proto.attribute if each.name == name), None)
         if own is not None:
             return self._text(node, own)
@@ -178,7 +181,7 @@ class Identities:
                 self.value[value] = self._number(*key)
 
     def _number_of(self, value: ir.Value | None) -> int:
-        """Of a value that a node reads; what nobody makes is told by its name."""
+        """Return the number of a value that a node reads; what nobody makes is told by its name."""
         if value is None:
             return -1
         if value not in self.value:
@@ -189,7 +192,7 @@ class Identities:
 
 
 def content(tensor: ir.Tensor) -> tuple[int, tuple[int, ...], bytes]:
-    """Type, dims and a digest of the elements, which are read piece by piece."""
+    """Return type, dims and a digest of the elements, which are read piece by piece."""
     raw = tensor.proto.raw_data if isinstance(tensor, ir.Inline) and tensor.dtype in RAW_TYPES else b""
     if raw and len(raw) == tensor.nbytes:  # most are small, and take no array
         return tensor.dtype, tensor.dims, blake2b(raw, digest_size=16).digest()
@@ -205,7 +208,7 @@ def is_weight(tensor: ir.Tensor | None) -> TypeGuard[ir.Tensor]:
 
 
 def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.Value, Hashable]]:
-    """Inputs or outputs of a graph with what tells them: a name in ``common``, or the place among the others."""
+    """Return inputs or outputs of a graph with what tells them: a name in ``common``, or the place among the others."""
     places = count()
     return [(value, value.name if value.name in common else next(places)) for value in values]
 
@@ -217,7 +220,7 @@ def _defaults(domain: str, op_type: str, opset: int) -> dict[str, str]:
 
 
 def _written(value: object) -> str:
-    """An attribute's value; of a float no more digits than tell it from other ones of 32 bits."""
+    """Return an attribute's value; of a float no more digits than tell it from other ones of 32 bits."""
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
     return str(np.float32(value)) if isinstance(value, float) else repr(value)

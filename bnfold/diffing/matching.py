@@ -146,7 +146,7 @@ class Matching:
             self._queues[level + 1].append((old, new))
 
     def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
-        """The nodes beside another that may still be matched."""
+        """Return the nodes beside another that may still be matched."""
         graph = beside if isinstance(beside, ir.Graph) else beside.graph
         return [
             node
@@ -168,7 +168,7 @@ class Matching:
         return found
 
     def _nearest(self, old: Iterator[ir.Node], new: Iterator[ir.Node]) -> tuple[ir.Node, ir.Node] | None:
-        """The first two nodes that are similar, looking as far on either side."""
+        """Return the first two nodes that are similar, looking as far on either side."""
         similar, ours, theirs = self._known.similar, dict[int, ir.Node](), dict[int, ir.Node]()
         for one, other in zip_longest(islice(old, _FAR), islice(new, _FAR)):
             if one is not None:
@@ -183,7 +183,7 @@ class Matching:
         return None
 
     def _beyond(self, start: ir.Node | ir.Graph, *, down: bool) -> Iterator[ir.Node]:
-        """Nodes that are not matched and that only such ones lie before, the nearest first."""
+        """Yield nodes that are not matched and that only such ones lie before, the nearest first."""
         seen: set[ir.Node] = set()
         ring: deque[ir.Node | ir.Graph] = deque([start])
         while ring:
@@ -196,7 +196,7 @@ class Matching:
 
 
 def _makers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
-    """What makes each input of a node, or each output of a graph."""
+    """Return what makes each input of a node, or each output of a graph."""
     values = place.outputs if isinstance(place, ir.Graph) else place.inputs
     return [value.producer if value is not None else None for value in values]
 
@@ -207,7 +207,7 @@ def _readers(place: ir.Node | ir.Graph) -> list[ir.Node]:
 
 
 def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
-    """Pairs of equal names, then the others in their order."""
+    """Yield pairs of equal names, then the others in their order."""
     if len(old) == len(new) == 1:
         yield old[0], new[0]
         return
@@ -221,5 +221,5 @@ def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[i
 
 
 def name_of(node: ir.Node) -> str:
-    """The name of the first value that a node makes."""
+    """Return the name of the first value that a node makes."""
     return next((value.name for value in node.outputs if value is not None), "")

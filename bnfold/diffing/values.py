@@ -103,7 +103,7 @@ def compare_values(
 
 
 def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Values that should be the same: outputs of one name, and what two matched nodes read in one place.
+    """Yield values that should be the same: outputs of one name, and what two matched nodes read in one place.
 
     What they make need not be: a BatchNormalization may still be to come in one model that the other has folded.
     """
@@ -117,7 +117,7 @@ def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple
 
 
 def _first(model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float) -> tuple[Feeds, Kept]:
-    """The first inputs that the model takes, and what it makes of them."""
+    """Return the first inputs that the model takes, and what it makes of them."""
     trouble: BnfoldError | None = None
     for feeds in _candidates(model, checks):
         kept: Kept = {}
@@ -139,7 +139,7 @@ def _candidates(model: ir.Model, checks: VerifyOptions) -> Iterator[Feeds]:
 
 
 def _given(model: ir.Model, match: Matching, feeds: Feeds) -> Feeds:
-    """The same inputs, as the other model calls them."""
+    """Return the same inputs, as the other model calls them."""
     names = {old.name: new.name for old, new in match.inputs.items() if old.name in feeds}
     given = {names[name]: array for name, array in feeds.items() if name in names}
     missing = {value.name for value in required(model)} - given.keys()
@@ -230,7 +230,9 @@ def _beginnings(graph: ir.Graph, errors: Mapping[str, float], notable: set[str],
 
 
 def _error(old: ValueSample, new: ValueSample, *, shaped: bool) -> float:
-    """The largest difference, relative to the largest number of the first; infinite where they cannot be compared.
+    """Return the largest difference, relative to the largest number of the first.
+
+    Infinite where they cannot be compared.
 
     Unless values are ``shaped``, other dims of as many numbers are a Reshape that only one model has.
     """

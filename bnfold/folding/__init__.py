@@ -13,7 +13,7 @@ __all__ = ["Limits", "find_spelled_out", "fold", "growth_budget"]
 
 
 def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
-    """The last node of each BatchNormalization that is written as constant arithmetic."""
+    """Return the last node of each BatchNormalization that is written as constant arithmetic."""
     if not any(node.is_op("Mul", "Div") for node in model.nodes()):
         return []
     from bnfold.folding import decomposed

@@ -25,19 +25,19 @@ HALF = 2.0**4
 
 
 def bounded(count: int) -> int:
-    """The number of elements of an array that is about to be made. Raises Declined where there are too many."""
+    """Return the number of elements of an array that is about to be made. Raises Declined where there are too many."""
     if count > MOST:
         raise Declined(Reason.UNREADABLE, f"{count} factors")
     return count
 
 
 def bounded_together(*blocks: Float64) -> None:
-    """As `bounded`, for an array that blocks of one rank are broadcast to."""
+    """Do as `bounded`, for an array that blocks of one rank are broadcast to."""
     bounded(math.prod(np.broadcast_shapes(*(block.shape for block in blocks))))
 
 
 def every(truths: Bools) -> bool:
-    """As ``truths.all()``, in a fifth of the time where there are few: a plan asks a dozen times."""
+    """Do as ``truths.all()``, in a fifth of the time where there are few: a plan asks a dozen times."""
     return b"\0" not in truths.tobytes()
 
 
@@ -83,13 +83,13 @@ class Affine(NamedTuple):
         return every(np.isfinite(self.s)) and every(np.isfinite(self.t))
 
     def after(self, first: Affine) -> Affine:
-        """The affine that applies ``first`` and then this one. Raises Declined as `bounded`."""
+        """Return the affine that applies ``first`` and then this one. Raises Declined as `bounded`."""
         if self.shape != first.shape:
             bounded_together(self.s, self.t, first.s, first.t)
         return make(self.s * first.s, self.s * first.t + self.t)
 
     def inverse(self, *, half: bool) -> Affine:
-        """The affine that undoes this one; NaN where the scale is zero, or too small or large for that."""
+        """Return the affine that undoes this one; NaN where the scale is zero, or too small or large for that."""
         size = np.abs(self.s)
         fits = (size * HALF >= 1) & (size <= HALF) if half else size * WIDEST >= size.max()
         with np.errstate(all="ignore"):
@@ -104,15 +104,15 @@ class Affine(NamedTuple):
         return np.array_equal(self.s, other.s) and np.array_equal(self.t, other.t)
 
     def lifted(self, rank: int) -> Affine:
-        """With leading axes of size 1, as broadcasting would add them."""
+        """Add leading axes of size 1, as broadcasting would."""
         return self.map(lambda block: lifted(block, rank))
 
     def map(self, move: Callable[[Float64], Float64]) -> Affine:
-        """Both arrays through a rearrangement of axes or elements."""
+        """Pass both arrays through a rearrangement of axes or elements."""
         return make(move(self.s), move(self.t))
 
     def expanded(self, axis: int, size: int) -> Affine:
-        """Both arrays repeated to ``size`` along ``axis``, so that their elements can be picked there."""
+        """Repeat both arrays to ``size`` along ``axis``, so that their elements can be picked there."""
         return Affine(_repeat(self.s, axis, size), _repeat(self.t, axis, size))
 
 
@@ -134,12 +134,12 @@ def squeeze_constant(block: Float64) -> Float64:
 
 
 def lifted(block: Float64, rank: int) -> Float64:
-    """With leading axes of size 1, as broadcasting would add them."""
+    """Add leading axes of size 1, as broadcasting would."""
     return block.reshape((1,) * (rank - block.ndim) + block.shape)
 
 
 def plainest(block: Float64) -> Float64:
-    """The same block in the lowest rank that broadcasts alike: what other programs know for a bias."""
+    """Return the same block in the lowest rank that broadcasts alike: what other programs know for a bias."""
     dims = block.shape
     while dims[:1] == (1,):
         dims = dims[1:]
@@ -147,19 +147,19 @@ def plainest(block: Float64) -> Float64:
 
 
 def make(s: Float64, t: Float64) -> Affine:
-    """An Affine from two blocks of one rank."""
+    """Return an Affine from two blocks of one rank."""
     return Affine(squeeze_constant(s), squeeze_constant(t))
 
 
 def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
-    """A per-channel affine: vectors ``s`` and ``t`` along ``axis`` of a value of ``rank``."""
+    """Return a per-channel affine: vectors ``s`` and ``t`` along ``axis`` of a value of ``rank``."""
     shape = [1] * rank
     shape[axis] = -1
     return make(s.reshape(shape), t.reshape(shape))
 
 
 def vector(block: Float64, axis: int, size: int) -> Float64:
-    """The values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
+    """Return the values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
     if block.size == 1:  # along an axis, too, that a value of rank 1 does not have
         return np.broadcast_to(block.reshape(-1), (size,))
     if block.shape[axis] != block.size:
@@ -168,7 +168,7 @@ def vector(block: Float64, axis: int, size: int) -> Float64:
 
 
 def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:
-    """One affine along ``axis`` from one for each part of the given sizes."""
+    """Make one affine along ``axis`` from one for each part of the given sizes."""
     rank = parts[0].rank
     others = [max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)]
     bounded(sum(sizes) * math.prod(others))

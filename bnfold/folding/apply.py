@@ -40,7 +40,7 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> list[str]:
 
 
 def _take_over(source: ir.Value, target: ir.Value) -> None:
-    """What made ``source`` makes ``target`` from now on, name and readers included."""
+    """Return what made ``source`` makes ``target`` from now on, name and readers included."""
     producer, slot = source.producer, source.slot
     assert producer is not None, "a chain that folds upward has a producer"
     source.replace_uses(target)
@@ -65,7 +65,7 @@ def _bypass(edit: Bypass) -> None:
 
 
 def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> None:
-    """Constants, attributes and operators first; what is put between two nodes hangs on their final edges.
+    """Edit constants, attributes and operators first; what is put between two nodes hangs on their final edges.
 
     New nodes are named after the node that is ``served``, or the value that they change.
     """

@@ -22,7 +22,9 @@ def ask(
     limits: Limits | None = None,
     form: str = "",
 ) -> Step:
-    """What the handler of ``node`` answers, for affines by slot: one, or downward several at once. Raises Declined.
+    """Return what the handler of ``node`` answers, for affines by slot: one, or downward several at once.
+
+    Raises Declined.
 
     Downward in the given form, if it has that.
     """

@@ -78,11 +78,11 @@ class Part:
     """The parts, this one included, whose factors change ``block``."""
 
     def factor(self) -> Float64:
-        """For each element of ``which``, as the logarithms are now."""
+        """Return the factor of each element of ``which``, as the logarithms are now."""
         return np.append(np.exp(self.sign * self.channels.log), 1.0)[self.which]
 
     def ranges(self) -> Float64:
-        """Of each channel, as the factors are now; the largest is 1."""
+        """Return the range of each channel, as the factors are now; the largest is 1."""
         now = self.block
         for part in self.together:
             now = now * part.factor()

@@ -49,7 +49,7 @@ class Meeting(NamedTuple):
 
 
 def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: Limits) -> Iterator[Meeting]:
-    """Where branches meet, the outermost sum first. Each has to be dealt with before the next is asked for.
+    """Yield where branches meet, the outermost sum first. Each has to be dealt with before the next is asked for.
 
     Without ``merge_branches`` only such that one of the ``normalisations`` stands in, or right behind; none with
     another BatchNormalization.
@@ -67,7 +67,7 @@ def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: 
 
 
 def _meeting(total: ir.Node) -> Meeting | None:
-    """None where something else is added as well."""
+    """Return where two branches meet, None where something else is added as well."""
     sums: list[ir.Node] = []
     branches: list[Branch] = []
     waiting = [(total, 1)]

@@ -51,7 +51,7 @@ class AffineChain(NamedTuple):
 
 
 def batchnorm(node: ir.Node, policy: Policy) -> Link:
-    """The affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
+    """Return the affine of an inference BatchNormalization. Raises Declined with the reason why it is none."""
     try:
         norm, epsilon = batchnorm_semantics.read_batchnorm(node, policy), batchnorm_semantics.epsilon(node)
     except Unreadable as error:
@@ -77,7 +77,7 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
 
 
 def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
-    """One factor and shift for each channel of ``x``. Raises Declined."""
+    """Return one factor and shift for each channel of ``x``. Raises Declined."""
     rank = shapes.rank(x)
     if x.dtype is not None and x.dtype not in FLOATS:
         raise Declined(Reason.TYPE, f"the element type of value {x.name!r}")
@@ -89,7 +89,7 @@ def _on_channels(x: ir.Value, s: Float64, t: Float64) -> Affine:
 
 
 def statistics(norm: BatchNormSpec, epsilon: float) -> tuple[Float64, Float64]:
-    """``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
+    """Return ``s`` and ``t`` of an inference BatchNormalization, flat, in float64. Raises Declined."""
     tensors = [_parameter(value) for value in norm.inputs[1:]]
     with np.errstate(all="ignore"):
         scale, bias, mean, var = [tensor.widened().reshape(-1) for tensor in tensors]
@@ -120,7 +120,7 @@ def has_constant(node: ir.Node) -> bool:
 
 
 def arithmetic(node: ir.Node) -> Link:
-    """The affine of a constant Mul, Add, Sub, Div or Neg. Raises Declined when it is none."""
+    """Return the affine of a constant Mul, Add, Sub, Div or Neg. Raises Declined when it is none."""
     if not node.has_trait(ARITHMETIC) or len(node.outputs) != 1 or node.outputs[0] is None:
         raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r}")
     if node.op_type == "Neg":
@@ -169,12 +169,12 @@ def _binary(node: ir.Node, slot: int, constant: Float64) -> Affine:
 
 
 def link(node: ir.Node, policy: Policy) -> Link:
-    """The affine that a node is, BatchNormalization or arithmetic. Raises Declined when it is none."""
+    """Return the affine that a node is, BatchNormalization or arithmetic. Raises Declined when it is none."""
     return batchnorm(node, policy) if node.is_op("BatchNormalization") else arithmetic(node)
 
 
 def chain(links: Sequence[Link]) -> AffineChain:
-    """Several links in a row as one affine."""
+    """Make several links in a row one affine."""
     affine = links[0].affine
     for following in links[1:]:
         affine = following.affine.after(affine)
@@ -186,7 +186,7 @@ MAX_ROW = 64
 
 
 def around(node: ir.Node, policy: Policy) -> Iterator[AffineChain]:
-    """The whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
+    """Yield the whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
     Of one that is spelled out, which ``node`` is a part of, the whole row only. Raises Declined where it is no affine.
     """
@@ -203,7 +203,7 @@ def around(node: ir.Node, policy: Policy) -> Iterator[AffineChain]:
 
 
 def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[AffineChain]:
-    """Every row of constant Mul, Add, Sub, Div and Neg, each found at its first node, and then its single nodes."""
+    """Find every row of constant Mul, Add, Sub, Div and Neg, each at its first node, then its single nodes."""
     for row in all_of([node for node in model.nodes() if node.has_trait(ARITHMETIC)], policy):
         try:
             whole = chain(row)
@@ -217,7 +217,7 @@ def without_batchnorm(model: ir.Model, policy: Policy) -> Iterator[AffineChain]:
 
 
 def all_of(nodes: Iterable[ir.Node], policy: Policy) -> Iterator[list[Link]]:
-    """The whole row of each node that starts one, and still is there when its turn comes."""
+    """Yield the whole row of each node that starts one, and still is there when its turn comes."""
     for node in nodes:
         if not node.removed and (first := _link(node, policy)) is not None and not _row_before(first, policy):
             yield [first, *_row_behind(first, policy)]

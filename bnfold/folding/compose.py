@@ -22,7 +22,7 @@ LARGEST = 1 << 23
 
 
 def find_products(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
-    """Pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
+    """Find pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
     for second in [node for node in model.nodes() if node.is_op("Conv", "Gemm")]:
         while not second.removed and (x := second.input(0)) is not None and x.only_use == (second, 0):
             first, made = x.producer, second.output(0)
@@ -36,7 +36,7 @@ def find_products(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir
 
 
 def plan_product(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
-    """How one does the work of both. Raises Declined where that is not exact, or is more work."""
+    """Say how one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):
         decline_excluded(node, limits)
@@ -59,7 +59,7 @@ Edits = tuple[SetConstant, ...]
 
 
 def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
-    """``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
+    """Return ``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
     if len(one.dims) != len(two.dims) or two.dims[1] != one.dims[0] or first.attr("group", 1) != 1:
         raise Declined(Reason.AXIS, facts.where(second))
     if second.attr("group", 1) != 1 or not (window.is_pointwise(second, two) or window.is_pointwise(first, one)):
@@ -86,7 +86,7 @@ def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
 
 
 def _gemms(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
-    """``A·(a·B) + c``, times ``b·D``, plus ``d``: ``A·(a·b·B·D) + (c·b·D + d)``."""
+    """Return ``A·(a·B) + c``, times ``b·D``, plus ``d``: ``A·(a·b·B·D) + (c·b·D + d)``."""
     if second.attr("transA", 0):
         raise Declined(Reason.AXIS, facts.where(second))
     if first.graph.opset() < 7:
@@ -116,7 +116,7 @@ def _gemms(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> t
 
 
 def _row(node: ir.Node, columns: int) -> Float64:
-    """What a Gemm adds to every row alike. Raises Declined for what differs by row."""
+    """Return what a Gemm adds to every row alike. Raises Declined for what differs by row."""
     if node.input(2) is None:
         return np.zeros(columns)
     block = facts.weight(node, 2).float64() * float(node.attr("beta", 1.0))

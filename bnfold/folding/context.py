@@ -66,7 +66,7 @@ class FoldContext:
         edit_all(found.edits, self.budget)
 
     def note_names(self, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
-        """After an edit: tell which values have another name now, ``before`` has the old ones, and which are gone."""
+        """Note after an edit which values have another name now, ``before`` has the old ones, and which are gone."""
         self.report.retire(gone, cut)
         renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
         self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)

@@ -42,7 +42,10 @@ class DeadShift(NamedTuple):
 
 
 def find_dead_shifts(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
-    """One after the other, the nearest to its end first. Each has to be dealt with before the next is asked for."""
+    """Find one after the other, the nearest to its end first.
+
+    Each has to be dealt with before the next is asked for.
+    """
     for end in [node for node in model.nodes() if record(node).shift == "vanishes"]:
         for node in _sources(end):
             try:
@@ -52,7 +55,7 @@ def find_dead_shifts(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
 
 
 def _sources(end: ir.Node) -> list[ir.Node]:
-    """Nodes above that add a constant, as far up as a shift could come from."""
+    """Return nodes above that add a constant, as far up as a shift could come from."""
     found: list[ir.Node] = []
     waiting, seen = [end.input(0)], 0
     while waiting and seen < FARTHEST:
@@ -70,7 +73,7 @@ def _sources(end: ir.Node) -> list[ir.Node]:
 
 
 def _dead(node: ir.Node, limits: Limits) -> DeadShift:
-    """The proof that what ``node`` adds changes nothing. Raises Declined where there is none."""
+    """Return the proof that what ``node`` adds changes nothing. Raises Declined where there is none."""
     made = node.output(0)
     if made is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))
@@ -88,7 +91,7 @@ def _dead(node: ir.Node, limits: Limits) -> DeadShift:
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
-    """A convolution makes the value without the shift itself, at no slot."""
+    """Return the bias: a convolution makes the value without the shift itself, at no slot."""
     bias, kernel = facts.weight(node, record(node).bias), ir.constant(node.input(1))
     _decline_narrow(node, bias)
     rank = len(kernel.dims) if kernel is not None else shapes.rank(made)
@@ -96,7 +99,7 @@ def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
 
 
 def _constant(node: ir.Node) -> tuple[int, Affine]:
-    """At which slot the value without the shift comes in, and the shift."""
+    """Return at which slot the value without the shift comes in, and the shift."""
     link = chains.arithmetic(node)
     if (link.affine.s != 1).any():
         raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} scales the value or subtracts it")
@@ -105,7 +108,7 @@ def _constant(node: ir.Node) -> tuple[int, Affine]:
 
 
 def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
-    """In 16 bits a bias that centres what comes before it keeps bits that the mean could not bring back."""
+    """Decline in 16 bits, where a bias that centres keeps bits that the mean could not bring back."""
     if constant is None or constant.dtype in (TP.FLOAT16, TP.BFLOAT16):
         raise Declined(Reason.RANGE, facts.where(node))
 

@@ -22,14 +22,14 @@ SCALES = ("Mul", "Div")
 
 
 def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:
-    """The last node of each."""
+    """Return the last node of each."""
     with ir.evaluated_once(model):
         firsts = [node for node in model.nodes() if _may_start_one(node)]
         return [row[-1].node for row in chains.all_of(firsts, policy) if _is_one(row)]
 
 
 def _may_start_one(node: ir.Node) -> bool:
-    """What a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
+    """Return what a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
     kinds: set[bool] = set()
     following: ir.Node | None = node
     for _ in range(chains.MAX_ROW):

@@ -57,7 +57,10 @@ class Scaling(NamedTuple):
 def find_scalings(
     model: ir.Model, limits: Limits, budget: SizeBudget, events: list[EqualizeEvent]
 ) -> Iterator[Scaling]:
-    """One after the other, each to be carried out before the next is asked for; ``events`` get what became of all."""
+    """Find one after the other, each to be carried out before the next is asked for.
+
+    ``events`` get what became of all.
+    """
     with ir.evaluated_once(model):
         groups = list(_groups(model, limits, events))
         balance([group.channels for group in groups])
@@ -76,7 +79,7 @@ def find_scalings(
 
 
 def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Iterator[Group]:
-    """Those with weights on both sides; ``events`` get those that cannot be scaled."""
+    """Find the groups with weights on both sides; ``events`` get those that cannot be scaled."""
     seen: set[ir.Value] = set()
     for node in model.nodes():
         root = node.output(0)
@@ -150,7 +153,7 @@ def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[
 
 
 def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBudget) -> Scaling:
-    """Raises Declined where the factors lose digits."""
+    """Plan the factors. Raises Declined where they lose digits."""
     factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
     key = group.producer.graph.path, f"equalize {group.root.name}"
@@ -171,7 +174,7 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBud
 
 
 def _short(factors: Float64) -> Float64:
-    """Rounded to numbers that all types have."""
+    """Round to numbers that all types have."""
     mantissas, exponents = np.frexp(factors)
     return np.asarray(np.ldexp(np.rint(mantissas * 256), exponents - 8))
 

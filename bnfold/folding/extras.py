@@ -50,7 +50,7 @@ def compose_products(run: FoldContext) -> None:
 
 
 def fold_arithmetic(run: FoldContext) -> bool:
-    """Rows of constant arithmetic that no BatchNormalization stands in. Returns whether any were folded."""
+    """Fold rows of constant arithmetic that no BatchNormalization stands in. Returns whether any were."""
     changed = False
     for chain in chains.without_batchnorm(run.model, run.policy):
         keys = [key_of(link.node) for link in chain.links]
@@ -93,7 +93,7 @@ def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
 
 
 def drop_dead_shifts(run: FoldContext) -> None:
-    """Last, as folding puts shifts into convolutions that an InstanceNormalization follows."""
+    """Drop dead shifts at the end, as folding puts shifts into convolutions that an InstanceNormalization follows."""
     for found in dead.find_dead_shifts(run.model, run.limits):
         cut = cut_around([found.node, *found.passed], f"dead shift of {found.node.label}", run.original)
         before = {value: value.name for value in found.moved}
@@ -102,7 +102,7 @@ def drop_dead_shifts(run: FoldContext) -> None:
 
 
 def even_out(run: FoldContext) -> None:
-    """After folding, which makes channels uneven."""
+    """Equalize after folding, which makes channels uneven."""
     from bnfold.folding import equalize
 
     for found in equalize.find_scalings(run.model, run.limits, run.budget, run.report.equalized):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-    """The result of a call that reads ``node``. Raises Declined, also where the node is damaged."""
+    """Return the result of a call that reads ``node``. Raises Declined, also where the node is damaged."""
     try:
         return solve(*arguments, **keywords)
     except ReferenceAttribute as error:
@@ -32,7 +32,7 @@ def guarded(node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords
 
 
 def operand(node: ir.Node, slot: int) -> ir.Value:
-    """What a node reads at ``slot``. Raises Declined where there is nothing."""
+    """Return what a node reads at ``slot``. Raises Declined where there is nothing."""
     value = node.input(slot)
     if value is None:
         raise Declined(Reason.UNREADABLE, f"{where(node)} lacks input {slot}")
@@ -40,7 +40,7 @@ def operand(node: ir.Node, slot: int) -> ir.Value:
 
 
 def static_size(node: ir.Node, slot: int, axis: int) -> int:
-    """The size along ``axis`` of what a node reads at ``slot``. Raises Declined where it is not known."""
+    """Return the size along ``axis`` of what a node reads at ``slot``. Raises Declined where it is not known."""
     found = shapes.size(operand(node, slot), axis)
     if not isinstance(found, int):
         raise Declined(Reason.NOT_STATIC, f"the size of input {slot} of {where(node)}")
@@ -48,7 +48,7 @@ def static_size(node: ir.Node, slot: int, axis: int) -> int:
 
 
 def weight(node: ir.Node, slot: int) -> ir.Tensor:
-    """The constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
+    """Return the constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
     value = node.input(slot)
     tensor = ir.constant(value)
     if tensor is None:
@@ -60,7 +60,7 @@ def weight(node: ir.Node, slot: int) -> ir.Tensor:
 
 
 def made_of_constants(value: ir.Value) -> str:
-    """What a refusal adds where nodes that are not evaluated compute a value of constants."""
+    """Return what a refusal adds where nodes that are not evaluated compute a value of constants."""
     producer = value.producer
     return (
         f", which {where(producer)} makes of constants"
@@ -84,7 +84,7 @@ def is_quantized(value: ir.Value | None) -> bool:
 
 
 def float_type(value: ir.Value | None) -> int:
-    """The float type of a value. Raises Declined where it is not known, or is no float type."""
+    """Return the float type of a value. Raises Declined where it is not known, or is no float type."""
     if value is None:
         raise Declined(Reason.UNREADABLE)
     if value.dtype is None:
@@ -101,7 +101,7 @@ def is_half(value: ir.Value | None) -> bool:
 
 
 def integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
-    """Integers from an attribute of older versions or from a constant input; None where there are neither.
+    """Return integers from an attribute of older versions or from a constant input; None where there are neither.
 
     Raises Declined where they are computed.
     """
@@ -117,7 +117,7 @@ def integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
 
 
 def where(node: ir.Node) -> str:
-    """How a refusal names a node."""
+    """Say how a refusal names a node."""
     return f"{node.op_type} {node.label!r}"
 
 

@@ -36,7 +36,7 @@ class _Window(NamedTuple):
 
 
 def plan_merge(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
-    """How the branches become one. Raises Declined where that is not exact."""
+    """Say how the branches become one. Raises Declined where that is not exact."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, limits)
     for total in meeting.sums:
@@ -77,7 +77,7 @@ def _unequal(node: ir.Node, what: str) -> Declined:
 
 
 def _factors(branch: Branch, policy: Policy, rank: int, channels: int) -> tuple[Float64, Float64]:
-    """What is done to the branch's convolution, or to the value itself, for each channel of the sum."""
+    """Return what is done to the branch's convolution, or to the value itself, for each channel of the sum."""
     s, t = np.full(channels, float(branch.sign)), np.zeros(channels)
     if not branch.affines:
         return s, t
@@ -101,7 +101,7 @@ def _kernel(node: ir.Node) -> ir.Tensor:
 
 
 def _window(node: ir.Node | None, taps: Sequence[int]) -> _Window:
-    """Of a convolution, or of the value itself: one tap, nothing around it."""
+    """Return the window of a convolution, or of the value itself: one tap, nothing around it."""
     rank = len(taps)
     one, none = (1,) * rank, (0,) * rank
     if node is None:
@@ -115,7 +115,9 @@ def _window(node: ir.Node | None, taps: Sequence[int]) -> _Window:
 
 
 def _place(small: _Window, large: _Window, node: ir.Node) -> Place:
-    """Which tap of the large window the first tap of the small one falls on. Raises Declined unless all fall on one.
+    """Say which tap of the large window the first tap of the small one falls on.
+
+    Raises Declined unless all fall on one.
 
     Then both make outputs of the same number, too: what is padded more is as much as what is read more.
     """

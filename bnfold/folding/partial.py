@@ -48,7 +48,7 @@ def is_candidate(node: ir.Node) -> bool:
 
 
 def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:
-    """How to shrink a BatchNormalization that could not be folded. Raises Declined."""
+    """Say how to shrink a BatchNormalization that could not be folded. Raises Declined."""
     chain = chains.chain([chains.batchnorm(node, policy)])
     source, joined = chain.source, chain.source.producer
     if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
@@ -73,7 +73,7 @@ def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudge
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
-    """The part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
+    """Return the part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
     refused: list[int] = []
     joined = chain.source.producer
     assert joined is not None, "it was asked"
@@ -91,7 +91,7 @@ def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, 
 
 
 def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:
-    """The parameters of the channels that are left, to the bit."""
+    """Return the parameters of the channels that are left, to the bit."""
     window = slice(found.channels.start, found.channels.stop)
     tensors = [(slot, facts.weight(node, slot)) for slot in PARAMETERS]
     return [

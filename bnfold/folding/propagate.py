@@ -34,7 +34,10 @@ _NAMED = 4
 
 
 def inverse(value: ir.Value, affine: Affine, builder: PlanBuilder) -> Affine:
-    """What a reader of ``value`` has to undo once that is ``affine`` of itself; NaN where digits would be lost."""
+    """Return what a reader of ``value`` has to undo once that is ``affine`` of itself.
+
+    NaN where digits would be lost.
+    """
     undone = affine.inverse(half=facts.is_half(value))
     # A value lies where the one does that the chain normalises; a summand need not.
     is_alike = value is builder.chain.source or not any(node.has_trait(COMBINING) for node in builder.nodes)
@@ -111,7 +114,7 @@ def pass_down(builder: PlanBuilder, value: ir.Value, affine: Affine) -> None:
 
 
 def _complete(builder: PlanBuilder) -> None:
-    """Deal with what had to wait until all else was asked. Raises Declined."""
+    """Return deal with what had to wait until all else was asked. Raises Declined."""
     try:
         while builder.partial_reads or builder.shared or builder.joined:
             _deal_with_one(builder)
@@ -255,7 +258,7 @@ def _ask(
 
 
 def mapped(constant: ir.Tensor, affine: Affine, depth: int = 0) -> ir.Tensor:
-    """Raises Declined for a damaged model, whose constant does not fit what reads it."""
+    """Apply the affine to a constant. Raises Declined where a damaged model's does not fit what reads it."""
     if constant.dtype not in FLOATS:
         raise Declined(Reason.TYPE, "a constant that is no float", depth)
     try:

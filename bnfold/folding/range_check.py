@@ -47,7 +47,10 @@ def _look_closely(edit: SetConstant | ExtraAdd, tensor: Tensor) -> None:
 
 
 def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
-    """A test that reads no weight: whether every number that was computed is zero or of ordinary size. No NaN is."""
+    """Return a test that reads no weight: whether every number that was computed is zero or of ordinary size.
+
+    No NaN is.
+    """
     numbers: list[Float64] = []
     for tensor in tensors:
         if tensor.dtype not in (TP.FLOAT, TP.DOUBLE) or not isinstance(tensor, Computed | Exact):
@@ -59,7 +62,7 @@ def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
 
 
 def _axes(tensor: Tensor) -> list[int | None]:
-    """Along which axes slices are judged on their own.
+    """Return along which axes slices are judged on their own.
 
     The subnormals of float16 begin at 6e-5, where trained weights live, so every channel counts. With eight bits of
     exponent a channel that small is dead (pruned ones of 1e-40 are common): there the tensor is judged as a whole.

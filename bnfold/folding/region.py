@@ -10,7 +10,7 @@ from bnfold.folding.step import Bypass
 
 
 def cut_of(plan: Plan, original: Collection[str]) -> ir.Cut:
-    """The values that go into and come out of what the plan touches, taken before it is applied."""
+    """Return the values that go into and come out of what the plan touches, taken before it is applied."""
     links = [link.node for link in plan.chain.links]
     bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
     target = plan.chain.target
@@ -20,7 +20,7 @@ def cut_of(plan: Plan, original: Collection[str]) -> ir.Cut:
 
 
 def cut_around(nodes: Iterable[ir.Node], rewrite: str, original: Collection[str]) -> ir.Cut:
-    """The values that go into and come out of some nodes of one graph.
+    """Return the values that go into and come out of some nodes of one graph.
 
     Where a boundary value was made by an earlier rewrite, the region grows until it has names of the file itself.
     """

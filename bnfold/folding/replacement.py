@@ -9,7 +9,7 @@ from bnfold.folding.step import Edit
 
 
 def key_of(node: ir.Node) -> tuple[str, str]:
-    """What a rewrite is called if a weight turns out to overflow: its graph and what it makes."""
+    """Return what a rewrite is called if a weight turns out to overflow: its graph and what it makes."""
     made = node.outputs[0]
     assert made is not None, "it was looked at"
     return node.graph.path, made.name

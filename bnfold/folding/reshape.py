@@ -28,7 +28,7 @@ class Size(NamedTuple):
         return Size(self.number * other.number, tuple(sorted(self.unknowns + other.unknowns)))
 
     def over(self, other: Size) -> Size | None:
-        """The quotient, where it is one for every value of the unknowns."""
+        """Return the quotient, where it is one for every value of the unknowns."""
         rest = Counter(self.unknowns)
         rest.subtract(other.unknowns)
         if other.number == 0 or self.number % other.number or any(count < 0 for count in rest.values()):
@@ -40,7 +40,7 @@ ONE = Size(1)
 
 
 def sizes(dims: Sequence[Dim]) -> list[Size]:
-    """The dims of a value as Sizes; an unnamed unknown equals nothing but itself."""
+    """Return the dims of a value as Sizes; an unnamed unknown equals nothing but itself."""
     return [
         Size(dim) if isinstance(dim, int) else Size(1, (f"name:{dim}" if dim else f"axis:{axis}",))
         for axis, dim in enumerate(dims)
@@ -48,7 +48,10 @@ def sizes(dims: Sequence[Dim]) -> list[Size]:
 
 
 def resolve(old: Sequence[Size], target: Sequence[int], *, allow_zero: bool = False) -> list[Size]:
-    """The dims that Reshape's ``target`` asks for: 0 copies, −1 is what is left. Raises Declined if not provable."""
+    """Return the dims that Reshape's ``target`` asks for: 0 copies, −1 is what is left.
+
+    Raises Declined if not provable.
+    """
     if any(size < -1 for size in target):
         raise Declined(Reason.UNREADABLE, f"the target shape {list(target)} has a negative size")
     new: list[Size | None] = []
@@ -71,7 +74,7 @@ def resolve(old: Sequence[Size], target: Sequence[int], *, allow_zero: bool = Fa
 
 
 def product(parts: Sequence[Size]) -> Size:
-    """The number of elements over several axes."""
+    """Return the number of elements over several axes."""
     total = ONE
     for part in parts:
         total = total.times(part)
@@ -83,7 +86,7 @@ Group = tuple[range, range]
 
 
 def groups(old: Sequence[Size], new: Sequence[Size]) -> list[Group]:
-    """The finest common cut of both index spaces that holds for every value of the unknowns, last axes first."""
+    """Return the finest common cut of both index spaces that holds for every value of the unknowns, last axes first."""
     found: list[Group] = []
     i, j = len(old), len(new)
     while i or j:
@@ -114,7 +117,7 @@ def _balance(old: Sequence[Size], new: Sequence[Size], i: int, j: int) -> tuple[
 
 
 def carry(affine: Affine, old: Sequence[Size], new: Sequence[Size]) -> Affine:
-    """The affine on the reshaped value that does what ``affine`` did on the value before. Raises Declined."""
+    """Return the affine on the reshaped value that does what ``affine`` did on the value before. Raises Declined."""
     parts = groups(old, new)
     _check_possible(affine, old, new, parts)
     for before, after in parts:

@@ -95,7 +95,10 @@ def fold(run: FoldContext, node: ir.Node) -> bool:
 
 
 def _plan(run: FoldContext, node: ir.Node) -> Plan:
-    """For the first of the rows around a node that has a plan. Raises Declined with the refusal that got furthest."""
+    """Plan for the first of the rows around a node that has a plan.
+
+    Raises Declined with the refusal that got furthest.
+    """
     refused: list[Declined] = []
     for row in chains.around(node, run.policy):
         try:

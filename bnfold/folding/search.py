@@ -30,7 +30,7 @@ _SHOWN = 8
 
 
 def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
-    """A plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
+    """Return a plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
     if chain.affine.is_identity:
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
@@ -61,7 +61,7 @@ def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
 
 
 def _furthest(refusals: Sequence[Declined]) -> Declined:
-    """The refusal that got furthest; an operator without such factors says more than where the graph ends."""
+    """Return the refusal that got furthest; an operator without such factors says more than where the graph ends."""
     reasons = {refusal.reason for refusal in refusals}
     silent = _OUTER if Reason.AXIS in reasons else ()
     told = [refusal for refusal in refusals if refusal.reason not in silent]
@@ -69,7 +69,7 @@ def _furthest(refusals: Sequence[Declined]) -> Declined:
 
 
 def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: SizeBudget) -> Declined:
-    """A refusal of negative scales says which; or what would end the search all the same, were they positive."""
+    """Return a refusal of negative scales says which; or what would end the search all the same, were they positive."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
         return refusal
@@ -86,7 +86,7 @@ def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: S
 
 
 def _identity(chain: AffineChain) -> Plan:
-    """Readers of the output read the input; a graph output's name goes to what makes the input, if that is free."""
+    """Let readers of the output read the input; a graph output's name goes to what makes the input, if that is free."""
     source = chain.source
     if not chain.target.is_output:
         return Plan(chain, "down")
@@ -96,14 +96,17 @@ def _identity(chain: AffineChain) -> Plan:
 
 
 def _evaluated(chain: AffineChain, constant: ir.Tensor) -> Plan:
-    """The affine of a constant is a constant, under the name that its readers know."""
+    """Evaluate: the affine of a constant is a constant, under the name that its readers know."""
     edit = SetConstant(chain.links[-1].node, 0, mapped(constant, chain.affine))
     range_check.check([edit])
     return Plan(chain, "stay", (edit,))
 
 
 def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
-    """Upward what makes the chain's input makes its output instead; downward its readers read what the chain reads."""
+    """Plan upward that what makes the chain's input makes its output.
+
+    Downward that its readers read what the chain reads.
+    """
     chain = builder.chain
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
     if direction == "down":
@@ -118,7 +121,7 @@ def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
 
 
 def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
-    """The draft as a plan. Raises Declined where it loses digits, costs too much or gains nothing."""
+    """Finish the plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     range_check.check(builder.edits)
     extra_adds = _count_extra_adds(builder.chain, builder.edits)
     return Plan(
@@ -135,7 +138,7 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
 
 
 def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:
-    """The plans, with a better one downward if padding was in the way of one and ``find`` finds it, by form.
+    """Return the plans, with a better one downward if padding was in the way of one and ``find`` finds it, by form.
 
     The image of a shift behind a Conv that pads with zeros may cost less than an Add in front of it.
     """
@@ -160,7 +163,7 @@ def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
 
 
 def _count_extra_adds(chain: AffineChain, edits: Sequence[Edit]) -> int:
-    """Operations that are added to take the chain out.
+    """Return operations that are added to take the chain out.
 
     Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
     """
@@ -176,7 +179,7 @@ def _count_extra_adds(chain: AffineChain, edits: Sequence[Edit]) -> int:
 
 
 def _work(plan: Plan) -> int:
-    """Numbers that the operations which a plan adds read and write, for each element of an unknown size."""
+    """Return numbers that the operations which a plan adds read and write, for each element of an unknown size."""
     total, seen = 0, set()
     for edit in plan.edits:
         if isinstance(edit, ExtraAdd) and edit.edge not in seen:

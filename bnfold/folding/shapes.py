@@ -16,7 +16,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def dims(value: ir.Value) -> tuple[Dim, ...]:
-    """The dims of a value, unknown ones as None or by name. Raises Declined where not even the rank is known."""
+    """Return the dims of a value, unknown ones as None or by name. Raises Declined where not even the rank is known."""
     known = known_dims(value)
     if known is None:
         raise Declined(Reason.RANK_UNKNOWN, f"value {value.name!r}")
@@ -26,7 +26,10 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
 
 
 def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """As `dims`; None where not even the rank is known. A size of 0 that a file declares is an unknown one to some."""
+    """Do as `dims`; None where not even the rank is known.
+
+    A size of 0 that a file declares is an unknown one to some.
+    """
     if value.shape is None or None in value.shape:
         learn_types(value.graph.model)
     found = _alike(value).shape
@@ -41,7 +44,7 @@ _ROWS = 8
 
 
 def _alike(value: ir.Value, keeping: frozenset[str] = KEEPS_SHAPE) -> ir.Value:
-    """A value of the same dims further up, where they are not known here: not every operator can be inferred."""
+    """Return a value of the same dims further up, where they are not known here: not every operator can be inferred."""
     for _ in range(_FAR):
         node = value.producer
         if value.shape is not None or value.slot != 0 or node is None or not node.has_trait(keeping):
@@ -76,7 +79,7 @@ def learn_unsure(model: ir.Model) -> None:
 
 
 def rank(value: ir.Value) -> int:
-    """The rank of a value. A convolution's follows from its weight, without any inference."""
+    """Return the rank of a value. A convolution's follows from its weight, without any inference."""
     least = 0
     for _ in range(_ROWS):
         value = _alike(value, KEEPS_RANK)
@@ -92,7 +95,7 @@ def rank(value: ir.Value) -> int:
 
 
 def _told(value: ir.Value) -> Sequence[Dim] | None:
-    """The dims that a weight or a stored constant tells."""
+    """Return the dims that a weight or a stored constant tells."""
     node = value.producer
     if node is None or value.slot != 0:
         return None
@@ -101,7 +104,7 @@ def _told(value: ir.Value) -> Sequence[Dim] | None:
 
 
 def _stretched(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]] | None:
-    """The value that is multiplied by or added to a constant to make ``value``, and the dims of the constant."""
+    """Return the value that is multiplied by or added to a constant to make ``value``, and the dims of the constant."""
     node = value.producer
     if node is None or not node.is_op("Mul", "Add") or len(node.inputs) != 2 or node.find("broadcast") is not None:
         return None
@@ -112,7 +115,7 @@ def _stretched(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]] | None:
 
 
 def size(value: ir.Value, axis: int) -> Dim:
-    """The size of a value along an axis, None or a name where it is unknown. Raises Declined as `dims`.
+    """Return the size of a value along an axis, None or a name where it is unknown. Raises Declined as `dims`.
 
     The channels of what networks are made of follow from weights, without any inference.
     """
@@ -127,7 +130,7 @@ def size(value: ir.Value, axis: int) -> Dim:
 
 
 def _known_channels(value: ir.Value, found: dict[ir.Value, int]) -> int | None:
-    """As `_channels`; of a row of Concats, each would be added up from the first one again."""
+    """Do as `_channels`; of a row of Concats, each would be added up from the first one again."""
     if value not in found:
         asked: dict[ir.Value, int | None] = {}
         with suppress(Declined):  # a rank further up that nothing tells
@@ -137,7 +140,7 @@ def _known_channels(value: ir.Value, found: dict[ir.Value, int]) -> int | None:
 
 
 def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
-    """The size of axis 1 as weights tell it; None where they do not."""
+    """Return the size of axis 1 as weights tell it; None where they do not."""
     if value in asked or len(asked) > _FAR:
         return asked.get(value)
     asked[value] = None

@@ -34,7 +34,7 @@ class SizeBudget:
     _spent: int = 0
 
     def check(self, edits: Sequence[Edit], *, adds_spatial_constant: bool = False) -> int:
-        """What the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
+        """Return what the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
 
         Raises TooLarge or Declined if they do not fit.
         """
@@ -81,7 +81,7 @@ class SizeBudget:
         return total
 
     def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
-        """The constant that an equal fold of ``value`` made before, if it still is what it was."""
+        """Return the constant that an equal fold of ``value`` made before, if it still is what it was."""
         copy, held = self._copies.get((value, fingerprint(tensor)), (None, None)) if self._copies else (None, None)
         return copy if copy is not None and copy.tensor is held and copy.graph is graph and copy.uses else None
 
@@ -112,13 +112,13 @@ class SizeBudget:
 
 
 def added(edits: Iterable[Edit]) -> int:
-    """Bytes of the constants that operations between two nodes need, one operation counted once."""
+    """Return bytes of the constants that operations between two nodes need, one operation counted once."""
     blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, ExtraAdd)}
     return sum(block.nbytes for block in blocks.values())
 
 
 def fingerprint(tensor: ir.Tensor) -> Fingerprint:
-    """A hash that is equal for folds of one weight that give the same bits."""
+    """Return a hash that is equal for folds of one weight that give the same bits."""
     import hashlib  # it loads OpenSSL, and few models share weights
 
     digest = hashlib.blake2b(repr((tensor.dtype, tensor.dims)).encode(), digest_size=16)
@@ -158,7 +158,7 @@ _SMALL, _LARGE = 64 << 10, 1 << 20
 
 
 def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
-    """The bytes that copies of shared weights may add by default, beyond those that the parameters of ``nodes`` free.
+    """Return the bytes that copies of shared weights may add, beyond those that the parameters of ``nodes`` free.
 
     These are 64 KiB, up to 1 MiB while that is at most a quarter of the model, or 1 %, whatever is most.
     Counted when it is called, because few models share weights; the parameters are remembered now.

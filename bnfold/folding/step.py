@@ -80,15 +80,15 @@ class Step(NamedTuple):
     pending: tuple[tuple[int, Affine], ...] = ()
 
     def plus(self, *edits: Edit, pending: tuple[tuple[int, Affine], ...] = ()) -> Step:
-        """With further edits, and affines that are left standing."""
+        """Add further edits, and affines that are left standing."""
         return Step((*self.edits, *edits), self.requested, (*self.pending, *pending))
 
 
 def wants(affine: Affine, *edits: Edit) -> Step:
-    """The step of a node that wants ``affine`` on its first input."""
+    """Return the step of a node that wants ``affine`` on its first input."""
     return Step(edits, requested=((0, affine),))
 
 
 def leaves(affine: Affine, *edits: Edit) -> Step:
-    """The step of a node that leaves ``affine`` standing on its first output."""
+    """Return the step of a node that leaves ``affine`` standing on its first output."""
     return Step(edits, pending=((0, affine),))

@@ -43,7 +43,7 @@ class Tied:
             self._relabel(*self._waiting.pop())
 
     def _relabel(self, value: ir.Value, affine: Affine) -> None:
-        """Each neighbour of a value is asked to live with what it becomes."""
+        """Ask each neighbour of a value to live with what it becomes."""
         known = self.values.get(value)
         if known is not None and not _agree(known, affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r} would be scaled in two ways")
@@ -63,7 +63,10 @@ class Tied:
                 self._read(consumer, slot, affine)
 
     def _read(self, consumer: ir.Node, slot: int, affine: Affine) -> None:
-        """A reader of what is scaled undoes it, or its outputs are scaled too; what is linear scales all operands."""
+        """Relabel a consumer: it undoes what is scaled, or its outputs are scaled too.
+
+        What is linear scales all operands.
+        """
         made = consumer.output(0)
         if _is_linear(consumer) and made is not None:
             self._waiting.append((made, affine.lifted(shapes.rank(made))))
@@ -103,12 +106,12 @@ def _check(step: Step) -> None:
 
 
 def inverse(affine: Affine) -> Affine:
-    """Of a scale without a shift."""
+    """Invert a scale without a shift."""
     return make(1.0 / affine.s, affine.t)
 
 
 def _agree(one: Affine, other: Affine) -> bool:
-    """Up to what inverting twice rounds."""
+    """Compare up to what inverting twice rounds."""
     return one.shape == other.shape and np.allclose(one.s, other.s, rtol=1e-14, atol=0)
 
 
@@ -118,7 +121,7 @@ def _is_linear(node: ir.Node) -> bool:
 
 
 def _upward(node: ir.Node, slot: int, affine: Affine, limits: Limits) -> Step:
-    """As `ask`; but arithmetic with constants, which folding takes out, stays."""
+    """Do as `ask`; but arithmetic with constants, which folding takes out, stays."""
     if not _is_linear(node):
         return ask(node, "up", {slot: affine}, limits)
     decline_excluded(node, limits)

@@ -38,7 +38,7 @@ class _Borrowed(Tensor):
 
 
 def from_onnx_ir(model: onnx_ir.Model) -> ir.Model:
-    """The model as bnfold's own, large tensors by reference.
+    """Return the model as bnfold's own, large tensors by reference.
 
     Raises BadInput for a model that onnx_ir cannot write, as those are whose weights hold no values yet.
     """
@@ -80,7 +80,7 @@ def _written(model: onnx_ir.Model) -> onnx.ModelProto:
 
 
 def to_onnx_ir(model: ir.Model) -> onnx_ir.Model:
-    """The skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
+    """Return the skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
     result = onnx_ir.from_proto(model.proto)
     _exchange(result, lambda tensor, name: _as_onnx_ir(held, name) if (held := _held(model, tensor)) else None)
     return result
@@ -101,7 +101,7 @@ def _exchange(model: onnx_ir.Model, change: Callable[[Any, str], onnx_ir.TensorP
 
 
 def _holders(model: onnx_ir.Model) -> Iterator[onnx_ir.Value | onnx_ir.Node]:
-    """Initializers and nodes of every graph and function."""
+    """Yield initializers and nodes of every graph and function."""
     graphs: dict[int, onnx_ir.Graph] = {id(model.graph): model.graph}
     yield from model.graph.initializers.values()
     for root in (model.graph, *model.functions.values()):

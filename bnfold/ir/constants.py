@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def constant(value: Value | None) -> Tensor | None:
-    """The tensor that ``value`` is in every run of the model; None when that is not certain."""
+    """Return the tensor that ``value`` is in every run of the model; None when that is not certain."""
     if value is None:
         return None
     model = value.graph.model
@@ -33,7 +33,7 @@ def constant(value: Value | None) -> Tensor | None:
 
 
 def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
-    """The dims of a value as far as they are known; where no annotation tells them, those of its constant."""
+    """Return the dims of a value as far as they are known; where no annotation tells them, those of its constant."""
     if value is not None and value.shape is None and (held := constant(value)) is not None:
         return held.dims
     return None if value is None else value.shape

@@ -50,36 +50,39 @@ _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
 
 @cache
 def numpy_type(dtype: int) -> np.dtype[Any]:
-    """The numpy type whose bytes are the raw_data of an ONNX element type; KeyError for sub-byte types and strings."""
+    """Return the numpy type whose bytes are the raw_data of an ONNX element type.
+
+    KeyError for sub-byte types and strings.
+    """
     return np.dtype(RAW_TYPES[dtype]).newbyteorder("<")
 
 
 def finfo(dtype: int) -> Any:
-    """What `numpy.finfo` says of a float type."""
+    """Return what `numpy.finfo` says of a float type."""
     return ml_dtypes.finfo(numpy_type(dtype))
 
 
 def raw_length(dtype: int, size: int) -> int | None:
-    """Bytes of ``size`` elements as raw_data; None for strings and for types that are not known here."""
+    """Return bytes of ``size`` elements as raw_data; None for strings and for types that are not known here."""
     if dtype in RAW_TYPES:
         return size * numpy_type(dtype).itemsize
     return -(-size // _PER_BYTE[dtype]) if dtype in _PER_BYTE else None
 
 
 def dims_text(dims: Sequence[int]) -> str:
-    """Dims for a message, which stays one line whatever a file claims."""
+    """Return dims for a message, which stays one line whatever a file claims."""
     return str(list(dims)) if len(dims) <= MAX_RANK else f"[{dims[0]}, {dims[1]}, … {len(dims)} of them]"
 
 
 def from_raw(data: bytes, dtype: int) -> Array:
-    """The elements of raw_data, a read-only array of rank 1, for the types of `RAW_TYPES`."""
+    """Return the elements of raw_data, a read-only array of rank 1, for the types of `RAW_TYPES`."""
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":  # its numpy type has the host's byte order and no other
         return np.frombuffer(data, "u2").byteswap().view(numpy_type(dtype))
     return np.frombuffer(data, numpy_type(dtype))
 
 
 def to_raw(values: Array, dtype: int) -> bytes | memoryview:
-    """The raw_data of elements in row-major order; sub-byte ones come as numpy has them, a byte each or more."""
+    """Return the raw_data of elements in row-major order; sub-byte ones come as numpy has them, a byte each or more."""
     if dtype not in RAW_TYPES:
         return onnx.numpy_helper.from_array(values).raw_data
     values = np.ascontiguousarray(values, dtype=numpy_type(dtype))
@@ -92,12 +95,15 @@ _NAMES = {dtype: name.lower() for name, dtype in TP.DataType.items()}
 
 
 def type_name(dtype: int | None) -> str:
-    """``float16``, ``int64`` …, as onnx spells it in lower case; ``unknown`` without a type, a number nobody knows."""
+    """Return ``float16``, ``int64`` …, as onnx spells it in lower case.
+
+    ``unknown`` without a type, a number nobody knows.
+    """
     return _NAMES.get(dtype, f"type {dtype}") if dtype else "unknown"
 
 
 def round_once(values: Float64, dtype: int) -> Array:
-    """Float64 values as ONNX type ``dtype``, rounded to nearest-even a single time (overflow becomes infinity)."""
+    """Round float64 values to ONNX type ``dtype``, to nearest-even, a single time (overflow becomes infinity)."""
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype != TP.BFLOAT16:
             return values.astype(numpy_type(dtype))

@@ -26,7 +26,7 @@ Evaluator = Callable[["Node", Operands], Tensor | None]
 
 
 def need(operands: Operands, index: int) -> Tensor:
-    """The operand at ``index``. Raises ValueError where there is none."""
+    """Return the operand at ``index``. Raises ValueError where there is none."""
     operand = operands[index] if index < len(operands) else None
     if operand is None:
         raise ValueError("operand missing")
@@ -34,7 +34,7 @@ def need(operands: Operands, index: int) -> Tensor:
 
 
 def _small(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The dims of a result, unless it would be too large."""
+    """Return the dims of a result, unless it would be too large."""
     if math.prod(dims) > LIMIT:
         raise ValueError("too large")
     return dims
@@ -62,7 +62,7 @@ def _rounds_harmlessly(values: Float64, dtype: int) -> bool:
 
 
 def exact(dtype: int, values: Array) -> Tensor | None:
-    """Values to be rounded when they are written; None where that would not be harmless."""
+    """Return values to be rounded when they are written; None where that would not be harmless."""
     values = np.asarray(values, dtype=np.float64)
     return Exact(dtype, values) if _rounds_harmlessly(values, dtype) else None
 
@@ -146,7 +146,7 @@ def _constant_of_shape(node: Node, operands: Operands) -> Tensor:
 
 
 def filled(node: Node, dims: tuple[int, ...]) -> Tensor:
-    """What a ConstantOfShape makes, of any size: it takes no memory. Raises ValueError for what is no shape."""
+    """Return what a ConstantOfShape makes, of any size: it takes no memory. Raises ValueError for what is no shape."""
     fill: onnx.TensorProto | None = node.attr("value")
     if fill is None:
         return InMemory(TP.FLOAT, np.broadcast_to(np.float32(0), dims))

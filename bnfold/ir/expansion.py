@@ -43,7 +43,7 @@ def _total(own: int, called: Iterable[FunctionKey], sizes: dict[FunctionKey, tup
 def _called(
     nodes: Iterable[onnx.NodeProto], functions: dict[FunctionKey, onnx.FunctionProto]
 ) -> tuple[int, list[FunctionKey]]:
-    """How many nodes there are, those of nested graphs included, and which functions they call, as often as they do."""
+    """Return how many nodes there are, at any depth, and which functions they call, as often as they do."""
     count, called = 0, []
     for node in nested_nodes(nodes):
         count += 1

@@ -49,7 +49,7 @@ class Graph:
         self._stale = False
 
     def opset(self, domain: str = "") -> int:
-        """The version of ``domain`` that the nodes here are written in; a function has its own imports."""
+        """Return the version of ``domain`` that the nodes here are written in; a function has its own imports."""
         if isinstance(self.proto, onnx.FunctionProto):
             return opset_of(self.proto.opset_import, domain)
         return self.parent.graph.opset(domain) if self.parent else opset_of(self.model.proto.opset_import, domain)
@@ -68,7 +68,7 @@ class Graph:
         self._nodes, self._stale = nodes, False
 
     def _around(self, node: Node | None) -> Iterator[Node]:
-        """A node, if it is still there, and those that were inserted beside it, or None for the end of the graph."""
+        """Yield a node, if it is still there, and those inserted beside it; None is the end of the graph."""
         for new in self._before.pop(node, ()):
             yield from self._around(new)
         if node is not None:
@@ -78,7 +78,7 @@ class Graph:
                 yield from self._around(new)
 
     def lookup(self, name: str) -> Value:
-        """The value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
+        """Return the value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
         graph: Graph | None = self
         while graph is not None:
             if name in graph.values:
@@ -87,13 +87,13 @@ class Graph:
         return self.define(name)
 
     def define(self, name: str) -> Value:
-        """A new value of this scope."""
+        """Return a new value of this scope."""
         value = self.values[name] = Value(self, name)
         self.model.note_name(name)
         return value
 
     def fresh(self, hint: str) -> Value:
-        """A new value with a name that nothing in the model has."""
+        """Return a new value with a name that nothing in the model has."""
         return self.define(self.model.fresh_name(hint))
 
     # -- edits
@@ -110,7 +110,7 @@ class Graph:
         domain: str = "",
         **attrs: Any,
     ) -> Node:
-        """A new node in front of ``before`` or right behind ``after``; without either, at the end.
+        """Insert a node in front of ``before`` or right behind ``after``; without either, at the end.
 
         An output given as a string is a hint for a fresh value. Without a name the node is called as its first output,
         or nearly so: profiles and viewers tell nodes by their names.
@@ -191,7 +191,7 @@ class Graph:
         self.values[value.name] = value
 
     def add_constant(self, hint: str, content: Tensor | np.ndarray[Any, Any]) -> Value:
-        """A new initializer under a fresh name, or a Constant node at the head of a function body."""
+        """Add an initializer under a fresh name, or a Constant node at the head of a function body."""
         tensor = content if isinstance(content, Tensor) else self.model.tensor(onnx.numpy_helper.from_array(content))
         value = self.fresh(hint)
         if isinstance(self.proto, onnx.FunctionProto):
@@ -220,7 +220,7 @@ class Graph:
         return [value.name for value in gone]
 
     def subgraphs(self) -> Iterator[Graph]:
-        """This graph and every graph nested in it."""
+        """Yield this graph and every graph nested in it."""
         stack = [self]
         while stack:
             graph = stack.pop()
@@ -229,7 +229,10 @@ class Graph:
 
 
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
-    """The highest version imported for ``domain``; a model that imports nothing is of opset 1, 0 means not imported."""
+    """Return the highest version imported for ``domain``.
+
+    A model that imports nothing is of opset 1, 0 means not imported.
+    """
     wanted = _DEFAULT_DOMAIN if domain in _DEFAULT_DOMAIN else (domain,)
     version = None
     for entry in imports:  # asked for every node: no list is made
@@ -247,7 +250,7 @@ def state_opset(proto: onnx.ModelProto) -> None:
 
 
 def define_once(graph: Graph, name: str) -> Value:
-    """A value that a node makes; a second maker of the same name would make every read of it ambiguous."""
+    """Return a value that a node makes; a second maker of the same name would make every read of it ambiguous."""
     value = graph.values.get(name)
     if value is None:
         return graph.define(name)
@@ -257,7 +260,10 @@ def define_once(graph: Graph, name: str) -> Value:
 
 
 def makers_first(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes as they stand, but none before those that make its inputs: some files are not sorted, and run."""
+    """Return the nodes as they stand, but none before those that make its inputs.
+
+    Some files are not sorted, and run.
+    """
     place = set(nodes := list(nodes))
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()

@@ -21,7 +21,10 @@ _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 t
 
 
 def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> Graph:
-    """The index of one graph and of everything nested in it. Raises MalformedModel where a name has two makers."""
+    """Return the index of one graph and of everything nested in it.
+
+    Raises MalformedModel where a name has two makers.
+    """
     graph = Graph(model, proto, parent, path)
     model.indexed.append(graph)
     _index_interface(graph)
@@ -103,7 +106,7 @@ def _index_types(graph: Graph, infos: Iterable[onnx.ValueInfoProto]) -> None:
 
 @cache
 def _may_hold_graphs(op_type: str, domain: str) -> bool:
-    """Looking through the attributes of every node is slow, and most operators have none that could be a graph."""
+    """Whether attributes may be graphs: looking through those of every node is slow."""
     if domain or not onnx.defs.has(op_type):
         return True
     kinds = {attribute.type for attribute in onnx.defs.get_schema(op_type).attributes.values()}
@@ -129,7 +132,7 @@ def index_subgraphs(node: Node) -> None:
 
 
 def graphs_of(node: onnx.NodeProto) -> dict[str, list[onnx.GraphProto]]:
-    """The graphs that a node holds, by attribute; of several attributes of one name the last counts."""
+    """Return the graphs that a node holds, by attribute; of several attributes of one name the last counts."""
     found = {}
     for attribute in node.attribute:
         if attribute.type not in _HOLDS_GRAPH:

@@ -11,13 +11,13 @@ FunctionKey = tuple[str, str, str]
 
 
 def function_key(message: onnx.FunctionProto | onnx.NodeProto) -> FunctionKey:
-    """What a function and the nodes that call it have in common."""
+    """Return what a function and the nodes that call it have in common."""
     name = message.op_type if isinstance(message, onnx.NodeProto) else message.name
     return "" if message.domain == "ai.onnx" else message.domain, name, getattr(message, "overload", "")
 
 
 def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those of the graphs that they hold."""
+    """Yield the nodes, and those of the graphs that they hold."""
     stack = [nodes]
     while stack:
         for node in stack.pop():
@@ -29,14 +29,14 @@ def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every TensorProto of the model."""
+    """Yield every TensorProto of the model."""
     for training in proto.training_info:
         yield from tensors_of((training.initialization, training.algorithm))
     yield from tensors_of((proto.graph, *proto.functions))
 
 
 def tensors_of(holders: Iterable[onnx.GraphProto | onnx.FunctionProto]) -> Iterator[onnx.TensorProto]:
-    """Every TensorProto of graphs and functions, and of the graphs that their nodes and attributes hold."""
+    """Yield every TensorProto of graphs and functions, and of the graphs that their nodes and attributes hold."""
     graphs, attributes = list(holders), []
     while graphs:
         graph = graphs.pop()

@@ -69,7 +69,7 @@ class Model:
         return name in self.original_names or name in self._added
 
     def note_name(self, name: str) -> None:
-        """Reserve a name: no new value will get it."""
+        """Return reserve a name: no new value will get it."""
         if self._original is None or name not in self._original:
             self._added.add(name)
 
@@ -79,21 +79,21 @@ class Model:
         return str(self.path) if self.path else "the model"
 
     def opset(self, domain: str = "") -> int:
-        """The version of ``domain`` that the main graph is written in."""
+        """Return the version of ``domain`` that the main graph is written in."""
         return opset_of(self.proto.opset_import, domain)
 
     def graphs(self) -> Iterator[Graph]:
-        """Every graph: main, functions, and all that are nested in them."""
+        """Yield every graph: main, functions, and all that are nested in them."""
         for graph in (self.graph, *self.functions):
             yield from graph.subgraphs()
 
     def nodes(self) -> Iterator[Node]:
-        """Every node of every graph."""
+        """Yield every node of every graph."""
         for graph in self.graphs():
             yield from graph.nodes
 
     def fresh_name(self, hint: str) -> str:
-        """``hint``, or the hint with the first number that makes it a name nothing has or had."""
+        """Return ``hint``, or the hint with the first number that makes it a name nothing has or had."""
         name, count = hint, self._numbers.get(hint, 0)
         while self.has_name(name):
             count += 1
@@ -103,7 +103,7 @@ class Model:
         return name
 
     def fresh_node_name(self, hint: str) -> str:
-        """``hint``, or the hint with the first number that makes it a name that no node of any graph has."""
+        """Return ``hint``, or the hint with the first number that makes it a name that no node of any graph has."""
         if self._node_names is None:
             self._node_names = dict.fromkeys((node.name for node in self.nodes()), 0)
         name, count = hint, self._node_names.get(hint, 0)
@@ -115,7 +115,7 @@ class Model:
         return name
 
     def tensor(self, proto: onnx.TensorProto) -> Tensor:
-        """The tensor that a TensorProto of the skeleton stands for."""
+        """Return the tensor that a TensorProto of the skeleton stands for."""
         if proto.data_location == onnx.TensorProto.EXTERNAL and not any(
             e.key == "location" for e in proto.external_data
         ):
@@ -138,7 +138,7 @@ class Model:
         return is_default and self.proto.ir_version >= 4 and not self.freeze_overridable
 
     def parameter_bytes(self) -> int:
-        """Bytes of all initializers."""
+        """Return bytes of all initializers."""
         values = (value for graph in self.graphs() for value in graph.values.values())
         return sum(value.stored_bytes for value in values if value.tensor_proto is not None)
 
@@ -148,7 +148,7 @@ class Model:
             raise ExternalDataError("the model has external data, but was not read from a file; load it by its path")
 
     def external_files(self) -> list[Path]:
-        """The external data files that payloads lie in."""
+        """Return the external data files that payloads lie in."""
         own = self.path.resolve() if self.path else None
         paths = {source.path for source in self.payloads.sources() if source.path is not None}
         return sorted(path for path in paths if path.resolve() != own)
@@ -166,7 +166,7 @@ class Model:
             write(self, graph)
 
     def release_sources(self) -> None:
-        """After the last edit: forget what small tensors were computed from, their messages hold the result."""
+        """Forget, after the last edit, what small tensors were computed from, their messages hold the result."""
         self.sync()
         for graph in self.graphs():
             for value in graph.values.values():
@@ -212,7 +212,7 @@ class Model:
             graph.types.update((name, kind) for name, kind in known.get(graph.path, {}).items() if name in graph.values)
 
     def clone(self) -> Model:
-        """An independent copy that shares the payloads."""
+        """Return an independent copy that shares the payloads."""
         self.sync()
         copy = Model(deepcopy(self.proto), self.payloads, self.path)
         copy.has_external_data, copy.is_detached = self.has_external_data, self.is_detached
@@ -221,7 +221,7 @@ class Model:
 
 
 def _trained(proto: onnx.ModelProto) -> frozenset[str]:
-    """The values that a training graph of the model reads or sets: their meaning is not ours to change."""
+    """Return the values that a training graph of the model reads or sets: their meaning is not ours to change."""
     found: set[str] = set()
     for training in proto.training_info:
         for binding in (*training.initialization_binding, *training.update_binding):
@@ -232,6 +232,6 @@ def _trained(proto: onnx.ModelProto) -> frozenset[str]:
 
 
 def _function_path(function: onnx.FunctionProto) -> str:
-    """Functions of one name may differ in their overload, a field that came with IR version 10."""
+    """Return the path of a function; those of one name may differ in their overload (IR version 10)."""
     overload = getattr(function, "overload", "")
     return f"{function.domain}::{function.name}" + (f":{overload}" if overload else "")

@@ -83,11 +83,11 @@ class Node:
         return self.domain == ("com.microsoft" if self._op_type in OF_ONNXRUNTIME else "")
 
     def input(self, index: int) -> Value | None:
-        """The input at ``index``; None when it is omitted in either way."""
+        """Return the input at ``index``; None when it is omitted in either way."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def output(self, index: int) -> Value | None:
-        """The output at ``index``; None when it is omitted in either way."""
+        """Return the output at ``index``; None when it is omitted in either way."""
         return self.outputs[index] if index < len(self.outputs) else None
 
     @property
@@ -98,7 +98,7 @@ class Node:
     # -- attributes
 
     def find(self, name: str) -> onnx.AttributeProto | None:
-        """The message of one attribute."""
+        """Return the message of one attribute."""
         found: onnx.AttributeProto
         for found in self.proto.attribute:
             if found.name == name:
@@ -111,7 +111,7 @@ class Node:
         return {attribute.name: attribute for attribute in self.proto.attribute[:]}
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """The attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
+        """Return the attribute's value as a Python object (strings decoded, graphs as messages), or ``default``.
 
         Of several of one name the last counts, as everywhere. Raises ReferenceAttribute for a reference to an attribute
         of the enclosing function: only a caller knows it.
@@ -238,7 +238,7 @@ _ALIKE: dict[int, int] = {AP.INT: AP.FLOAT, AP.INTS: AP.FLOATS}
 
 @cache
 def _attribute_types(op_type: str) -> Mapping[str, frozenset[int]]:
-    """The types that an operator's attributes have in any of its versions, numbers of both kinds as one."""
+    """Return the types that an operator's attributes have in any of its versions, numbers of both kinds as one."""
     found: dict[str, frozenset[int]] = {}
     for version in versions_of(op_type):
         for name, attribute in schema_of(op_type, version).attributes.items():
@@ -248,7 +248,10 @@ def _attribute_types(op_type: str) -> Mapping[str, frozenset[int]]:
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
-    """The Python value of an attribute message; files of IR version 1 do not say the type, the field set tells it."""
+    """Return the Python value of an attribute message.
+
+    Files of IR version 1 do not say the type, the field set tells it.
+    """
     kind = attribute.type or kind_by_field(attribute) or AP.INT
     if kind == AP.STRING:
         return attribute.s.decode("utf-8", "replace")
@@ -286,6 +289,6 @@ _BY_FIELD = {
 
 
 def kind_by_field(attribute: onnx.AttributeProto) -> onnx.AttributeProto.AttributeType:
-    """The type that the field which is set stands for; UNDEFINED where none is."""
+    """Return the type that the field which is set stands for; UNDEFINED where none is."""
     present = {descriptor.name for descriptor, _ in attribute.ListFields()}
     return next((kind for field, kind in _BY_FIELD.items() if field in present), AP.UNDEFINED)

@@ -12,12 +12,12 @@ from bnfold.ir.tensor import FLOATS, TP, Array, Float64, InMemory, Tensor
 
 
 def layout(node: Node) -> tuple[int, int]:
-    """The axis that scales and zero points of a (De)QuantizeLinear lie along, and the size of a block, 0 for none."""
+    """Return the axis of scales and zero points of a (De)QuantizeLinear, and the size of a block, 0 for none."""
     return int(node.attr("axis", 1)), int(node.attr("block_size", 0))
 
 
 def spread(parameter: Array, dims: tuple[int, ...], axis: int, block: int) -> Array:
-    """A scale or zero point, for all, by axis or by block, to broadcast onto what is quantised, of ``dims``.
+    """Return a scale or zero point, for all, by axis or by block, to broadcast onto what is quantised, of ``dims``.
 
     Raises ValueError where it does not fit.
     """
@@ -37,7 +37,7 @@ def spread(parameter: Array, dims: tuple[int, ...], axis: int, block: int) -> Ar
 
 
 def dequantize(node: Node, operands: Operands) -> Tensor | None:
-    """Of every type, to the float type of the scale."""
+    """Dequantize any type to the float type of the scale."""
     source, scale = need(operands, 0), need(operands, 1)
     if node.attr("output_dtype", 0) not in (0, scale.dtype) or scale.dtype not in FLOATS:
         return None
@@ -52,7 +52,7 @@ _ROUNDED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
 
 
 def quantize(node: Node, operands: Operands) -> Tensor | None:
-    """Of float32 to integers, as `rounded` has it."""
+    """Quantize float32 to integers, as `rounded` has it."""
     source, scale = need(operands, 0), need(operands, 1)
     zero = operands[2] if len(operands) > 2 else None
     code = int(node.attr("output_dtype", 0)) or (zero.dtype if zero is not None else TP.UINT8)
@@ -70,7 +70,9 @@ def quantize(node: Node, operands: Operands) -> Tensor | None:
 
 
 def rounded(values: Array, scale: Array, centre: Float64, kind: np.dtype[Any]) -> Array:
-    """``round(values / scale) + centre``, halves to even, saturated. Raises ValueError where something is not finite.
+    """Return ``round(values / scale) + centre``, halves to even, saturated.
+
+    Raises ValueError where something is not finite.
 
     Divided in the type that ``values`` and ``scale`` have: one step further may be what rounding makes of another one.
     """

@@ -23,7 +23,7 @@ Dims = list[int | str | None]
 
 
 def type_by_weights(node: Node) -> TypeProto | None:
-    """Type of the first output with as many dims as certain; None if nothing tells its rank."""
+    """Return type of the first output with as many dims as certain; None if nothing tells its rank."""
     dims = dims_by_weights(node)
     if dims is None:
         return None
@@ -35,7 +35,7 @@ def type_by_weights(node: Node) -> TypeProto | None:
 
 
 def dims_by_weights(node: Node) -> Dims | None:
-    """Dims of the first output as far as they are certain; None if nothing tells its rank."""
+    """Return dims of the first output as far as they are certain; None if nothing tells its rank."""
     tell = _TELLTALES.get(node.op_type) if node.is_known else None
     with suppress(ReferenceAttribute):
         return tell(node) if tell is not None else None

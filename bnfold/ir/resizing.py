@@ -28,7 +28,10 @@ LARGEST_END = 2**31 - 1
 
 
 def scales(node: Node) -> list[float] | None:
-    """The factors of a Resize or Upsample, by axis; None where sizes are given instead, or factors are computed."""
+    """Return the factors of a Resize or Upsample, by axis.
+
+    None where sizes are given instead, or factors are computed.
+    """
     if node.has_attr("scales"):
         return [float(scale) for scale in node.attr("scales")]
     if node.has_attr("width_scale"):
@@ -38,7 +41,7 @@ def scales(node: Node) -> list[float] | None:
 
 
 def scales_slot(node: Node) -> int:
-    """Which input the factors come in at: Resize-11 put a region before them."""
+    """Say which input the factors come in at: Resize-11 put a region before them."""
     return 2 if node.op_type == "Resize" and node.graph.opset() >= 11 else 1
 
 
@@ -54,7 +57,7 @@ def may_be_unsure(node: Node) -> bool:
 
 
 def unsure_axes(node: Node, dims: Sequence[Dim]) -> set[int]:
-    """The axes of the first output whose size runtimes may disagree about, where the input has these dims."""
+    """Return the axes of the first output whose size runtimes may disagree about, where the input has these dims."""
     if not may_be_unsure(node):
         return set()
     find = _windowed if node.is_op(*WINDOWED) else _sliced if node.is_op("Slice") else _resized
@@ -70,7 +73,7 @@ def _is_ambiguous(node: Node) -> bool:
 
 
 def _is_padded_oddly(node: Node) -> list[bool]:
-    """By axis, whether some runtimes pad to the SAME size as if there were no dilations or output_padding."""
+    """Say by axis whether some runtimes pad to the SAME size as if there were no dilations or output_padding."""
     if not node.attr("auto_pad", "NOTSET").startswith("SAME"):
         return []
     if node.is_op("ConvTranspose"):
@@ -79,7 +82,10 @@ def _is_padded_oddly(node: Node) -> list[bool]:
 
 
 def _windowed(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
-    """Under ceil_mode some leave a window out that starts behind the last element, and round up where VALID does not.
+    """Say by axis what runtimes differ about.
+
+    Under ceil_mode some leave a window out that starts behind the last element, and round up where VALID does
+    not.
 
     With SAME, they count a step more. Of an ``output_shape`` below the input's, inference knows not even the rank.
     """
@@ -113,7 +119,7 @@ def _sliced(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
 
 
 def _backward_to_the_largest(node: Node) -> list[bool]:
-    """By place, whether elements are taken backward up to an end that for some stands for the first one."""
+    """Say by place whether elements are taken backward up to an end that for some stands for the first one."""
     steps = constant(node.input(4))
     if steps is None or not (steps.numpy() < 0).any() or (ends := constant(node.input(2))) is None:
         return []
@@ -134,7 +140,10 @@ def _resized(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
 
 
 def without_sizes(kind: TypeProto, axes: set[int]) -> TypeProto:
-    """A copy of a tensor's type that leaves the sizes of some axes open; and the rank, where it has not so many."""
+    """Return a copy of a tensor's type that leaves the sizes of some axes open.
+
+    And the rank, where it has not so many.
+    """
     copy = deepcopy(kind)
     if max(axes, default=-1) >= len(copy.tensor_type.shape.dim):
         copy.tensor_type.ClearField("shape")

@@ -10,7 +10,10 @@ from onnx import AttributeProto, defs
 
 @cache
 def _schemas(op_type: str) -> dict[int, defs.OpSchema]:
-    """An operator's schemas by version, rising; asking for one operator's takes a hundredth of asking for all."""
+    """Return an operator's schemas by version, rising.
+
+    Asking for one operator's takes a hundredth of asking for all.
+    """
     found = {}
     opset = newest_opset()
     while opset > 0 and defs.has(op_type, opset, ""):
@@ -22,30 +25,30 @@ def _schemas(op_type: str) -> dict[int, defs.OpSchema]:
 
 @cache
 def versions_of(op_type: str) -> tuple[int, ...]:
-    """All versions of a default-domain operator, rising; empty if the installed onnx knows none."""
+    """Return all versions of a default-domain operator, rising; empty if the installed onnx knows none."""
     return tuple(_schemas(op_type))
 
 
 def schema_of(op_type: str, version: int) -> defs.OpSchema:
-    """The operator's schema of exactly this version."""
+    """Return the operator's schema of exactly this version."""
     return _schemas(op_type)[version]
 
 
 @cache
 def version_at(op_type: str, opset: int) -> int | None:
-    """Version of ``op_type`` that ``opset`` selects, or None if the operator does not exist there."""
+    """Return version of ``op_type`` that ``opset`` selects, or None if the operator does not exist there."""
     versions = versions_of(op_type)
     index = bisect_right(versions, opset)
     return versions[index - 1] if index else None
 
 
 def newest_opset() -> int:
-    """The newest opset of the default domain that the installed onnx knows."""
+    """Return the newest opset of the default domain that the installed onnx knows."""
     return int(defs.onnx_opset_version())
 
 
 def attribute_type(attribute: defs.OpSchema.Attribute) -> AttributeProto.AttributeType:
-    """The type that a schema wants, as messages say it."""
+    """Return the type that a schema wants, as messages say it."""
     kind: AttributeProto.AttributeType = AttributeProto.AttributeType.Value(
         str(attribute.type).removeprefix("AttrType.")
     )

@@ -81,7 +81,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
 
 
 def _sized_values(model: Model, inferred: onnx.ModelProto) -> set[Value]:
-    """The values of which all sizes are told."""
+    """Return the values of which all sizes are told."""
     return {
         graph.values[info.name]
         for graph, message in _pairs(model, inferred.graph)
@@ -114,7 +114,10 @@ def _open_zeros(proto: onnx.ModelProto) -> None:
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
-    """What onnx infers. Its Slice ends the process at a negative size, so each is shown once its input is known."""
+    """Return what onnx infers.
+
+    Its Slice ends the process at a negative size, so each is shown once its input is known.
+    """
     if not slices:
         return _infer(proto, strict=strict)
     copy = deepcopy(proto)
@@ -141,7 +144,7 @@ def _is_slice(node: onnx.NodeProto) -> bool:
 
 
 def _sized(proto: onnx.ModelProto) -> set[str]:
-    """Names of values with a rank and no negative size; what Shape makes has neither in any scope."""
+    """Return names of values with a rank and no negative size; what Shape makes has neither in any scope."""
     found = {tensor.name for tensor in proto.graph.initializer}
     negative: set[str] = set()
     graphs = [proto.graph]
@@ -163,7 +166,7 @@ def _infer(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
 
 
 def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
-    """The main graph and all that are nested in it, each with its message in a copy of the model."""
+    """Yield the main graph and all that are nested in it, each with its message in a copy of the model."""
     stack = [(model.graph, message)]
     while stack:
         graph, source = stack.pop()
@@ -203,7 +206,7 @@ def _merges_branches(node: Node) -> bool:
 
 
 def _unlike_axes(node: onnx.NodeProto, kind: onnx.TypeProto) -> set[int]:
-    """The axes of the first output whose size is not the same number in all branches, as these were inferred."""
+    """Return the axes of the first output whose size is not the same number in all branches, as these were inferred."""
     ends = [branch.output[0].type for (branch, *_) in graphs_of(node).values() if branch.output]
     shapes = [tuple(shape_of(end) or ()) for end in ends]
     sizes = ((axis, size) for axis, size in enumerate(shape_of(kind) or ()) if isinstance(size, int))
@@ -260,7 +263,10 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Tensors that inference may want the numbers of. Only models with external data have tokens of small ones."""
+    """Yield tensors that inference may want the numbers of.
+
+    Only models with external data have tokens of small ones.
+    """
     if not model.has_external_data:
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
@@ -268,7 +274,7 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
 
 
 def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
-    """The known type, with what it leaves open taken from ``told``; the very same where nothing is.
+    """Return the known type, with what it leaves open taken from ``told``; the very same where nothing is.
 
     Without ``names``, those that a file gave to dims stand for any size and stay, and no others are taken.
     """

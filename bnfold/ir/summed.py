@@ -46,13 +46,13 @@ class Summed(Computed):
         return all(term.base.can_read for term, _ in self.terms)
 
     def read(self, start: int, count: int) -> Array:
-        """As `Tensor.read`; float64, not rounded."""
+        """Do as `Tensor.read`; float64, not rounded."""
         first, last = start // self._taps, -(-(start + count) // self._taps)
         skipped = start - first * self._taps
         return self._rows(first, last).reshape(-1)[skipped : skipped + count]
 
     def _rows(self, first: int, last: int) -> Float64:
-        """Some of the (O·I) kernels of one output and one input channel, not rounded."""
+        """Return some of the (O·I) kernels of one output and one input channel, not rounded."""
         total = np.zeros((last - first, *self.dims[2:]))
         for term, place in self.terms:
             window: Any = (slice(at, at + size) for at, size in zip(place, term.dims[2:], strict=True))
@@ -80,7 +80,7 @@ class Summed(Computed):
 
 
 def _scaled_rows(term: Scaled, first: int, last: int) -> Float64:
-    """Rows of a kernel as `Summed` counts them, times its factors."""
+    """Return rows of a kernel as `Summed` counts them, times its factors."""
     (outputs, inputs, *spatial), base = term.dims, term.base
     taps, rows = math.prod(spatial), np.arange(first, last)
     if base.can_read:

@@ -25,7 +25,7 @@ _CONTENT = (
 
 
 def write(model: Model, graph: Graph) -> None:
-    """New tensors, the order of nodes, dropped initializers, and the names of type annotations."""
+    """Write new tensors, the order of nodes, dropped initializers, and the names of type annotations."""
     for value in graph.touched_tensors:
         message, tensor = _message(value), value.pending_tensor
         if message is not None and tensor is not None:
@@ -41,7 +41,7 @@ def write(model: Model, graph: Graph) -> None:
 
 
 def _message(value: Value) -> onnx.TensorProto | None:
-    """Where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
+    """Return where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
     if value.tensor_proto is not None:
         return value.tensor_proto
     node = value.producer
@@ -67,7 +67,7 @@ def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
 
 
 def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
-    """Type and dims, and room for raw_data; the message's name, its text and its metadata stay."""
+    """Set type and dims, and room for raw_data; the message's name, its text and its metadata stay."""
     if message.HasField("raw_data") and message.data_type == tensor.dtype and tuple(message.dims) == tensor.dims:
         return
     for field in _CONTENT:
@@ -77,7 +77,7 @@ def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
 
 
 def _fill_rare(message: onnx.TensorProto, tensor: Tensor) -> None:
-    """Strings, sub-byte elements and references to external data, in onnx's own form."""
+    """Fill in strings, sub-byte elements and references to external data, in onnx's own form."""
     source = tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy())
     content = deepcopy(source)
     for field in ("name", "doc_string", "data_type", "dims", "metadata_props"):
@@ -104,7 +104,7 @@ def _drop(messages: Any, unwanted: Collection[Any]) -> None:
 
 
 def _write_types(graph: Graph) -> None:
-    """One step for all: a name may have passed from a value that is gone to one that is renamed."""
+    """Write types in one step for all: a name may have passed from a value that is gone to one that is renamed."""
     infos = getattr(graph.proto, "value_info", None)
     if infos is None:
         return

@@ -74,16 +74,19 @@ class Tensor:
         return raw_length(self.dtype, self.size) or 0
 
     def numpy(self) -> Array:
-        """The values, of shape ``dims``, in the tensor's own element type. Raises MalformedModel, RangeViolation."""
+        """Return the values, of shape ``dims``, in the tensor's own element type.
+
+        Raises MalformedModel, RangeViolation.
+        """
         raise NotImplementedError
 
     def float64(self) -> Float64:
-        """The values widened to float64; exact for every float type, and for what was never rounded yet."""
+        """Return the values widened to float64; exact for every float type, and for what was never rounded yet."""
         with np.errstate(invalid="ignore"):  # a signalling NaN, which widening makes a quiet one
             return self.widened()
 
     def widened(self) -> Float64:
-        """As `float64`, for who has told numpy already that a NaN is no news."""
+        """Do as `float64`, for who has told numpy already that a NaN is no news."""
         return self.numpy().astype(np.float64)
 
     @property
@@ -92,11 +95,11 @@ class Tensor:
         return False
 
     def read(self, start: int, count: int) -> Array:
-        """Elements ``start … start+count`` in row-major order, where `can_read`."""
+        """Return elements ``start … start+count`` in row-major order, where `can_read`."""
         raise NotImplementedError
 
     def blocks(self) -> Iterator[Array]:
-        """The values in row-major order, in pieces of bounded size where `can_read`. Raises as `numpy`."""
+        """Yield the values in row-major order, in pieces of bounded size where `can_read`. Raises as `numpy`."""
         if not self.can_read:
             yield self.numpy().reshape(-1)
             return
@@ -130,7 +133,7 @@ class Inline(Tensor):
         return f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
 
     def copy(self) -> Inline:
-        """The same tensor in a message of its own."""
+        """Return the same tensor in a message of its own."""
         return Inline(deepcopy(self.proto))
 
     def numpy(self) -> Array:
@@ -209,14 +212,14 @@ class Computed(Tensor):
         raise NotImplementedError
 
     def _checked(self, rounded: Array, exact: Array) -> Array:
-        """What was rounded. Raises RangeViolation where a finite element became infinite."""
+        """Return what was rounded. Raises RangeViolation where a finite element became infinite."""
         if not np.isfinite(rounded).all() and (np.isinf(rounded) & np.isfinite(exact)).any():
             raise RangeViolation(self)
         return rounded
 
 
 def sources_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors whose bytes are read for this one."""
+    """Return the tensors whose bytes are read for this one."""
     return tensor.sources if isinstance(tensor, Computed) else (tensor,)
 
 
@@ -268,7 +271,7 @@ class Scaled(Computed):
             yield self._rounded(base.read(start, math.prod(shape)).reshape(shape), window).reshape(-1)
 
     def _factor(self, window: tuple[slice, ...]) -> Float64:
-        """The product of the factors over a window of the index space, of size 1 on axes that have none."""
+        """Return the product of the factors over a window of the index space, of size 1 on axes that have none."""
         product = None
         for axis, vector in self.factors:
             shape = [1] * len(self.dims)
@@ -278,7 +281,7 @@ class Scaled(Computed):
         return np.ones(()) if product is None else product
 
     def _rounded(self, block: Array, window: tuple[slice, ...]) -> Array:
-        """A window of the base, multiplied and rounded."""
+        """Return a window of the base, multiplied and rounded."""
         target = numpy_type(self.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             if target.kind == "f":  # numpy computes in float64 and rounds as it stores

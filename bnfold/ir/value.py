@@ -62,7 +62,7 @@ class Value:
         return consumer if isinstance(consumer, dict) else {(consumer, self._reader_slot): None}
 
     def producers(self) -> Iterator[Node]:
-        """The node that makes this value, the one that makes that node's first input, and so on, at most `_FAR`."""
+        """Yield the node that makes this value, the one that makes its first input, and so on, at most `_FAR`."""
         value: Value | None = self
         for _ in range(_FAR):
             if value is None or value.producer is None:
@@ -153,7 +153,7 @@ class Value:
             self._tensor = None
 
     def forget_tensor(self) -> None:
-        """No longer an initializer."""
+        """Forget the tensor: no longer an initializer."""
         self.tensor_proto = self._tensor = None
 
     @property
@@ -216,7 +216,7 @@ class Value:
 
 
 def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
-    """The dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.
+    """Return the dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.
 
     A rank that nothing can run is a damaged file's, and counts as unknown.
     """

@@ -48,7 +48,7 @@ class StepRow:
     verdict: Verdict | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The row of the report's ``steps``."""
+        """Return the row of the report's ``steps``."""
         after = self.totals
         return {
             "name": self.name,
@@ -101,7 +101,7 @@ class ToolChain:
         return [own, *self.rows]
 
     def take(self, step: external_tools.ExternalTool) -> bool:
-        """Another program's step; whether it was kept."""
+        """Take another program's step. Returns whether it was kept."""
 
         def work(folder: Path) -> tuple[ir.Model, None]:
             return step.run(self.model, folder, self.options.step_seconds), None
@@ -149,7 +149,7 @@ class ToolChain:
         return True
 
     def _compared(self, model: ir.Model, path: Path, report: Report | None) -> Verdict:
-        """The verdict on a result: many tools give back what they got, under other names."""
+        """Return the verdict on a result: many tools give back what they got, under other names."""
         from bnfold import verification
 
         found = verification.verdict_on_names(self.model, model)
@@ -167,7 +167,7 @@ class ToolChain:
 
 @contextmanager
 def working_folder(model: ir.Model, *, in_memory: bool) -> Iterator[Path]:
-    """Where the steps work. Raises Unsupported for a model whose result memory could not hold as one message."""
+    """Return where the steps work. Raises Unsupported for a model whose result memory could not hold as one message."""
     if in_memory and model.parameter_bytes() > external_tools.ONE_FILE:
         raise Unsupported("weights beyond 2 GB can be simplified from file to file only: name an output")
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
@@ -175,7 +175,7 @@ def working_folder(model: ir.Model, *, in_memory: bool) -> Iterator[Path]:
 
 
 def counted(model: ir.Model) -> Totals:
-    """Its totals, multiply-adds included."""
+    """Return the model's totals, multiply-adds included."""
     return replace(totals.count(model), products=totals.multiply_adds(model))
 
 

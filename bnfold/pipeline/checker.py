@@ -19,7 +19,7 @@ _NO_ELEMENTS = wire.record(1, bytes(1))
 
 
 def checker_error(model: ir.Model) -> str:
-    """What the checker says of the model; empty when it is content."""
+    """Return what the checker says of the model; empty when it is content."""
     model.sync()
     skeleton, nonce = model.proto.SerializeToString(), model.payloads.nonce
     outline = insert_payloads(skeleton, nonce, TOKEN_LENGTH, lambda *_: _NO_ELEMENTS)
@@ -35,7 +35,7 @@ def checker_error(model: ir.Model) -> str:
 
 
 def tell_contradictions(model: ir.Model, events: Iterable[BatchNormEvent]) -> None:
-    """Where a rank is unknown, say what shape inference has against the model: it may not run at all."""
+    """Say, where a rank is unknown, what shape inference has against the model: it may not run at all."""
     unknown = [event for event in events if event.reason is Reason.RANK_UNKNOWN]
     try:
         if unknown:

@@ -34,7 +34,10 @@ class PassContext:
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
-        """The BatchNormalizations still there, with their events; passes may have replaced the nodes themselves."""
+        """Return the BatchNormalizations still there, with their events.
+
+        Passes may have replaced the nodes themselves.
+        """
         found: dict[ir.Node, BatchNormEvent] = {}
         for node in self.model.nodes():
             if node.is_op("BatchNormalization"):
@@ -70,7 +73,10 @@ class PassContext:
 
 
 def key_of(node: ir.Node) -> Key:
-    """Rewrites keep the names of what they make, so this finds a BatchNormalization again after an upgrade."""
+    """Return the key of a node.
+
+    Rewrites keep the names of what they make, so it finds a BatchNormalization again after an upgrade.
+    """
     made = node.output(0)
     return node.graph.path, made.name if made is not None else node.name
 

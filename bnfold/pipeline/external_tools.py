@@ -60,7 +60,10 @@ class ExternalTool:
         return self.arguments[0] in simplifiers.TOOLS
 
     def run(self, model: ir.Model, folder: Path, limit_seconds: float) -> ir.Model:
-        """What the program makes of a copy of ``model`` in ``folder``: `OUTPUT` there, loaded. Raises StepFailed."""
+        """Return what the program makes of a copy of ``model`` in ``folder``: `OUTPUT` there, loaded.
+
+        Raises StepFailed.
+        """
         before, after = folder / "input.onnx", folder / OUTPUT
         is_big = model.parameter_bytes() > ONE_FILE
         if is_big and self.arguments[0] in simplifiers.TOOLS.keys() - TAKE_DATA_FILES:
@@ -74,7 +77,10 @@ class ExternalTool:
 
 @contextmanager
 def begun(step: ExternalTool) -> Iterator[ExternalTool]:
-    """The step, its program started: a simplifier imports what it needs while others work, and waits for its files."""
+    """Return the step, its program started.
+
+    A simplifier imports what it needs while others work, and waits for its files.
+    """
     if not step.is_simplifier:
         yield step
         return
@@ -83,12 +89,12 @@ def begun(step: ExternalTool) -> Iterator[ExternalTool]:
 
 
 def simplifier(name: str) -> ExternalTool:
-    """The step of a tool that bnfold knows."""
+    """Return the step of a tool that bnfold knows."""
     return ExternalTool(name, (name,))
 
 
 def command(words: Sequence[str]) -> ExternalTool:
-    """The step of a command. Raises BadCommand where it names no files, or there is no such program."""
+    """Return the step of a command. Raises BadCommand where it names no files, or there is no such program."""
     if not all(any(mark in word for word in words[1:]) for mark in ("{input}", "{output}")):
         raise BadCommand("COMMAND has to name both files, as in: -- python convert.py {input} {output}")
     if shutil.which(words[0]) is None:
@@ -122,7 +128,7 @@ class Program:
 
 @contextmanager
 def _started(arguments: Sequence[str]) -> Iterator[Program]:
-    """A running program; it and what it starts ends with the block."""
+    """Start a program; it and what it starts ends with the block."""
     words = [sys.executable, "-P", simplifiers.__file__, *arguments]
     with (
         tempfile.TemporaryFile() as printed,
@@ -137,7 +143,7 @@ def _started(arguments: Sequence[str]) -> Iterator[Program]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Also what the program has started; that is left alone where the program itself came to its end."""
+    """End the program and what it has started; that is left alone where the program itself came to its end."""
     if process.poll() is not None:
         return
     with suppress(OSError):

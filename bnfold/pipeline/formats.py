@@ -57,7 +57,10 @@ class Format(Protocol[M]):
         """Raise BadInput for what cannot be asked of these models; ``unwanted`` are operators not to be left."""
 
     def load(self, source: Any) -> M:
-        """The model, without its weights; one that is open already stays as it is. Raises BadInput, Unsupported."""
+        """Return the model, without its weights; one that is open already stays as it is.
+
+        Raises BadInput, Unsupported.
+        """
 
     def rewrite(self, model: M, options: Options, passes: Passes) -> Report:
         """Rewrite ``model``, in place, by ``passes``. Raises as they do."""
@@ -68,7 +71,7 @@ class Format(Protocol[M]):
         """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
 
     def encode(self, model: M) -> bytes:
-        """The model as bytes. Raises OutputError beyond 2 GB, Unsupported where files alone can hold it."""
+        """Return the model as bytes. Raises OutputError beyond 2 GB, Unsupported where files alone can hold it."""
 
     def verify(
         self,
@@ -82,13 +85,16 @@ class Format(Protocol[M]):
         """Compare two models; ``options`` and ``report`` are those of a rewrite between them. Raises BadInput."""
 
     def left(self, model: M, operators: frozenset[str], policy: Policy) -> list[tuple[str, str, str]]:
-        """As `decomposing.left`."""
+        """Do as `decomposing.left`."""
 
     def data_file(self, target: Path, external_data: str) -> Path | None:
-        """Where weights go that are not in ``target`` itself, which is no link; None where all of them are in it."""
+        """Return where weights go that are not in ``target`` itself, which is no link.
+
+        None where all of them are in it.
+        """
 
     def data_files(self, model: M) -> list[Path]:
-        """The files beside the one that ``model`` was read from, which hold weights of it."""
+        """Return the files beside the one that ``model`` was read from, which hold weights of it."""
 
 
 class Onnx:
@@ -165,7 +171,7 @@ ONNX = Onnx()
 
 
 def of(source: object) -> Format[Any]:
-    """The kind of a model: a path tells by its suffix, everything else is ONNX."""
+    """Return the kind of a model: a path tells by its suffix, everything else is ONNX."""
     if not (isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)):
         return ONNX
     from bnfold.interop import openvino
@@ -182,7 +188,7 @@ def start_runtime(kind: Format[Any], checks: VerifyOptions, model: Any) -> None:
 
 
 def one_kind(before: Source, after: Source) -> Format[Any]:
-    """The kind of two models. Raises WrongUsage if they are of two."""
+    """Return the kind of two models. Raises WrongUsage if they are of two."""
     if of(before) is not of(after):
         raise WrongUsage("an ONNX model and an OpenVINO IR cannot be compared")
     return of(before)

@@ -76,7 +76,7 @@ def process(
 
 
 def more_arithmetic(outcome: Outcome) -> int:
-    """The constant Mul, Add, Sub, Div and Neg that ``all_affines`` would take out too."""
+    """Return the constant Mul, Add, Sub, Div and Neg that ``all_affines`` would take out too."""
     if outcome.options.all_affines or not (left := _arithmetic(outcome.model)):
         return 0
     kind = formats.of(outcome.source)
@@ -86,7 +86,7 @@ def more_arithmetic(outcome: Outcome) -> int:
 
 
 def quantization(outcome: Outcome) -> list[dict[str, Any]]:
-    """What int8 would make of each layer's weight, before folding, folded, and equalized as well."""
+    """Return what int8 would make of each layer's weight, before folding, folded, and equalized as well."""
     from bnfold.pipeline.explain import quantization as explained
 
     kind = formats.of(outcome.source)

@@ -65,7 +65,7 @@ class Outcome:
         return "\n  ".join([f"Outcome of {source}", *told, *written])
 
     def _repr_html_(self) -> str | None:
-        """The report, for notebooks; None without jinja2, of the extra ``report``."""
+        """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
         from html import escape
         from importlib.util import find_spec
 
@@ -77,7 +77,7 @@ class Outcome:
         return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
 
     def to_proto(self) -> onnx.ModelProto:
-        """The rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
+        """Return the rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
         proto = onnx.ModelProto()
         proto.ParseFromString(formats.of(self.source).encode(self.model))
         return proto
@@ -114,11 +114,11 @@ class Outcome:
             staged.commit()
 
     def left(self, operators: frozenset[str]) -> list[tuple[str, str, str]]:
-        """The nodes of these operators that are still there, as `decomposing.left` lists them."""
+        """Return the nodes of these operators that are still there, as `decomposing.left` lists them."""
         return formats.of(self.source).left(self.model, operators, self.options.policy)
 
     def to_json(self) -> dict[str, Any]:
-        """The whole report, as ``bnfold/report/report.schema.json`` describes it.
+        """Return the whole report, as ``bnfold/report/report.schema.json`` describes it.
 
         Reads the original model anew, unless that was done before the result was put in place.
         """
@@ -137,7 +137,7 @@ class Outcome:
         return document
 
     def read_original(self) -> dict[str, Any]:
-        """The parts of the report that come from the original model."""
+        """Return the parts of the report that come from the original model."""
         from bnfold.pipeline.explain import explain
 
         before = formats.of(self.source).load(self.source)

@@ -22,7 +22,7 @@ KEPT = (
 
 
 def names(model: ir.Model) -> list[str]:
-    """The inputs with a default."""
+    """Return the inputs with a default."""
     return [value.name for value in model.graph.inputs if model.is_overridable(value)]
 
 
@@ -46,7 +46,7 @@ def is_frozen(model: ir.Model, options: Options, report: Report, gone: Callable[
 
 
 def _lists_every_initializer(graph: onnx.GraphProto) -> bool:
-    """Whoever lists only some of them has chosen."""
+    """Whether every initializer is listed; a file that lists some has chosen them."""
     inputs = {info.name for info in graph.input}
     dense = {tensor.name for tensor in graph.initializer}
     return inputs >= dense | {tensor.values.name for tensor in graph.sparse_initializer}

@@ -23,7 +23,7 @@ from bnfold.settings import Options
 
 
 def describe(run: PassContext) -> None:
-    """First, while everything is as it was in the file."""
+    """Describe the model first, while everything is as it was in the file."""
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
     run.report.before = totals.count(run.model)
@@ -32,17 +32,17 @@ def describe(run: PassContext) -> None:
 
 
 def fix_shapes(run: PassContext) -> None:
-    """Before the other passes, which know more with sizes that are fixed."""
+    """Fix shapes before the other passes, which know more with sizes that are fixed."""
     run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
 
 
 def choose_overridable(run: PassContext) -> None:
-    """While the inputs are as the file lists them."""
+    """Choose what is overridable, while the inputs are as the file lists them."""
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
 
 
 def _gone(run: PassContext, *, freezes: bool) -> int:
-    """The BatchNormalizations that folding takes out of a copy of the model."""
+    """Return the BatchNormalizations that folding takes out of a copy of the model."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
@@ -50,7 +50,10 @@ def _gone(run: PassContext, *, freezes: bool) -> int:
 
 
 def normalise(run: PassContext) -> None:
-    """Before anything asks what is a constant: an initializer of IR version 3 is one, although it is an input too."""
+    """Normalise the frame before anything asks what is a constant.
+
+    An initializer of IR version 3 is one, although it is an input too.
+    """
     if converting.merge_opset_imports(run.model):
         text = "the default domain is imported at several opsets; using the highest"
         run.report.repairs.append(Repair("opset-imports", "", text))
@@ -65,7 +68,7 @@ def normalise(run: PassContext) -> None:
 
 
 def raise_opset(run: PassContext) -> None:
-    """Before folding, so that the search meets one version of every operator, without legacy broadcasting."""
+    """Convert the opset before folding, so that the search meets one version of every operator."""
     if run.options.target_opset == "keep":
         return
     target = run.options.target_opset
@@ -121,7 +124,7 @@ def fold_affines(run: PassContext) -> None:
 
 
 def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
-    """The event of a BatchNormalization that ends in ``node``."""
+    """Return the event of a BatchNormalization that ends in ``node``."""
     path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
     run.report.batchnorms.append(event)
@@ -145,7 +148,7 @@ def spell_out(run: PassContext) -> None:
 
 
 def remove_dead_nodes(run: PassContext) -> None:
-    """Last of the rewrites: what they left without a reader goes."""
+    """Remove, last of the rewrites, what they left without a consumer."""
     run.report.removed_names.extend(run.model.remove_dead_nodes())
     run.model.release_sources()
     if run.report.fixed and (left := state_shapes(run.model)):
@@ -157,7 +160,7 @@ def remove_dead_nodes(run: PassContext) -> None:
 
 
 def _allow_initializers(run: PassContext) -> None:
-    """Before IR version 4 an initializer has to be an input as well; those that rewrites add are none.
+    """Allow initializers: before IR version 4 one has to be an input as well; those that rewrites add are none.
 
     From 3 on the opset has to be said, which until then was 1.
     """
@@ -169,7 +172,7 @@ def _allow_initializers(run: PassContext) -> None:
 
 
 def check(run: PassContext) -> None:
-    """At the end: no checker error that the input did not have, by the rules of the output's IR version."""
+    """Check that there is no checker error that the input did not have, by the output's IR version."""
     error = checker_error(run.model)
     if not error:
         return
@@ -204,7 +207,7 @@ def rewrite(
 
 
 def _log(report: Report) -> None:
-    """A line a decision."""
+    """Log a line a decision."""
     if report.opset_before != report.opset_after:
         log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
     for event in report.batchnorms:

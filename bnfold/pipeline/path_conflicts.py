@@ -34,7 +34,7 @@ def refuse(written: Iterable[Named], kept: Iterable[Named]) -> None:
 def refuse_for_one(
     source: object, model: ir.Model, delivery: OutputOptions | None, data: Path | None, reports: Sequence[Path] = ()
 ) -> None:
-    """`refuse` for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
+    """Refuse, as `refuse`, for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
 
     Raises:
         SameFile: Likewise.
@@ -54,7 +54,10 @@ def refuse_for_one(
 
 
 def _results(delivery: OutputOptions, kept: list[Named]) -> list[Named]:
-    """What is written for ``delivery``. An ONNX model's data file takes a free name, so it is only to be ``kept``."""
+    """Return what is written for ``delivery``.
+
+    An ONNX model's data file takes a free name, so it is only to be ``kept``.
+    """
     places = [("the output", delivery.path)]
     if delivery.keep_failed is not None:
         places.append(("a failed result", delivery.keep_failed))
@@ -74,7 +77,7 @@ def same(first: Path, second: Path) -> bool:
 
 
 def _identities(path: Path) -> set[object]:
-    """The place behind all links, which a file has before it is there, and its number, which all its names share."""
+    """Return the place behind all links, and a file's number, which all its names share."""
     found: set[object] = {os.path.normcase(resolved(path) or path)}  # links in a circle are left to who opens them
     with suppress(OSError, ValueError):
         status = path.stat()

@@ -23,18 +23,18 @@ _OF_MEMORY = 0.9
 
 
 def _data_beside(source: str, out: str) -> str:
-    """The name of OUT's data file where IN has one; empty where the weights fit into the file itself."""
+    """Return the name of OUT's data file where IN has one; empty where the weights fit into the file itself."""
     return f"{Path(out).name}.data" if Path(f"{source}.data").exists() else ""
 
 
 def _run_onnxscript(source: str, out: str) -> None:
-    """Its optimizer; what is computed from constants alone, and what is there twice, whatever its size."""
+    """Run its optimizer; what is computed from constants alone, and what is there twice, whatever its size."""
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript import optimizer
 
     def is_small(node: Any) -> bool | None:
-        """Left alone by default: fills of any size, which keep a Slice or Concat from folding, and large Reshapes."""
+        """Whether to compute it: by default fills, and large Reshapes, are left alone, and keep others from folding."""
         first = node.inputs[0].const_value if node.inputs and node.inputs[0] is not None else None
         if first is None or node.op_type not in ("ConstantOfShape", "Reshape"):
             return None
@@ -84,12 +84,12 @@ def _store_target(node: Any, target: list[int]) -> None:
 
 
 def _stored(value: Any) -> Any:
-    """The numbers of a constant that no caller overrides, else nothing."""
+    """Return the numbers of a constant that no caller overrides, else nothing."""
     return None if value is None or value.const_value is None or value.is_graph_input() else value.const_value.numpy()
 
 
 def _size(part: Any) -> tuple[Any, int] | None:
-    """The value of which one size is part of a target, and its axis from the front; None for anything else."""
+    """Return the value of which one size is part of a target, and its axis from the front; None for anything else."""
     producer = part.producer()
     if producer is not None and producer.op_type == "Unsqueeze":
         producer = producer.inputs[0].producer()
@@ -102,7 +102,7 @@ def _size(part: Any) -> tuple[Any, int] | None:
 
 
 def _kept(data: Any, place: int, size: tuple[Any, int] | None) -> int | None:
-    """0 where a size is that of the input at the same place."""
+    """Return 0 where a size is that of the input at the same place."""
     if size is None:
         return None
     dims = [one.shape[axis] if one.shape and axis < len(one.shape) else None for one, axis in ((data, place), size)]
@@ -111,7 +111,7 @@ def _kept(data: Any, place: int, size: tuple[Any, int] | None) -> int | None:
 
 
 def _run_onnxruntime(source: str, out: str) -> None:
-    """Offline optimisation, at the level that stays within standard operators."""
+    """Run its offline optimisation, at the level that stays within standard operators."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -155,7 +155,10 @@ TOOLS: dict[str, Callable[[str, str], None]] = {
 
 
 def _limit_memory() -> None:
-    """To most of what the machine has; what is reserved and never written (by CUDA, say) does not count."""
+    """Limit memory to most of what the machine has.
+
+    What is reserved and never written (by CUDA, say) does not count.
+    """
     try:
         import resource
 
@@ -166,7 +169,10 @@ def _limit_memory() -> None:
 
 
 def _when_told(name: str) -> None:
-    """Most of the time that small models take is that of importing; who starts this may leave without a word."""
+    """Wait until told: most of the time that small models take is that of importing.
+
+    Who starts this may leave without a word.
+    """
     import_module("onnxscript.optimizer" if name == "onnxscript" else name)
     if line := sys.stdin.readline():
         source, out = json.loads(line)

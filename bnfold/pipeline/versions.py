@@ -12,7 +12,7 @@ ONNXRUNTIMES = (
 
 
 def versions() -> dict[str, str]:
-    """The versions that results depend on; an onnxruntime variant counts under its own name."""
+    """Return the versions that results depend on; an onnxruntime variant counts under its own name."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}

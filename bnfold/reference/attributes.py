@@ -17,7 +17,7 @@ Bindings = Mapping[str, Attribute]
 
 
 def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str, Attribute]:
-    """The attributes a node spells out. One that refers to an attribute its caller left out is left out, too."""
+    """Return the attributes a node spells out. One that refers to an attribute its caller left out is left out, too."""
     attrs: dict[str, Attribute] = {}
     for attribute in node.proto.attribute:
         if not attribute.ref_attr_name:
@@ -28,7 +28,7 @@ def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str
 
 
 def function_bindings(function: ir.Graph, given: Bindings) -> dict[str, Attribute]:
-    """What a function's body sees: the caller's attributes over the function's own defaults."""
+    """Return what a function's body sees: the caller's attributes over the function's own defaults."""
     defaults = {attribute.name: attribute_value(attribute) for attribute in function.proto.attribute_proto}
     return {**defaults, **given}
 
@@ -46,7 +46,10 @@ def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) 
 
 
 def _stored(node: ir.Node, proto: onnx.TensorProto) -> ir.Tensor:
-    """A tensor attribute; until the model is synced, what edits made of a Constant's tensor stands with its value."""
+    """Return a tensor attribute.
+
+    Until the model is synced, what edits made of a Constant's tensor stands with its value.
+    """
     output = node.output(0)
     if node.is_op("Constant") and output is not None and output.tensor is not None:
         return output.tensor
@@ -54,7 +57,7 @@ def _stored(node: ir.Node, proto: onnx.TensorProto) -> ir.Tensor:
 
 
 def dense(graph: ir.Graph, proto: onnx.SparseTensorProto) -> Array:
-    """A sparse tensor with its zeros; indices are flat (NNZ) or coordinates (NNZ, rank)."""
+    """Return a sparse tensor with its zeros; indices are flat (NNZ) or coordinates (NNZ, rank)."""
     values = graph.model.tensor(proto.values).numpy()
     indices = graph.model.tensor(proto.indices).numpy()
     full = np.zeros(tuple(proto.dims), values.dtype)

@@ -23,7 +23,7 @@ def handles(node: ir.Node) -> bool:
 def run_control(
     node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody
 ) -> Sequence[Datum]:
-    """The node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
+    """Return the node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     try:
         return _RUNNERS[node.op_type](_Bodies(node, attrs, run_body), inputs)
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
@@ -38,7 +38,7 @@ class _Bodies:
         self.node, self.attrs, self._run_body = node, attrs, run_body
 
     def graph(self, name: str) -> ir.Graph:
-        """The body of that name."""
+        """Return the body of that name."""
         graph = self.attrs.get(name)
         if not isinstance(graph, ir.Graph):
             self.decline(f"no graph in attribute {name!r}")
@@ -49,7 +49,7 @@ class _Bodies:
         raise CannotEvaluate(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
 
     def run(self, name: str, inputs: Sequence[Datum]) -> list[Datum]:
-        """The outputs of one run of a body."""
+        """Return the outputs of one run of a body."""
         body = self.graph(name)
         if len(inputs) != len(body.inputs):
             self.decline(f"its body takes {len(body.inputs)} inputs, not {len(inputs)}")
@@ -61,7 +61,7 @@ def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
 
 
 def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
-    """Inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis."""
+    """Run a Loop: inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis."""
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
     carried = list(inputs[2:])
@@ -87,7 +87,7 @@ def _stack(bodies: _Bodies, pieces: list[Datum], axis: int = 0) -> Datum:
 
 
 def _sequence_map(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
-    """The body for every element of the first input, and of those of the other inputs that are sequences."""
+    """Return the body for every element of the first input, and of those of the other inputs that are sequences."""
     rows = [
         bodies.run("body", [value[place] if isinstance(value, list) else value for value in inputs])
         for place in range(len(inputs[0]))
@@ -96,7 +96,7 @@ def _sequence_map(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
 
 
 def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
-    """Inputs: states…, scanned… (version 8: sequence_lens first, and everything batched on axis 0)."""
+    """Run a Scan: inputs: states…, scanned… (version 8: sequence_lens first, and everything batched on axis 0)."""
     if bodies.node.graph.opset() >= 9:
         return _scan_one(bodies, inputs, bodies.attrs)
     reverse = {"scan_input_directions": bodies.attrs["directions"]} if "directions" in bodies.attrs else {}
@@ -112,7 +112,7 @@ def _scan(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
 
 
 def _padded(sequence: Datum, length: int) -> Datum:
-    """What comes behind a sequence's end the operator's text leaves open; onnxruntime has zeros there."""
+    """Pad with zeros, as onnxruntime: the operator's text leaves open what comes behind a sequence's end."""
     return np.pad(sequence, [(0, length - len(sequence)), *[(0, 0)] * (np.ndim(sequence) - 1)])
 
 

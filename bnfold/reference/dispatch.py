@@ -55,7 +55,10 @@ class Definition(NamedTuple):
 
 @cache
 def definition(domain: str, op: str, opset: int) -> Definition | None:
-    """The definition in force at ``opset``; None for operators without one, and for opsets newer than onnx knows."""
+    """Return the definition in force at ``opset``.
+
+    None for operators without one, and for opsets newer than onnx knows.
+    """
     if domain == "" and opset > onnx.defs.onnx_opset_version():
         return None
     try:
@@ -100,7 +103,7 @@ def apply_kernel(
     later: bool = False,
     noise: Noise | None = None,
 ) -> Sequence[Datum]:
-    """The node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
+    """Return the node's outputs; with ``later`` those of the next version that it fits, where it does not fit its own.
 
     ``bound`` is `bind` for another opset, or (None) the node's own. Raises CannotEvaluate or Random as it documents.
     """
@@ -133,7 +136,7 @@ def bind(
     opset: int | None,
     evaluate: Evaluate,
 ) -> Bound:
-    """The node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises CannotEvaluate."""
+    """Return the node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises CannotEvaluate."""
     opset = node.graph.opset(node.domain) if opset is None else opset
     known = definition(node.domain, node.op_type, opset)
     if known is None:
@@ -161,7 +164,7 @@ def bind(
 
 
 def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | None) -> Sequence[Datum]:
-    """In a function, an input that is named may still be one that the call left out."""
+    """Run the kernel; in a function, an input that is named may still be one that the call left out."""
     if any(inputs[index] is None for index in bound.needed):
         raise refused(node, bound.known.version, "a required input is missing")
     if bound.call.precision == "float64":
@@ -177,7 +180,7 @@ def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Ker
 
 
 def _without_default(function: Kernel) -> tuple[bool, ...]:
-    """Which inputs a kernel cannot do without, where no schema says so."""
+    """Say which inputs a kernel cannot do without, where no schema says so."""
     _, *inputs = inspect.signature(function).parameters.values()
     return tuple(parameter.default is parameter.empty for parameter in inputs)
 
@@ -199,7 +202,7 @@ def meaning(node: ir.Node) -> tuple[str, str, int]:
 
 
 def refused(node: ir.Node, version: int, reason: str, kind: type[CannotEvaluate] = CannotEvaluate) -> CannotEvaluate:
-    """The error that names a node and says why it cannot be computed."""
+    """Return the error that names a node and says why it cannot be computed."""
     return kind(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, version, node.label, reason)
 
 
@@ -230,7 +233,7 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
 
 
 def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> Result:
-    """What the kernel makes; only one that draws is told of the ``noise`` of this run."""
+    """Return what the kernel makes; only one that draws is told of the ``noise`` of this run."""
     try:
         return bound.function(bound.call, *inputs)
     except Randomness:
@@ -242,7 +245,7 @@ def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise |
 
 
 def _model_of(known: Definition, inputs: Sequence[Datum], output: int) -> Datum:
-    """The input whose type variable the output shares; the first input where there is no schema to ask."""
+    """Return the input whose type variable the output shares; the first input where there is no schema to ask."""
     arrays = [value if isinstance(value, np.ndarray) else None for value in inputs]
     if not known.output_types:
         return arrays[0] if arrays else None

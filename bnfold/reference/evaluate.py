@@ -61,7 +61,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     altered: Alterations | None = None,
     prepared: Prepared | None = None,
 ) -> dict[str, Array]:
-    """Values of the main graph, computed from ``feeds``.
+    """Return values of the main graph, computed from ``feeds``.
 
     Args:
         model: Any opset; nothing of it is changed.
@@ -182,7 +182,10 @@ class Evaluation:
         return [self.read(value, environment) for value in wanted]
 
     def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
-        """Bodies run many times, functions for the outputs that a call names; the main graph runs once."""
+        """Schedule once: bodies run many times, functions for the outputs that a call names.
+
+        The main graph runs once.
+        """
         key = graph, tuple(wanted)
         if key not in self.prepared.schedules:
             given = [value for value in environment if value.graph is graph]
@@ -190,7 +193,7 @@ class Evaluation:
         return self.prepared.schedules[key]
 
     def read(self, value: ir.Value, environment: Environment) -> Datum:
-        """A value's array; a weight is read from disk now and kept until its last reader has run."""
+        """Return a value's array; a weight is read from disk now and kept until its last reader has run."""
         if value in environment:
             return environment[value]
         stored = _stored(value)
@@ -231,7 +234,7 @@ class Evaluation:
                 self.observer(value.name, environment[value])
 
     def _bound(self, node: ir.Node, bindings: Bindings, opset: int | None) -> Bound:
-        """The node as an opset defines it; what a Constant holds may be too large to be kept."""
+        """Return the node as an opset defines it; what a Constant holds may be too large to be kept."""
         known = self.prepared.bound.get((node, opset))
         if known is None or bindings:
             attrs = resolve(node, bindings, self.precision)

@@ -90,7 +90,7 @@ LEGAL["SoftmaxCrossEntropyLoss"] = LEGAL["NegativeLogLikelihoodLoss"]
 
 
 def find_fallback(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
-    """A kernel around onnx's function, run by ``evaluate``, or its implementation, if that version is on a list."""
+    """Return a kernel around onnx's function, or its implementation, if that version is on a list."""
     if version in FUNCTIONS.get((domain, op), ()):
         return partial(run_function, evaluate)
     return run_fallback if version in PROVEN.get((domain, op), ()) else None
@@ -135,7 +135,7 @@ def _type(value: Datum) -> onnx.TypeProto:
 def _one_node(
     call: Call, inputs: Sequence[Datum], opset: int, fixed: dict[str, Attribute]
 ) -> tuple[onnx.ModelProto, dict[str, Datum]]:
-    """A model of the call's node alone, and what to feed it; ``fixed`` are attributes besides its own."""
+    """Return a model of the call's node alone, and what to feed it; ``fixed`` are attributes besides its own."""
     require(call.op not in LEGAL or LEGAL[call.op](call, *inputs), "inputs that its text does not allow")
     names = ["" if value is None else f"x{index}" for index, value in enumerate(inputs)]
     outputs = [f"y{index}" if named else "" for index, named in enumerate(call.named)]

@@ -83,7 +83,7 @@ def check_attributes(call: Call, version: int, needed: frozenset[str]) -> None:
 
 
 def types(schema: onnx.defs.OpSchema) -> Types:
-    """The tensor types of every type variable of a schema, and of every parameter of a single type.
+    """Return the tensor types of every type variable of a schema, and of every parameter of a single type.
 
     Types that only a later version admits mean the same there, and exporters wrote them early (Equal of floats).
     """

@@ -28,7 +28,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 def computed_type(code: int, precision: Precision) -> np.dtype[Any]:
-    """The numpy type that stands for an ONNX element type (``onnx.TensorProto.DataType``)."""
+    """Return the numpy type that stands for an ONNX element type (``onnx.TensorProto.DataType``)."""
     if precision == "float64" and code in WIDENED:
         return np.dtype(np.float64)
     if code == TP.STRING:
@@ -37,7 +37,10 @@ def computed_type(code: int, precision: Precision) -> np.dtype[Any]:
 
 
 def widen(value: Datum) -> Datum:
-    """float16, bfloat16 and float32 arrays as float64, exactly; anything else as it is (lists element by element)."""
+    """Return float16, bfloat16 and float32 arrays as float64, exactly.
+
+    Anything else as it is (lists element by element).
+    """
     if isinstance(value, np.ndarray):
         return value.astype(np.float64) if value.dtype in _NARROW else value
     if isinstance(value, list):
@@ -46,12 +49,12 @@ def widen(value: Datum) -> Datum:
 
 
 def admitted(value: Datum, precision: Precision) -> Datum:
-    """A stored or fed value in the type it is computed in."""
+    """Return a stored or fed value in the type it is computed in."""
     return widen(value) if precision == "float64" else value
 
 
 def jittered(value: Datum, rng: np.random.Generator) -> Datum:
-    """float64 arrays with each number moved to a neighbour, but for integers, which may be sizes or masks."""
+    """Return float64 arrays with each number moved to a neighbour, but for integers, which may be sizes or masks."""
     if isinstance(value, list):
         return [jittered(item, rng) for item in value]
     if not isinstance(value, np.ndarray) or value.dtype != np.float64:
@@ -61,26 +64,32 @@ def jittered(value: Datum, rng: np.random.Generator) -> Datum:
 
 
 def as_declared(value: Datum, code: int | None) -> Datum:
-    """A float array in the float type that its declaration gives (None: says nothing); anything else as it is."""
+    """Return a float array in the float type that its declaration gives (None: says nothing).
+
+    Anything else as it is.
+    """
     if code not in WIDENED or not isinstance(value, np.ndarray) or not is_float(value):
         return value
     return value.astype(computed_type(code, "stored"), copy=False)
 
 
 def workable(value: Datum) -> Datum:
-    """16-bit floats as float32, in which processors compute with them; anything else as it is."""
+    """Return 16-bit floats as float32, in which processors compute with them; anything else as it is."""
     if isinstance(value, np.ndarray) and value.dtype in _HALVES:
         return value.astype(np.float32)
     return value
 
 
 def as_array(value: Datum) -> Datum:
-    """Numpy scalars, which reductions return for rank 0, as arrays of rank 0."""
+    """Return numpy scalars, which reductions return for rank 0, as arrays of rank 0."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def rounded(value: Datum, like: npt.NDArray[Any] | None) -> Datum:
-    """A float result rounded to the element type of ``like``; where either is no float array, the result itself."""
+    """Return a float result rounded to the element type of ``like``.
+
+    Where either is no float array, the result itself.
+    """
     if like is None or not isinstance(value, np.ndarray) or value.dtype == like.dtype:
         return value
     if not (is_float(value) and is_float(like)):

@@ -78,7 +78,7 @@ class Noise:
         self._known = known
 
     def of(self, name: str, seed: Attribute) -> np.random.Generator:
-        """The generator for the next time that the value of this name is drawn."""
+        """Return the generator for the next time that the value of this name is drawn."""
         if self._known is not None and name not in self._known:
             raise Randomness(f"it draws random numbers of its own, {name!r}")
         self.drawn[name] = self.drawn.get(name, 0) + 1
@@ -109,13 +109,13 @@ class Call:
     noise: Callable[[], np.random.Generator] | None = None
 
     def attr(self, name: str, default: Attribute = None) -> Attribute:
-        """The attribute as written, else the schema's default, else ``default``."""
+        """Return the attribute as written, else the schema's default, else ``default``."""
         if name in self.attrs:
             return self.attrs[name]
         return self.defaults.get(name, default)
 
     def listed(self, name: str, tensor: Array | None) -> list[int] | None:
-        """The integers of an input; where it is not there, of the attribute that versions before it had."""
+        """Return the integers of an input; where it is not there, of the attribute that versions before it had."""
         return self.attr(name) if tensor is None else int_list(tensor)
 
     def has(self, name: str) -> bool:
@@ -123,11 +123,14 @@ class Call:
         return name in self.attrs
 
     def dtype(self, code: int) -> np.dtype[Any]:
-        """The numpy type in which an ONNX element type is computed: float64 for every float type, unless as stored."""
+        """Return the numpy type in which an ONNX element type is computed.
+
+        Float64 for every float type, unless as stored.
+        """
         return computed_type(code, self.precision)
 
     def generator(self) -> np.random.Generator:
-        """What a random operator draws from. No text says which generator its seed is for."""
+        """Return what a random operator draws from. No text says which generator its seed is for."""
         if self.noise is None:
             raise Randomness("it draws random numbers")
         return self.noise()
@@ -153,12 +156,12 @@ def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kern
 
 
 def find_kernel(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
-    """The kernel of exactly this version, or None; and the newest version that means the same."""
+    """Return the kernel of exactly this version, or None; and the newest version that means the same."""
     return _KERNELS.get((domain, op, version))
 
 
 def registered() -> frozenset[tuple[str, str, int]]:
-    """(domain, operator, version) of every kernel of our own."""
+    """Return (domain, operator, version) of every kernel of our own."""
     return frozenset(_KERNELS)
 
 
@@ -169,13 +172,13 @@ def require(condition: object, reason: str, error: type[KernelDeclined] = Mismat
 
 
 def normal_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front; negative ones count from the end."""
+    """Return an axis counted from the front; negative ones count from the end."""
     require(-rank <= axis < max(rank, 1), f"axis {axis} is outside rank {rank}")
     return axis + rank if axis < 0 else axis
 
 
 def int_list(value: Array | list[int]) -> list[int]:
-    """A list or tensor of one axis, as plain ints."""
+    """Return a list or tensor of one axis, as plain ints."""
     require(np.ndim(value) == 1, f"a list of integers in {np.ndim(value)} axes")
     return [int(item) for item in np.asarray(value).reshape(-1)]
 
@@ -185,7 +188,10 @@ LARGEST = 1 << 28
 
 
 def dims_to_make(dims: Iterable[int]) -> tuple[int, ...]:
-    """The dims of a result whose size some input says, as they are; too many elements are declined before the work."""
+    """Return the dims of a result whose size some input says, as they are.
+
+    Too many elements are declined before the work.
+    """
     shape = tuple(dims)
     require(min(shape, default=0) >= 0, f"a result of dims {list(shape)}")
     require(len(shape) <= MAX_RANK, f"{len(shape)} axes are too many to evaluate", KernelDeclined)

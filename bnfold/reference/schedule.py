@@ -18,7 +18,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(graph: ir.Graph, wanted: Collection[ir.Value], given: Collection[ir.Value]) -> Schedule:
-    """What has to run to know ``wanted`` where ``given`` is known already; linear in nodes and edges.
+    """Return what has to run to know ``wanted`` where ``given`` is known already; linear in nodes and edges.
 
     Raises:
         MalformedModel: A value depends on itself.
@@ -32,14 +32,14 @@ def schedule(graph: ir.Graph, wanted: Collection[ir.Value], given: Collection[ir
 
 
 def read_by(node: ir.Node) -> Iterator[ir.Value]:
-    """The values a node reads, with those that its subgraphs capture from outside."""
+    """Yield the values a node reads, with those that its subgraphs capture from outside."""
     yield from (value for value in node.inputs if value is not None)
     for body in node.bodies:
         yield from captured(body)
 
 
 def captured(subgraph: ir.Graph) -> Iterator[ir.Value]:
-    """What a subgraph, and those inside it, read of the graphs around it."""
+    """Yield what a subgraph, and those inside it, read of the graphs around it."""
     for inner in subgraph.nodes:
         yield from (value for value in read_by(inner) if value.graph is not subgraph)
     yield from (value for value in subgraph.outputs if value.graph is not subgraph)

@@ -70,14 +70,14 @@ class BatchNormEvent:
         self.attempts = refusal.attempts
 
     def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
-        """Folded into the nodes labelled ``into``, or just taken out where there are none."""
+        """Note that it is folded into the nodes labelled ``into``, or just taken out where there are none."""
         self.verdict = "folded" if into else "removed"
         self.direction, self.into, self.operators = direction, into, operators
         self.reason, self.detail = None, ""
         self.attempts = (SearchTrace(direction, passed),)
 
     def to_json(self) -> dict[str, Any]:
-        """The row of the report's ``batchnorms``."""
+        """Return the row of the report's ``batchnorms``."""
         return {
             "name": self.name,
             "graph": self.graph,
@@ -123,7 +123,7 @@ class EqualizeEvent:
         self.reason, self.detail = refusal.reason, refusal.detail
 
     def to_json(self) -> dict[str, Any]:
-        """The row of the report's ``equalized``."""
+        """Return the row of the report's ``equalized``."""
         return {
             "name": self.name,
             "graph": self.graph,
@@ -140,7 +140,7 @@ def _change(before: int, after: int) -> str:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A report's JSON form with every text in it, keys included, as ``change`` makes it."""
+    """Return a report's JSON form with every text in it, keys included, as ``change`` makes it."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -149,12 +149,15 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """What became of a BatchNormalization, from its row: what has a reason is left, whatever became of its opset."""
+    """Return what became of a BatchNormalization, from its row.
+
+    What has a reason is left, whatever became of its opset.
+    """
     return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
 
 
 def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
-    """A refusal as reports store it; None where there was none."""
+    """Return a refusal as reports store it; None where there was none."""
     return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
 
 
@@ -217,7 +220,10 @@ class Report:
                 self._cuts[name] = (*self._cuts.get(name, ()), cut)
 
     def retire(self, names: Sequence[str], wider: Cut) -> None:
-        """The values ``names`` are gone or changed: rewrites whose boundary they were are now inside ``wider``."""
+        """Retire the values ``names``, which are gone or changed.
+
+        Rewrites whose boundary they were are now inside ``wider``.
+        """
         for name in names:
             for cut in self._cuts.pop(name, ()):
                 self._all_cuts.pop(cut, None)
@@ -265,7 +271,7 @@ class Report:
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
     def to_json(self) -> dict[str, Any]:
-        """The report without what only the caller knows (files, hashes, verification)."""
+        """Return the report without what only the caller knows (files, hashes, verification)."""
         return {
             "schema": SCHEMA,
             "opset": {"before": self.opset_before, "after": self.opset_after},

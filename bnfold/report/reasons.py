@@ -53,7 +53,10 @@ class Reason(Enum):
 
     @classmethod
     def of(cls, code: str) -> Reason:
-        """The reason that a report's code stands for. Raises KeyError for a code of another version of bnfold."""
+        """Return the reason that a report's code stands for.
+
+        Raises KeyError for a code of another version of bnfold.
+        """
         return cls[code.upper().replace("-", "_")]
 
 
@@ -109,11 +112,11 @@ class Declined(Exception):
         self.attempts: tuple[SearchTrace, ...] = ()
 
     def attempt(self, direction: str, passed: Iterable[str]) -> SearchTrace:
-        """This refusal as the end of one direction of a search."""
+        """Return this refusal as the end of one direction of a search."""
         return SearchTrace(direction, tuple(passed), self.at, self.reason, self.detail, self.operator)
 
     def without_frames(self) -> Self:
-        """This refusal, to be kept: with its traceback it would hold whole searches, in circles."""
+        """Return this refusal, to be kept: with its traceback it would hold whole searches, in circles."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 

@@ -25,7 +25,7 @@ class Products:
     sizes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As reports hold it."""
+        """Return what reports hold."""
         return {"count": self.count, "times": list(self.sizes)}
 
 
@@ -61,7 +61,7 @@ class Totals:
 
 
 def size(count: float, digits: int = 1) -> str:
-    """Bytes in a unit that people read, gigabytes with so many digits."""
+    """Return bytes in a unit that people read, gigabytes with so many digits."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -70,7 +70,7 @@ def size(count: float, digits: int = 1) -> str:
 
 
 def count(model: ir.Model) -> Totals:
-    """The totals of a model as it is now."""
+    """Return the totals of a model as it is now."""
     counts: Counter[str] = Counter()
     weights = model.parameter_bytes()
     for node in model.nodes():
@@ -83,7 +83,7 @@ def count(model: ir.Model) -> Totals:
 
 
 def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:
-    """Operators whose count changed, with both counts, the largest change first."""
+    """Return operators whose count changed, with both counts, the largest change first."""
     names = dict.fromkeys((*before.operators, *after.operators))
     pairs = {name: (before.operators.get(name, 0), after.operators.get(name, 0)) for name in names}
     moved = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -91,7 +91,7 @@ def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:
 
 
 def multiply_adds(model: ir.Model) -> Products | None:
-    """Multiply-adds of convolutions, matrix products and recurrent operators in one run of the model.
+    """Return multiply-adds of convolutions, matrix products and recurrent operators in one run of the model.
 
     None where that cannot be told: a shape is not known, parts grow with different open sizes, a body runs who knows
     how often, or an operator of another domain may hold any number.
@@ -128,7 +128,7 @@ def _products(node: ir.Node) -> Products | None:
 
 
 def _dims(node: ir.Node) -> tuple[int | str | None, ...] | None:
-    """The dims whose product is the number of multiply-adds; None where one of the shapes is not known."""
+    """Return the dims whose product is the number of multiply-adds; None where one of the shapes is not known."""
     operands = [known_shape(node.input(slot)) for slot in range(4)]
     weight, made = operands[FACTOR[node.op_type]], known_shape(node.output(0))
     if node.op_type == "ConvTranspose":

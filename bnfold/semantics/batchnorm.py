@@ -47,7 +47,7 @@ class BatchNormSpec(NamedTuple):
 
 
 def read_batchnorm(node: ir.Node, policy: Policy) -> BatchNormSpec:
-    """Normal form of ``node`` under ``policy``.
+    """Return normal form of ``node`` under ``policy``.
 
     Raises:
         Unreadable: No version of the operator allows this form, the policy forbids to guess, or an attribute that says
@@ -64,13 +64,13 @@ def read_batchnorm(node: ir.Node, policy: Policy) -> BatchNormSpec:
 
 
 def epsilon(node: ir.Node) -> float:
-    """The float32 attribute, widened. Raises Unreadable where it is no number, or a function's parameter."""
+    """Return the float32 attribute, widened. Raises Unreadable where it is no number, or a function's parameter."""
     stated = literal(node, "epsilon")
     return DEFAULT_EPSILON if stated is None else float(stated)
 
 
 def _plain_output(node: ir.Node, version: int) -> ir.Value | None:
-    """What a node makes that has one output and no attribute that could change its meaning, as nearly all have."""
+    """Return the output of a node with one, and no attribute that could change its meaning, as nearly all have."""
     if version < 7 or len(node.outputs) != 1:
         return None
     for attribute in node.proto.attribute[:]:
@@ -80,18 +80,18 @@ def _plain_output(node: ir.Node, version: int) -> ir.Value | None:
 
 
 def version_of(node: ir.Node) -> int:
-    """Version of BatchNormalization that the opset of the graph or function around ``node`` selects."""
+    """Return version of BatchNormalization that the opset of the graph or function around ``node`` selects."""
     return version_at(node.graph.opset(""))
 
 
 @cache
 def version_at(opset: int) -> int:
-    """Version of BatchNormalization that ``opset`` selects."""
+    """Return version of BatchNormalization that ``opset`` selects."""
     return VERSIONS[max(bisect_right(VERSIONS, opset) - 1, 0)]
 
 
 def parameters(node: ir.Node) -> Parameters:
-    """The five inputs x, scale, bias, mean, var.
+    """Return the five inputs x, scale, bias, mean, var.
 
     Raises:
         Unreadable: One of them is missing, or there are more (withdrawn drafts of opset 12 had a sixth).
@@ -114,7 +114,7 @@ _LEGAL = {
 
 
 def _misplaced(node: ir.Node, version: int) -> list[Repair]:
-    """A repair for each attribute of another version: it is honoured by meaning."""
+    """Return a repair for each attribute of another version: it is honoured by meaning."""
     found = {attribute.name for attribute in node.proto.attribute[:]} & _KNOWN
     return [
         Repair(

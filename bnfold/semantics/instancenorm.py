@@ -16,13 +16,13 @@ DEFAULT_EPSILON = float(np.float32(1e-5))
 
 
 def version_of(node: ir.Node) -> int:
-    """Version of InstanceNormalization that the opset of the graph or function around ``node`` selects."""
+    """Return version of InstanceNormalization that the opset of the graph or function around ``node`` selects."""
     opset = node.graph.opset("")
     return max((version for version in VERSIONS if version <= opset), default=1)
 
 
 def slots(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
-    """The three inputs and the output.
+    """Return the three inputs and the output.
 
     Raises:
         Unreadable: There are others, or one of them is missing.
@@ -37,7 +37,10 @@ def slots(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
 
 
 def strays(node: ir.Node) -> tuple[Repair, ...]:
-    """A repair for each attribute that never belonged to the operator: converters copied BatchNormalization's."""
+    """Return a repair for each attribute that never belonged to the operator.
+
+    Converters copied BatchNormalization's.
+    """
     legal = {"epsilon", "consumed_inputs"} if version_of(node) == 1 else {"epsilon"}
     return tuple(
         Repair("stray-attribute", node.label, f"InstanceNormalization has no attribute {name}: it carries no meaning")

@@ -55,7 +55,10 @@ def _element_count(node: ir.Node, parameters: Sequence[ir.Value]) -> int:
 
 
 def _by_parameters_alone(node: ir.Node, parameters: Sequence[ir.Value]) -> bool:
-    """The channels of x are unknown: only parameters that themselves have several axes still say what they are."""
+    """Whether parameters alone say it.
+
+    The channels of x are unknown, so only parameters that themselves have several axes still say what they are.
+    """
     dims = _dims(parameters[0])
     if dims is None or len(dims) < 2:
         raise Unreadable(node, "spatial=0 over an input of unknown shape: per channel or per activation?")

@@ -13,7 +13,7 @@ STATISTICS = ("running mean", "running variance", "saved mean", "saved variance"
 
 
 def read_mode(node: ir.Node, version: int, policy: Policy, repairs: list[Repair]) -> Mode:
-    """Mode of ``node``; every choice that the operator text does not make goes to ``repairs``.
+    """Return mode of ``node``; every choice that the operator text does not make goes to ``repairs``.
 
     Raises:
         Unreadable: An illegal number of outputs, attributes that contradict each other, statistics that are read but
@@ -32,7 +32,7 @@ def read_mode(node: ir.Node, version: int, policy: Policy, repairs: list[Repair]
 
 
 def statistics(node: ir.Node) -> list[tuple[str, ir.Value]]:
-    """The named outputs behind the first, with what they hold."""
+    """Return the named outputs behind the first, with what they hold."""
     return [(what, value) for what, value in zip(STATISTICS, node.outputs[1:], strict=False) if value is not None]
 
 
@@ -45,7 +45,7 @@ def _check_arity(node: ir.Node, version: int) -> None:
 
 
 def _stated(node: ir.Node) -> Mode | None:
-    """Mode that the attributes of any version state outright, wherever they stand."""
+    """Return mode that the attributes of any version state outright, wherever they stand."""
     stated = literal(node, "training_mode")
     if stated not in (None, 0, 1):  # runtimes disagree; is_test, by its text, means anything but zero
         raise Unreadable(node, f"training_mode={stated} is neither 0 nor 1")
@@ -60,7 +60,7 @@ def _stated(node: ir.Node) -> Mode | None:
 
 
 def _implied(node: ir.Node, version: int, policy: Policy, repairs: list[Repair]) -> Mode:
-    """Mode of a node without a word about it."""
+    """Return mode of a node without a word about it."""
     if version >= 14:
         return "inference"
     if version >= 7:
@@ -69,7 +69,7 @@ def _implied(node: ir.Node, version: int, policy: Policy, repairs: list[Repair])
 
 
 def _guessed(node: ir.Node, policy: Policy, repairs: list[Repair]) -> Mode:
-    """Versions 1 and 6 without ``is_test``: the default says training, one output says inference."""
+    """Return versions 1 and 6 without ``is_test``: the default says training, one output says inference."""
     named = bool(statistics(node))
     if _read_statistics(node):
         return "training"

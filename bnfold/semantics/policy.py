@@ -16,7 +16,7 @@ class Repair(NamedTuple):
     text: str
 
     def to_json(self) -> dict[str, str]:
-        """The repair as the report stores it."""
+        """Return the repair as the report stores it."""
         return {"kind": self.kind, "node": self.node, "text": self.text}
 
 
@@ -30,13 +30,13 @@ class Unreadable(Unsupported):
 
 
 def flag(node: ir.Node, name: str) -> bool | None:
-    """Integer attribute ``name`` as truth, or None if the node has no such attribute; raises as `literal`."""
+    """Return integer attribute ``name`` as truth, or None if the node has no such attribute; raises as `literal`."""
     value = literal(node, name)
     return None if value is None else bool(value)
 
 
 def literal(node: ir.Node, name: str) -> int | float | None:
-    """Number stored in attribute ``name``, or None if the node has no such attribute.
+    """Return number stored in attribute ``name``, or None if the node has no such attribute.
 
     Raises:
         Unreadable: The attribute is a parameter of the enclosing function, or not a number.

@@ -24,7 +24,7 @@ NORMALIZATIONS = ("BatchNormalization", "InstanceNormalization", "BatchNormInfer
 
 
 def to_json(value: Any) -> Any:
-    """A value in plain JSON types; what JSON has no word for (a path, nan, inf) is its text.
+    """Return a value in plain JSON types; what JSON has no word for (a path, nan, inf) is its text.
 
     Sets are sorted, so that equal settings have equal text.
     """
@@ -146,7 +146,9 @@ class OptionFields(TypedDict, total=False):
 
 
 def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:
-    """``options`` with these simplifiers; True is the one that comes with bnfold, and nothing leaves them as they are.
+    """Return ``options`` with these simplifiers.
+
+    True is the one that comes with bnfold, and nothing leaves them as they are.
 
     Raises:
         BadSetting: As `Options`.

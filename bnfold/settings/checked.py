@@ -75,7 +75,7 @@ def described(hint: Any) -> str:
 
 @cache
 def type_hints(kind: Any) -> dict[str, Any]:
-    """The types of a class's fields."""
+    """Return the types of a class's fields."""
     return get_type_hints(kind)
 
 
@@ -83,7 +83,7 @@ _ACCEPTED: dict[Any, Any] = {int: SupportsIndex, Path: (str, os.PathLike), froze
 
 
 def _read(value: Any, hint: Any, low: int | None) -> Any:
-    """``value`` as a field of the type ``hint`` holds it.
+    """Return ``value`` as a field of the type ``hint`` holds it.
 
     Raises:
         TypeError: It is of another type, or none of the choices.

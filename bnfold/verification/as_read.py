@@ -15,7 +15,10 @@ _TRAINING_MODE = 14
 
 
 def as_read(model: ir.Model, file: Path | None, policy: reference.Policy) -> ir.Model | Path:
-    """The file, if there is one, or the model; a copy of it where the policy forces training nodes to inference."""
+    """Return the file, if there is one, or the model.
+
+    A copy of it where the policy forces training nodes to inference.
+    """
     if not is_forced(model, policy):
         return file or model
     copy = model.clone()

@@ -54,7 +54,10 @@ def judge(request: Request) -> Verdict:
 def _in_depth(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], layered: str
 ) -> Verdict:
-    """The verdict of the whole in float64 and of what it does not show; ``layered`` is how it differs in a runtime."""
+    """Return the verdict of the whole in float64 and of what it does not show.
+
+    ``layered`` is how it differs in a runtime.
+    """
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
@@ -68,7 +71,7 @@ def _in_depth(
 
 
 def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
-    """A failure, unless it is one only if the size of 0 that the original declares stands for an open one.
+    """Turn a failure into unverified if there is one only where a declared size of 0 stands for an open one.
 
     bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
     """
@@ -85,7 +88,10 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 def _in_layers(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str]
 ) -> Verdict | str:
-    """The verdict of each part in float64 and of the whole in a runtime; or how the whole differs, else nothing."""
+    """Return the verdict of each part in float64 and of the whole in a runtime.
+
+    Or how the whole differs, else nothing.
+    """
     if request.checks.depth != "auto":
         return ""
     from bnfold.verification.end_to_end.ort_check import start_guard
@@ -108,7 +114,7 @@ def _in_layers(
 
 
 def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str] | None) -> Verdict:
-    """The verdict, unless callers may feed less than before or to no effect, or a runtime that ran none refuses."""
+    """Lower the verdict if callers may feed less than before or to no effect, or a runtime that ran none refuses."""
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
     is_open = whole is None or whole.doubt
@@ -128,7 +134,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
 
 
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
-    """The examination of the whole models, or the reason why there is none."""
+    """Return the examination of the whole models, or the reason why there is none."""
     if request.checks.depth == "local":
         return None, "whole models were not compared (--verify local)"
     from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
@@ -140,7 +146,7 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
 
 
 def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
-    """Whoever wants whole models compared is content with parts for what these do not show, or where a fault is."""
+    """Compare parts; with whole models only what these do not show, or where a fault is."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
@@ -183,7 +189,7 @@ def _sentence(row: LocalRow) -> str:
 
 
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
-    """The whole did not decide: the parts do, if every one of them could be compared."""
+    """Let the parts decide where the whole did not: they do, if every one of them could be compared."""
     local = parts.rows
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:

@@ -59,7 +59,7 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 
 def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
-    """A value that differs may have changed its meaning; then what is made of it decides.
+    """Look further: a value that differs may have changed its meaning; then what is made of it decides.
 
     A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
     are and would show a fault in it. Where it differs, they have to agree on numbers of every kind.

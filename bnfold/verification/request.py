@@ -40,7 +40,7 @@ class Clock:
         return time.monotonic() - self._start > self.budget
 
     def enough(self, seconds: float) -> int:
-        """A limit with which there is time for what should take so many seconds more, and may take twice as many."""
+        """Return a limit with time for what should take so many seconds more, and may take twice as many."""
         limit = max(math.ceil(time.monotonic() - self._start + 2 * seconds), 1)
         step = int(10 ** max(len(str(limit)) - 2, 0))  # to two digits
         return -(-limit // step) * step
@@ -72,7 +72,10 @@ class Request:
     _found: dict[object, Any] = field(default_factory=dict)
 
     def once(self, find: Callable[[Request], T]) -> T:
-        """What ``find`` finds out about the request, for every test that asks. Raises what it raises, each time."""
+        """Return what ``find`` finds out about the request, for every test that asks.
+
+        Raises what it raises, each time.
+        """
         if find not in self._found:
             self._found[find] = find(self)
         found: T = self._found[find]

@@ -11,7 +11,7 @@ Scaled = Mapping[tuple[str, str], tuple[str, ir.Tensor]]
 
 
 def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
-    """The model with each of these values divided by its factors, under its old name, and multiplied again behind that.
+    """Return the model with each of these values divided by its factors under its old name, and multiplied after.
 
     The function is the same, whatever the factors are: where they are wrong, the value is not what it was.
     """

@@ -134,6 +134,6 @@ class Verdict:
         return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
+        """Return plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
         return plain

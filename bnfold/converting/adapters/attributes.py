@@ -14,12 +14,12 @@ from bnfold.ir.schemas import schema_of
 
 
 def drop(name: str, conversion: NodeConversion) -> None:
-    """An attribute that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
+    """Drop an attribute that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
     conversion.node.del_attr(name)
 
 
 def gemm_broadcast(conversion: NodeConversion) -> None:
-    """Gemm 6 → 7: C always broadcasts. Some exporters relied on that before, and did not say so."""
+    """Convert Gemm 6 → 7: C always broadcasts. Some exporters relied on that before, and did not say so."""
     bias = conversion.node.input(2)
     shape = conversion.shape(bias) if bias is not None else None
     if not conversion.take("broadcast", 0) and shape is not None and len(shape) != 2:
@@ -27,26 +27,26 @@ def gemm_broadcast(conversion: NodeConversion) -> None:
 
 
 def keep_default(defaults: Mapping[str, float | str], conversion: NodeConversion) -> None:
-    """Defaults that the next version changes: written out where the node relies on them."""
+    """Write out the defaults that the next version changes, where the node relies on them."""
     for name, value in defaults.items():
         if not conversion.node.has_attr(name):
             conversion.node.set_attr(name, value)
 
 
 def rename(op_type: str, conversion: NodeConversion) -> None:
-    """The same operator under a new name."""
+    """Give the same operator a new name."""
     conversion.node.op_type = op_type
 
 
 def respell(name: str, spellings: Mapping[str, str], conversion: NodeConversion) -> None:
-    """A string attribute some of whose values, the default not among them or renamed as well, are spelled otherwise."""
+    """Respell a string attribute some of whose values, not the default among them, are spelled otherwise."""
     value = conversion.node.attr(name)
     if value in spellings:
         conversion.node.set_attr(name, spellings[value])
 
 
 def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:
-    """A step that withdraws element types which never made sense there; the others keep their meaning."""
+    """Make a step that withdraws element types which never made sense there; the others keep their meaning."""
     dtype = conversion.context.types.dtype(conversion.input(0))
     if dtype is None:
         return
@@ -56,13 +56,13 @@ def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> Non
 
 
 def selu_constants(conversion: NodeConversion) -> None:
-    """Selu 1 → 6: more digits of the default constants."""
+    """Convert Selu 1 → 6: more digits of the default constants."""
     drop("consumed_inputs", conversion)
     keep_default({"alpha": 1.673200011253357, "gamma": 1.0506999492645264}, conversion)
 
 
 def whole_power(conversion: NodeConversion) -> None:
-    """LpPool, GlobalLpPool 1 → 2: ``p`` becomes an integer."""
+    """Convert LpPool, GlobalLpPool 1 → 2: ``p`` becomes an integer."""
     power = conversion.take("p", 2.0)
     if power != int(power):
         raise Inexpressible(f"p={power} is not a whole number")
@@ -97,7 +97,7 @@ def pad_pads(conversion: NodeConversion) -> None:
 
 
 def float_input(conversion: NodeConversion) -> None:
-    """QuantizeLinear 13 → 19: x has the scale's type; an integer x is divided by a float in any case."""
+    """Convert QuantizeLinear 13 → 19: x has the scale's type; an integer x is divided by a float in any case."""
     data = conversion.input(0)
     if conversion.context.types.dtype(data) == onnx.TensorProto.INT32:
         conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))

@@ -15,7 +15,7 @@ LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
 
 def to_target(conversion: NodeConversion) -> None:
-    """The whole way in one step; a node that is in the target's form already stays as it is."""
+    """Go the whole way in one step; a node that is in the target's form already stays as it is."""
     node = conversion.node
     if _is_parameterised(node, conversion.target):
         conversion.finished = True
@@ -75,7 +75,10 @@ def _era(version: int) -> Era:
 
 
 def _is_parameterised(node: ir.Node, target: int) -> bool:
-    """A function that passes its mode on: where 14 and 15 say it alike there is nothing to read and nothing to do."""
+    """Whether it is a function's node that passes its mode on.
+
+    Where 14 and 15 say it alike there is nothing to read and nothing to do.
+    """
     mode = node.attrs.get("training_mode")
     return bool(mode is not None and mode.ref_attr_name) and min(node.graph.opset(""), target) >= 14
 
@@ -99,7 +102,7 @@ def _write_mode(conversion: NodeConversion, form: BatchNormSpec) -> None:
 
 
 def _write_training(conversion: NodeConversion) -> None:
-    """All outputs that the target's form has in training mode, read or not."""
+    """Write all outputs that the target's form has in training mode, read or not."""
     node = conversion.node
     node.trim_outputs(3)
     for index, what in ((1, "running_mean"), (2, "running_var")):
@@ -115,7 +118,7 @@ def _write_training(conversion: NodeConversion) -> None:
 
 
 def _flat_parameters(conversion: NodeConversion) -> None:
-    """Per-channel parameters of several axes, as spatial=0 stored them, become vectors."""
+    """Make vectors of per-channel parameters of several axes, as spatial=0 stored them."""
     node = conversion.node
     for index in range(1, 5):
         value = conversion.input(index)
@@ -125,7 +128,7 @@ def _flat_parameters(conversion: NodeConversion) -> None:
 
 
 def _flatten(conversion: NodeConversion, form: BatchNormSpec) -> None:
-    """Per-activation: Flatten, one channel for every activation, and back to the shape of x."""
+    """Convert per-activation parameters: Flatten, one channel for every activation, and back to the shape of x."""
     node, data = conversion.node, conversion.input(0)
     shapes = [conversion.shape(value) for value in node.inputs[3:5] if value is not None]
     for index in range(1, 5):
@@ -139,7 +142,7 @@ def _flatten(conversion: NodeConversion, form: BatchNormSpec) -> None:
 def _restore_running(
     conversion: NodeConversion, outputs: Outputs, shapes: list[tuple[int | str | None, ...] | None]
 ) -> None:
-    """The running statistics keep the shape that the parameters had."""
+    """Let the running statistics keep the shape that the parameters had."""
     for index, shape, output in zip((1, 2), shapes, outputs[1:3], strict=True):
         if output is None or shape is None or len(shape) == 1:
             continue

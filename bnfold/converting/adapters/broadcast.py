@@ -22,7 +22,10 @@ def binary(conversion: NodeConversion) -> None:
 
 
 def slope(conversion: NodeConversion) -> None:
-    """PRelu 6 → 7: a 1-D slope belonged to the channels; from 7 on it broadcasts like numpy, from the last axis."""
+    """Convert PRelu 6 → 7: a 1-D slope belonged to the channels.
+
+    From 7 on it broadcasts like numpy, from the last axis.
+    """
     data, values = conversion.input(0), conversion.input(1)
     shape = conversion.shape(values)
     if shape is None:
@@ -37,7 +40,10 @@ def slope(conversion: NodeConversion) -> None:
 
 
 def stray_slope(conversion: NodeConversion) -> None:
-    """PRelu from 7 on with a slope that only fits the channels: MXNet went on writing version 6 (onnx/models#91)."""
+    """Mend a PRelu from 7 on with a slope that only fits the channels.
+
+    MXNet went on writing version 6 (onnx/models#91).
+    """
     values = conversion.input(1)
     shape, data = conversion.shape(values), conversion.shape(conversion.input(0))
     if shape is None or data is None or len(shape) != 1 or len(data) < 3:
@@ -51,7 +57,7 @@ def stray_slope(conversion: NodeConversion) -> None:
 
 
 def _aligned(conversion: NodeConversion, left: ir.Value, right: ir.Value, axis: int | None) -> list[int] | None:
-    """Dims that make numpy's broadcasting of ``right`` mean the same; None if the ones it has already do."""
+    """Return dims that make numpy's broadcasting of ``right`` mean the same; None if the ones it has already do."""
     shape = conversion.shape(right)
     if shape is None:
         if axis is None:

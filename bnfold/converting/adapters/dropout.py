@@ -9,7 +9,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 
 def test_mode(conversion: NodeConversion) -> None:
-    """6 → 7: from 7 to 11 Dropout copies; training, where the node says it, needs version 12."""
+    """Convert 6 → 7: from 7 to 11 Dropout copies; training, where the node says it, needs version 12."""
     is_test = conversion.take("is_test")
     conversion.node.del_attr("consumed_inputs")
     if is_test is None:
@@ -32,7 +32,7 @@ def test_mode(conversion: NodeConversion) -> None:
 
 
 def boolean_mask(conversion: NodeConversion) -> None:
-    """7 → 10: the mask is boolean; who reads it gets it in the data's type, as before."""
+    """Convert 7 → 10: the mask is boolean; who reads it gets it in the data's type, as before."""
     mask = conversion.node.output(1)
     if mask is None:
         return
@@ -43,7 +43,7 @@ def boolean_mask(conversion: NodeConversion) -> None:
 
 
 def ratio_input(conversion: NodeConversion) -> None:
-    """10 → 12: ``ratio`` is an input."""
+    """Convert 10 → 12: ``ratio`` is an input."""
     ratio = conversion.take("ratio")
     if ratio is not None:
         conversion.node.set_input(1, conversion.constant(np.array(ratio, np.float32), "ratio"))

@@ -12,7 +12,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 
 def moved(name: str, missing: str, conversion: NodeConversion) -> None:
-    """Attribute ``name``, of integers, becomes input 1; ``missing`` says what is wrong where there is neither, if so.
+    """Move attribute ``name``, of integers, to input 1; ``missing`` says what is wrong where there is neither, if so.
 
     An empty list means the default, as no list does, but of Reshape. Some exporters wrote the later form already.
     """
@@ -82,13 +82,13 @@ def clip_bounds(conversion: NodeConversion) -> None:
 
 
 def dft_axis(conversion: NodeConversion) -> None:
-    """DFT 17 → 20: ``axis``, whose default was 1 and is now the last but one."""
+    """Convert DFT 17 → 20: ``axis``, whose default was 1 and is now the last but one."""
     axis = conversion.constant(np.array(conversion.take("axis", 1), np.int64), "axis")
     conversion.node.set_inputs([conversion.input(0), conversion.node.input(1), axis])
 
 
 def tile_repeats(conversion: NodeConversion) -> None:
-    """Tile 1 → 6: one axis and one count become a count for every axis."""
+    """Convert Tile 1 → 6: one axis and one count become a count for every axis."""
     data = conversion.input(0)
     (count,), (axis,) = (_one(conversion.input(index), what) for index, what in ((1, "tiles"), (2, "axis")))
     repeats = [1] * conversion.rank(data)
@@ -106,7 +106,7 @@ def _one(value: ir.Value, what: str) -> list[int]:
 
 
 def constant_ints(value: ir.Value, what: str) -> list[int]:
-    """The integers that ``value`` holds in every run.
+    """Return the integers that ``value`` holds in every run.
 
     Raises:
         Inexpressible: It is computed.

@@ -14,7 +14,10 @@ _MOST = 1 << 24
 
 
 def instance(conversion: NodeConversion) -> None:
-    """InstanceNormalization 1 → 6 → 22: attributes that mean nothing go, those that never belonged with a repair."""
+    """Convert InstanceNormalization 1 → 6 → 22.
+
+    Attributes that mean nothing go, those that never belonged with a repair.
+    """
     slots(conversion.node)
     repairs = strays(conversion.node)
     conversion.context.repairs.extend(repairs)
@@ -25,7 +28,7 @@ def instance(conversion: NodeConversion) -> None:
 
 
 def group(conversion: NodeConversion) -> None:
-    """GroupNormalization 18 → 21: scale and bias for every channel instead of every group."""
+    """Convert GroupNormalization 18 → 21: scale and bias for every channel instead of every group."""
     data, groups = conversion.input(0), int(conversion.node.attr("num_groups", 0))
     shape = conversion.shape(data)
     channels = shape[1] if shape is not None and len(shape) > 1 else None
@@ -38,7 +41,7 @@ def group(conversion: NodeConversion) -> None:
 
 
 def _repeated(conversion: NodeConversion, value: ir.Value, groups: int, times: int) -> ir.Value:
-    """Each element ``times`` times over."""
+    """Return each element ``times`` times over."""
     tensor = ir.constant(value)
     if tensor is not None:
         return conversion.constant(np.repeat(tensor.numpy().reshape(-1), times), "per_channel")

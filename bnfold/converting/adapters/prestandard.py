@@ -19,7 +19,7 @@ from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
 
 def image_scaler(conversion: NodeConversion) -> None:
-    """ImageScaler: ``x·scale + bias[c]``, channels on axis 1."""
+    """Convert ImageScaler: ``x·scale + bias[c]``, channels on axis 1."""
     data, scale, bias = conversion.input(0), conversion.take("scale", 1.0), conversion.take("bias", [])
     if scale != 1.0 or not bias:
         data = conversion.add("Mul", [data, conversion.scalar(scale, conversion.input(0), "scale")], "scaled")
@@ -29,7 +29,7 @@ def image_scaler(conversion: NodeConversion) -> None:
 
 
 def affine(conversion: NodeConversion) -> None:
-    """Affine: ``alpha·x + beta``."""
+    """Convert Affine: ``alpha·x + beta``."""
     data = conversion.input(0)
     alpha, beta = conversion.take("alpha", 1.0), conversion.take("beta", 0.0)
     scaled = conversion.add("Mul", [data, conversion.scalar(alpha, data, "alpha")], "scaled")
@@ -43,7 +43,7 @@ def scale(conversion: NodeConversion) -> None:
 
 
 def crop(conversion: NodeConversion) -> None:
-    """Crop: cut ``border`` (left, top, right, bottom) off the last two axes, or a window of size ``scale``."""
+    """Convert Crop: cut ``border`` (left, top, right, bottom) off the last two axes, or a window of size ``scale``."""
     border, size = conversion.take("border"), conversion.take("scale")
     if border is None or len(border) != 4:
         raise Inexpressible("has no border of four sides")
@@ -65,7 +65,7 @@ def crop(conversion: NodeConversion) -> None:
 
 
 def fully_connected(conversion: NodeConversion) -> None:
-    """FC of Caffe2: x flattened at ``axis`` times the transposed weight, plus bias."""
+    """Convert FC of Caffe2: x flattened at ``axis`` times the transposed weight, plus bias."""
     data, weight, bias = conversion.input(0), conversion.input(1), conversion.input(2)
     axis, axis_w = conversion.take("axis", 1), conversion.take("axis_w", 1)
     if axis != 1 or axis_w != 1:
@@ -81,7 +81,7 @@ def fully_connected(conversion: NodeConversion) -> None:
 
 
 def curve(op_type: str, conversion: NodeConversion) -> None:
-    """ParametricSoftplus, ScaledTanh: ``alpha·f(beta·x)``."""
+    """Convert ParametricSoftplus, ScaledTanh: ``alpha·f(beta·x)``."""
     data = conversion.input(0)
     alpha, beta = conversion.take("alpha", 1.0), conversion.take("beta", 1.0)
     inner = conversion.add("Mul", [data, conversion.scalar(beta, data, "beta")], "scaled")
@@ -89,7 +89,10 @@ def curve(op_type: str, conversion: NodeConversion) -> None:
 
 
 def constant_fill(conversion: NodeConversion) -> None:
-    """ConstantFill: a constant of a shape that an attribute gives, or an input, as values or by its own shape."""
+    """Convert ConstantFill.
+
+    A constant of a shape that an attribute gives, or an input, as values or by its own shape.
+    """
     if conversion.target < 9:
         raise Inexpressible("needs ConstantOfShape, opset 9")
     value, extra = conversion.take("value", 0.0), conversion.take("extra_shape", [])
@@ -103,7 +106,7 @@ def constant_fill(conversion: NodeConversion) -> None:
 
 
 def given_tensor(conversion: NodeConversion) -> None:
-    """GivenTensorFill: the values are attributes."""
+    """Convert GivenTensorFill: the values are attributes."""
     dims, values = conversion.take("shape"), conversion.take("values")
     if dims is None or values is None or conversion.take("input_as_shape", 0) or conversion.node.input(0) is not None:
         raise Inexpressible("has no fixed shape and values")
@@ -154,7 +157,10 @@ PRESTANDARD: dict[str, tuple[dict[str, _AP.AttributeType], Callable[[NodeConvers
 
 
 def adapter_of(node: ir.Node) -> Callable[[NodeConversion], None] | None:
-    """The adapter of a withdrawn operator; None where other attributes show that the name means something else."""
+    """Return the adapter of a withdrawn operator.
+
+    None where other attributes show that the name means something else.
+    """
     legal, adapter = PRESTANDARD.get(node.op_type, ({}, None))
     known = all(legal.get(attribute.name) == attribute.type for attribute in node.proto.attribute)
     return adapter if known else None

@@ -17,7 +17,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 
 def height_and_width(conversion: NodeConversion) -> None:
-    """Upsample 1 → 7: two scales become four."""
+    """Convert Upsample 1 → 7: two scales become four."""
     height, width = conversion.take("height_scale"), conversion.take("width_scale")
     if height is None or width is None:
         if conversion.node.has_attr("scales"):
@@ -28,7 +28,7 @@ def height_and_width(conversion: NodeConversion) -> None:
 
 
 def scales_input(conversion: NodeConversion) -> None:
-    """Upsample 7 → 9: ``scales`` is an input."""
+    """Convert Upsample 7 → 9: ``scales`` is an input."""
     scales = conversion.take("scales")
     if scales is not None:
         conversion.node.set_inputs([conversion.input(0), _scales(conversion, scales)])
@@ -38,7 +38,7 @@ def scales_input(conversion: NodeConversion) -> None:
 
 
 def upsample_to_resize(conversion: NodeConversion) -> None:
-    """Upsample 9 → Resize: no axis of an Upsample shrinks."""
+    """Convert Upsample 9 → Resize: no axis of an Upsample shrinks."""
     if conversion.node.has_attr("scales"):
         scales_input(conversion)
     plain_mode(conversion)
@@ -49,7 +49,10 @@ def upsample_to_resize(conversion: NodeConversion) -> None:
 
 
 def coordinates(conversion: NodeConversion) -> None:
-    """Resize 10 → 11: what was fixed then is written out; axes that grow and axes that shrink need one Resize each."""
+    """Convert Resize 10 → 11: what was fixed then is written out.
+
+    Axes that grow and axes that shrink need one Resize each.
+    """
     if len(conversion.node.inputs) > 2:
         return  # written in the later form already
     data, scales = conversion.input(0), conversion.input(1)
@@ -70,7 +73,10 @@ def _at_asymmetric_points(conversion: NodeConversion, data: ir.Value, scales: ir
 
 
 def _directions(conversion: NodeConversion, scales: ir.Value) -> tuple[ir.Value | None, ir.Value | None]:
-    """The scales of the growing and of the shrinking axes, 1 elsewhere; None where there are none of the kind."""
+    """Return the scales of the growing and of the shrinking axes, 1 elsewhere.
+
+    None where there are none of the kind.
+    """
     tensor = ir.constant(scales)
     if tensor is None:
         one = conversion.constant(np.array(1.0, np.float32), "one")
@@ -86,7 +92,10 @@ def _scales(conversion: NodeConversion, values: object) -> ir.Value:
 
 
 def _roi(conversion: NodeConversion) -> ir.Value | None:
-    """Version 11 demands the input that only tf_crop_and_resize reads; from 13 on it may be left out."""
+    """Give a Resize its roi: version 11 demands the input that only tf_crop_and_resize reads.
+
+    From 13 on it may be left out.
+    """
     return None if conversion.target >= 13 else conversion.constant(np.zeros(0, np.float32), "roi")
 
 

@@ -13,7 +13,7 @@ from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
 
 def unbatched(conversion: NodeConversion) -> None:
-    """A Scan over the batch, and in its body the old one over a single sequence."""
+    """Make a Scan over the batch, and in its body the old one over a single sequence."""
     node = conversion.node
     lengths, operands, count = node.input(0), node.inputs[1:], node.attr("num_scan_inputs", 0)
     bodies = node.subgraphs.get("body")
@@ -74,7 +74,7 @@ class _Step:
             self._results[slot] = self._add(self._after, "Concat", [self.outputs[slot], zeros], axis=0)
 
     def graph(self) -> onnx.GraphProto:
-        """The body of the Scan over the batch."""
+        """Return the body of the Scan over the batch."""
         return onnx.GraphProto(
             name=self._fresh("sequence"),
             node=[*self._before, self.inner, *self._after],

@@ -7,7 +7,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 
 def flattened(conversion: NodeConversion) -> None:
-    """Along one axis where only one of the coerced axes is not of size 1; else Flatten, the operator, Reshape."""
+    """Work along one axis where only one of the coerced axes is not of size 1; else Flatten, the operator, Reshape."""
     data, axis = conversion.input(0), conversion.take("axis", 1)
     shape = conversion.shape(data)
     if shape is not None:

@@ -33,7 +33,7 @@ def saved_statistics(conversion: NodeConversion, form: BatchNormSpec) -> None:
 
 
 def _widened(conversion: NodeConversion) -> tuple[ir.Value, int | None]:
-    """The input in a type wide enough to average in, and the type to go back to, if that is another."""
+    """Return the input in a type wide enough to average in, and the type to go back to, if that is another."""
     data = conversion.input(0)
     dtype = conversion.context.types.dtype(data)
     if dtype not in (TP.FLOAT16, TP.BFLOAT16):
@@ -42,7 +42,10 @@ def _widened(conversion: NodeConversion) -> tuple[ir.Value, int | None]:
 
 
 def _channels(conversion: NodeConversion, data: ir.Value, *, per_activation: bool) -> tuple[ir.Value, list[int]]:
-    """The input, and the axes that leave a statistic for every channel; an unknown rank is brought to 3 first."""
+    """Return the input, and the axes that leave a statistic for every channel.
+
+    An unknown rank is brought to 3 first.
+    """
     if per_activation:
         parameters = conversion.shape(conversion.input(3))
         flat = parameters is not None and len(parameters) == 1
@@ -56,7 +59,7 @@ def _channels(conversion: NodeConversion, data: ir.Value, *, per_activation: boo
 
 
 def _variance(conversion: NodeConversion, data: ir.Value, axes: list[int], output: str | ir.Value) -> ir.Value:
-    """Population variance; or, as the policy asks, what onnxruntime returns in its place."""
+    """Return population variance; or, as the policy asks, what onnxruntime returns in its place."""
     mean = conversion.reduce_mean(data, axes, "current_mean", keepdims=1)
     centred = conversion.add("Sub", [data, mean], "centred")
     squares = conversion.add("Mul", [centred, centred], "squares")

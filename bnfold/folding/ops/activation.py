@@ -17,7 +17,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``s·f(x) + t = f(s·x) + t``, for ``s ≥ 0`` as f(0) = 0."""
+    """Use ``s·f(x) + t = f(s·x) + t``, for ``s ≥ 0`` as f(0) = 0."""
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     edits = () if affine.is_scale_only else (ExtraAdd(node, 0, affine.t, facts.float_type(node.output(0))),)
@@ -25,7 +25,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``f(s·x + t) = s·f(x + t/s)``; where ``s`` is 0 it is the constant ``f(t)``."""
+    """Use ``f(s·x + t) = s·f(x + t/s)``; where ``s`` is 0 it is the constant ``f(t)``."""
     if (affine.s < 0).any():
         raise Declined(Reason.NEGATIVE_SCALE, facts.where(node))
     if affine.is_scale_only:
@@ -39,7 +39,7 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _value(node: ir.Node, x: Float64) -> Float64:
-    """F itself, for channels that are constant."""
+    """Compute f itself, for channels that are constant."""
     if node.op_type == "Relu":
         return np.maximum(x, 0.0)
     if node.op_type == "Abs":

@@ -19,7 +19,9 @@ from bnfold.semantics import batchnorm as semantics
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """In inference mode the statistics become those of what is read now: ``mean' = (mean − t)/s``, ``var' = var/s²``.
+    """Change the statistics, in inference mode, to those of what is read now.
+
+    ``mean' = (mean − t)/s``, ``var' = var/s²``.
 
     So they go on telling where the value lies. A channel whose variance cannot be stored puts the factor into its
     scale, ``scale' = scale·s``; only where the mean cannot be stored either, which costs digits, the shift goes into B:

@@ -21,12 +21,12 @@ NAMES = ("min", "max")
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``s·clip(x, a, b) + t = clip(s·x + t, s·a + t, s·b + t)``, the bounds exchanged where ``s`` is negative."""
+    """Use ``s·clip(x, a, b) + t = clip(s·x + t, s·a + t, s·b + t)``, the bounds exchanged where ``s`` is negative."""
     return wants(affine, *_moved(node, lambda bound: affine.s * bound + affine.t))
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``clip(s·x + t, a, b) = s·clip(x, (a − t)/s, (b − t)/s) + t``, likewise."""
+    """Use ``clip(s·x + t, a, b) = s·clip(x, (a − t)/s, (b − t)/s) + t``, likewise."""
     if (affine.s == 0).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     return leaves(affine, *_moved(node, lambda bound: (bound - affine.t) / affine.s))
@@ -54,7 +54,7 @@ def _moved(node: ir.Node, move: Callable[[float], Float64]) -> list[SetAttr | Se
 
 
 def _bound(node: ir.Node, slot: int, largest: float) -> float:
-    """Infinite where there is none, or one that no number reaches."""
+    """Return the bound, infinite where there is none, or one that no number reaches."""
     none = (-np.inf, np.inf)[slot - 1]
     bound = weights.number(node, slot, NAMES[slot - 1], none)
     return none if math.copysign(1, none) * bound >= largest else bound

@@ -15,7 +15,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Each part is asked for its stretch."""
+    """Ask each part for its stretch."""
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(requested=tuple((slot, affine) for slot in range(len(node.inputs))))
@@ -24,12 +24,12 @@ def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The other parts stay what they are."""
+    """Leave the other parts what they are."""
     return concat_joint(node, {slot: affine})
 
 
 def concat_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
-    """Several parts at once, by slot."""
+    """Take several parts at once, by slot."""
     rank = next(iter(pending.values())).rank
     axis = axis_of(node, rank)
     sizes = sizes_of(node, axis)
@@ -38,14 +38,14 @@ def concat_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
 
 
 def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The other outputs stay what they are."""
+    """Leave the other outputs what they are."""
     axis, sizes = _split(node, affine.rank)
     parts = [affine if part == slot else identity(affine.rank) for part in range(len(sizes))]
     return wants(concatenate(parts, sizes, axis))
 
 
 def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Each output passes its stretch on."""
+    """Let each output pass its stretch on."""
     axis = int(node.attr("axis", 0)) % affine.rank
     if affine.shape[axis] == 1:
         parts = [affine] * len(node.outputs)
@@ -57,7 +57,7 @@ def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def identity(rank: int) -> Affine:
-    """The affine that leaves everything alone."""
+    """Return the affine that leaves everything alone."""
     return Affine(np.ones((1,) * rank), np.zeros((1,) * rank))
 
 
@@ -74,7 +74,7 @@ def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
 
 
 def axis_of(node: ir.Node, rank: int) -> int:
-    """Required since opset 4; 1 before."""
+    """Return the axis, which is required since opset 4, and 1 before."""
     axis = int(node.attr("axis", 1))
     if not -rank <= axis < rank:
         raise Declined(Reason.UNREADABLE, facts.where(node))
@@ -82,12 +82,15 @@ def axis_of(node: ir.Node, rank: int) -> int:
 
 
 def sizes_of(node: ir.Node, axis: int) -> list[int]:
-    """The static sizes of all parts along an axis. Raises Declined."""
+    """Return the static sizes of all parts along an axis. Raises Declined."""
     return [facts.static_size(node, slot, axis) for slot in range(len(node.inputs))]
 
 
 def _split(node: ir.Node, rank: int) -> tuple[int, list[int]]:
-    """The axis, and the size of each output; without given sizes Split cuts evenly, the last piece may be smaller."""
+    """Return the axis, and the size of each output.
+
+    Without given sizes Split cuts evenly, the last piece may be smaller.
+    """
     axis, count = int(node.attr("axis", 0)) % rank, len(node.outputs)
     sizes = facts.integers(node, 1, "split")
     if sizes is None:

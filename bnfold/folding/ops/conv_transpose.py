@@ -14,7 +14,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Each output channel's taps scaled, ``b' = s·b + t``."""
+    """Scale each output channel's taps, ``b' = s·b + t``."""
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     if group < 1 or kernel.dims[0] % group:
         raise Declined(Reason.UNREADABLE, f"{kernel.dims[0]} input channels in {group} groups")
@@ -23,7 +23,10 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``W'[i] = W[i]·s[i]``; a shift reaches every output alike only through a 1×1 kernel without stride or padding."""
+    """Use ``W'[i] = W[i]·s[i]``.
+
+    A shift reaches every output alike only through a 1×1 kernel without stride or padding.
+    """
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     inputs = kernel.dims[0]
     s, t = weights.on_channels(node, affine, inputs)

@@ -25,7 +25,7 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def _into_constant(node: ir.Node, affine: Affine) -> Step:
-    """The constant times ``s``. What broadcasts the product may want more axes of it than it has."""
+    """Return the constant times ``s``. What broadcasts the product may want more axes of it than it has."""
     slot = next(slot for slot, value in enumerate(node.inputs) if ir.constant(value) is not None)
     held = facts.weight(node, slot)
     fresh = held.float64() * affine.s
@@ -47,7 +47,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def in_place(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """A shift passes what stays where it is: ``u·(x + t) + v = (u·x + v) + u·t``."""
+    """Pass a shift through what stays where it is: ``u·(x + t) + v = (u·x + v) + u·t``."""
     if not chains.has_constant(node):
         return elementwise_nary.down(node, slot, affine)
     return leaves(make(np.ones_like(affine.s), chains.arithmetic(node).affine.s * affine.t))

@@ -47,12 +47,15 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _operands(node: ir.Node) -> list[tuple[int, ir.Value | None]]:
-    """What is added, compared or chosen from; not what Where chooses by."""
+    """Return what is added, compared or chosen from; not what Where chooses by."""
     return list(enumerate(node.inputs))[node.op_type == "Where" :]
 
 
 def _receiver(node: ir.Node, affine: Affine) -> int:
-    """The arm that takes the shift: a constant one, one made by something with a bias, or the first that fits."""
+    """Return the arm that takes the shift.
+
+    A constant one, one made by something with a bias, or the first that fits.
+    """
     fitting = [slot for slot, value in enumerate(node.inputs) if value is not None and _fits(value, affine)]
     if not fitting:
         raise Declined(Reason.AXIS, f"every operand of {facts.where(node)} is broadcast")
@@ -69,7 +72,7 @@ def _reluctance(value: ir.Value | None) -> int:
 
 
 def _product_up(node: ir.Node, affine: Affine) -> Step:
-    """``s·(x·y) + t``: ``s`` to one factor (of a quotient: what is divided), ``t`` stays behind."""
+    """Use ``s·(x·y) + t``: ``s`` to one factor (of a quotient: what is divided), ``t`` stays behind."""
     slots = [0] if node.op_type == "Div" else range(len(node.inputs))
     scale = affine.scale_part()
     fitting = {slot: value for slot in slots if (value := node.inputs[slot]) is not None and _fits(value, scale)}
@@ -97,7 +100,7 @@ def is_factor(value: ir.Value) -> bool:
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """The node reads its operand without ``affine``; what stands on its output then."""
+    """Let the node read its operand without ``affine``. Returns what stands on its output then."""
     chains.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
@@ -114,7 +117,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def where_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
-    """``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
+    """Use ``where(m, s·x + t, s·y + t) = s·where(m, x, y) + t``."""
     one, *others = _in_full_rank(node, pending).values()
     if pending.keys() != {1, 2} or not all(other.same(one) for other in others):
         raise Declined(Reason.NO_HANDLER, f"the operands of {facts.where(node)} are scaled differently")
@@ -122,7 +125,7 @@ def where_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
 
 
 def sum_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
-    """``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
+    """Use ``(s·x + t) + (s·y + u) + z = s·(x + y + z/s) + (t + u)``: operands on which nothing stands are rescaled."""
     chains.decline_legacy(node)
     whole = _in_full_rank(node, pending)
     scale = next(iter(whole.values())).s
@@ -135,14 +138,14 @@ def sum_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
 
 
 def _in_full_rank(node: ir.Node, pending: Mapping[int, Affine]) -> dict[int, Affine]:
-    """What stands on operands, in the rank of what the node makes of them."""
+    """Return what stands on operands, in the rank of what the node makes of them."""
     output = node.output(0)
     rank = shapes.rank(output) if output is not None else max(affine.rank for affine in pending.values())
     return {slot: affine.lifted(rank) for slot, affine in pending.items()}
 
 
 def _rescaled(node: ir.Node, pending: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
-    """What is wanted of the operands on which nothing stands, where a scale stands on the others."""
+    """Return what is wanted of the operands on which nothing stands, where a scale stands on the others."""
     others = [(slot, value) for slot, value in enumerate(node.inputs) if slot not in pending and value is not None]
     if scale.is_identity or not others:
         return ()
@@ -155,7 +158,7 @@ def _rescaled(node: ir.Node, pending: Mapping[int, Affine], scale: Affine) -> tu
 
 
 def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """``max(s·x + t, c) = s·max(x, (c − t)/s) + t`` for constant ``c`` and ``s > 0``; Where for any but 0."""
+    """Use ``max(s·x + t, c) = s·max(x, (c − t)/s) + t`` for constant ``c`` and ``s > 0``; Where for any but 0."""
     if (affine.s == 0).any() or (node.op_type in EXTREMA and (affine.s < 0).any()):
         raise Declined(Reason.NEGATIVE_SCALE if (affine.s < 0).any() else Reason.ZERO_SCALE, facts.where(node))
     edits = []
@@ -184,7 +187,7 @@ def _fits(value: ir.Value, affine: Affine) -> bool:
 
 
 def fitted(node: ir.Node, value: ir.Value, affine: Affine) -> Affine:
-    """The affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
+    """Return the affine in the operand's own rank. Raises Declined where the operand is broadcast along its axes."""
     if not _fits(value, affine):
         raise Declined(Reason.AXIS, f"{facts.where(node)} broadcasts value {value.name!r} along the scaled axis")
     missing = affine.rank - shapes.rank(value)

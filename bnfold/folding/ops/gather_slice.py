@@ -16,7 +16,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def slice_up(node: ir.Node, affine: Affine) -> Affine:
-    """What was cut out gets its factors back, what was left aside stays."""
+    """Return what was cut out gets its factors back, what was left aside stays."""
     for axis, window in _windows(node, affine.rank).items():
         if affine.shape[axis] != 1:
             affine = _spread(node, affine, axis, np.arange(_size(node, axis))[window])
@@ -24,7 +24,7 @@ def slice_up(node: ir.Node, affine: Affine) -> Affine:
 
 
 def slice_down(node: ir.Node, affine: Affine) -> Affine:
-    """The factors are cut as the elements are."""
+    """Cut the factors as the elements are."""
     for axis, window in _windows(node, affine.rank).items():
         taken = np.arange(affine.shape[axis])[window]
         if affine.shape[axis] != 1:
@@ -33,7 +33,7 @@ def slice_down(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
-    """By axis: start, stop and step, as numpy takes them. Bounds beyond the ends are cut, as there."""
+    """Return by axis: start, stop and step, as numpy takes them. Bounds beyond the ends are cut, as there."""
     starts, ends = facts.integers(node, 1, "starts"), facts.integers(node, 2, "ends")
     if starts is None or ends is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))
@@ -50,7 +50,7 @@ def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
 
 
 def gather_up(node: ir.Node, affine: Affine) -> Affine:
-    """The picked axes of the output make one axis of the data."""
+    """Make the picked axes of the output one axis of the data."""
     axis, added = _axis(node), shapes.rank(facts.operand(node, 1))
     if all(size == 1 for size in affine.shape[axis : axis + added]):
         return affine.map(lambda block: block.reshape((*block.shape[:axis], 1, *block.shape[axis + added :])))
@@ -64,7 +64,7 @@ def gather_up(node: ir.Node, affine: Affine) -> Affine:
 
 
 def gather_down(node: ir.Node, affine: Affine) -> Affine:
-    """The factors are picked as the elements are; the indices' axes take the place of the one."""
+    """Pick the factors as the elements are; the indices' axes take the place of the one."""
     axis, added = _axis(node), shapes.rank(facts.operand(node, 1))
     if affine.shape[axis] == 1:
         ones = (1,) * added
@@ -74,7 +74,7 @@ def gather_down(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _spread(node: ir.Node, affine: Affine, axis: int, indices: Array) -> Affine:
-    """The affine that picking ``indices`` along ``axis`` gives; identity where nothing is picked."""
+    """Return the affine that picking ``indices`` along ``axis`` gives; identity where nothing is picked."""
     size, count = _size(node, axis), affine.shape[axis]
     if indices.size != count:
         raise Declined(Reason.NOT_STATIC, f"{facts.where(node)} picks {indices.size} elements of {count}")

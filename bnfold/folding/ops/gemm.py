@@ -15,7 +15,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """B's N axis takes ``s``; ``C' = s·beta·C + t`` and beta becomes 1."""
+    """Let B's N axis take ``s``; ``C' = s·beta·C + t`` and beta becomes 1."""
     matrix, axis = weights.shape_of(node, 1), 0 if node.attr("transB", 0) else 1
     if affine.s.shape[0] != 1:
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales columns only")
@@ -24,7 +24,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit, ...]:
-    """The edits for ``C' = s·beta·C + t``, in the shape that both sides need."""
+    """Return the edits for ``C' = s·beta·C + t``, in the shape that both sides need."""
     if node.input(2) is None and not t.any():
         return ()
     _decline_legacy(node)
@@ -39,7 +39,10 @@ def _new_c(node: ir.Node, matrix: Tensor, s: Float64, t: Float64) -> tuple[Edit,
 
 
 def _decline_legacy(node: ir.Node) -> None:
-    """Before opset 7 C is required and broadcast only if the attribute says so; a vector over rows is what it means."""
+    """Decline before opset 7, where C is required and broadcast only if the attribute says so.
+
+    A vector over rows is what it means.
+    """
     if node.graph.opset() >= 7:
         return
     held = ir.constant(node.input(2))
@@ -48,7 +51,7 @@ def _decline_legacy(node: ir.Node) -> None:
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """On A without transA: B's K axis takes ``s``, ``C' = beta·C + alpha·t·B'`` and beta becomes 1."""
+    """Let, for A without transA, B's K axis take ``s``, ``C' = beta·C + alpha·t·B'`` and beta becomes 1."""
     if node.attr("transA", 0):
         raise Declined(Reason.AXIS, f"{facts.where(node)} does not contract the axis with a constant matrix")
     matrix = weights.shape_of(node, 1)

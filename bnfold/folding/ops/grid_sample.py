@@ -13,7 +13,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def grid(node: ir.Node, affine: Affine) -> Affine:
-    """Each new element is a weighted mean of old ones of its channel, or partly of zeros, which keep a scale only."""
+    """Pass: each new element is a mean of old ones of its channel, or partly of zeros, which keep a scale only."""
     if not affine.varies_only_on(0, 1):
         raise Declined(Reason.AXIS, f"{facts.where(node)} mixes the axes behind the channel")
     if not affine.is_scale_only and node.attr("padding_mode", "zeros") == "zeros":

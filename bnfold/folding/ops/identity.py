@@ -11,12 +11,12 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def unchanged(_: ir.Node, affine: Affine) -> Affine:
-    """What is wanted behind it is wanted before it, and what stands before it stands behind it."""
+    """Return what is wanted behind it is wanted before it, and what stands before it stands behind it."""
     return affine
 
 
 def dropout(node: ir.Node, affine: Affine) -> Affine:
-    """Nothing changes, unless it drops: training_mode from opset 12 on, ``is_test`` 0 or absent before opset 7.
+    """Change nothing, unless it drops: training_mode from opset 12 on, ``is_test`` 0 or absent before opset 7.
 
     Upgrading, which comes first where it was asked for, settles what an absent one means.
     """
@@ -29,14 +29,14 @@ def dropout(node: ir.Node, affine: Affine) -> Affine:
 
 
 def reverse_sequence(node: ir.Node, affine: Affine) -> Affine:
-    """Elements of one axis change places, as many as each of another says."""
+    """Let elements of one axis change places, as many as each of another says."""
     if affine.shape[node.attr("time_axis", 0)] != 1:
         raise Declined(Reason.AXIS, f"{facts.where(node)} reverses the scaled axis")
     return affine
 
 
 def cast_up(node: ir.Node, affine: Affine) -> Affine:
-    """Towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it.
+    """Go towards what is cast, if that is at least as wide: rounding behind an affine loses no more than before it.
 
     A weight keeps the type that it is stored in, and would be rounded to it: powers of two are exact.
     """
@@ -49,7 +49,7 @@ def cast_up(node: ir.Node, affine: Affine) -> Affine:
 
 
 def cast_down(node: ir.Node, affine: Affine) -> Affine:
-    """Towards the result of the cast, if that is at least as wide."""
+    """Go towards the result of the cast, if that is at least as wide."""
     _decline_narrower(node, node.input(0), node.output(0))
     return affine
 

@@ -34,7 +34,7 @@ class _Product(NamedTuple):
     made: Labels
 
     def scaled(self, block: Float64, labels: Labels) -> Step:
-        """The constant takes factors along one axis, or one for all."""
+        """Multiply the constant by factors along one axis, or by one for all."""
         varying = [label for label, size in zip(labels, block.shape, strict=True) if size > 1]
         shared = [label for label in varying or labels[::-1] if label in self.w]
         if not shared or len(varying) > 1:
@@ -46,7 +46,7 @@ class _Product(NamedTuple):
         return weights.scaled(self.node, self.slot, self.matrix, axis, np.broadcast_to(block.reshape(-1), (size,)))
 
     def image(self, t: Float64) -> Float64:
-        """``Σ t·W``, what a shift of ``x`` comes to."""
+        """Use ``Σ t·W``, what a shift of ``x`` comes to."""
         for axis, label in enumerate(self.x):
             alone = label not in self.w or self._is_broadcast(axis, label)
             if alone and (label not in self.made or (label in self.w and t.shape[axis] > 1)):
@@ -68,7 +68,7 @@ class _Product(NamedTuple):
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``s·Σ x·W + t = Σ x·(s·W) + t``, where ``W`` has the axis that ``s`` varies along."""
+    """Use ``s·Σ x·W + t = Σ x·(s·W) + t``, where ``W`` has the axis that ``s`` varies along."""
     if node.is_op("Einsum") and len(node.inputs) == 1:
         (x,), made = _equation(node, affine.rank)
         return wants(affine.map(lambda block: block.transpose([made.index(label) for label in x])))
@@ -77,7 +77,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``Σ (s·x + t)·W = Σ x·(s·W) + Σ t·W``."""
+    """Use ``Σ (s·x + t)·W = Σ x·(s·W) + Σ t·W``."""
     if node.is_op("Einsum") and len(node.inputs) == 1:
         (x,), made = _equation(node, affine.rank)
         return leaves(affine.map(lambda block: block.transpose([x.index(label) for label in made])))
@@ -92,7 +92,10 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _product(node: ir.Node, rank: int, *, behind: bool) -> _Product:
-    """Of a node that makes (``behind``) or reads a value of ``rank``. Raises Declined where there is no constant."""
+    """Return the product of a node that makes (``behind``) or reads a value of ``rank``.
+
+    Raises Declined where there is no constant.
+    """
     for slot in (1, 0):
         held = ir.constant(node.input(slot))
         least = 1 if node.is_op("Einsum") else 2
@@ -112,7 +115,10 @@ def _product(node: ir.Node, rank: int, *, behind: bool) -> _Product:
 
 
 def _matrices(node: ir.Node, left: int, right: int) -> tuple[list[Labels], Labels]:
-    """Labels of two operands of these ranks, and of their product; stacks of matrices are aligned at the last ones."""
+    """Return labels of two operands of these ranks, and of their product.
+
+    Stacks of matrices are aligned at the last ones.
+    """
     turned = [name for name in ("transA", "transB") if node.attr(name, 0)]
     if node.attr("transBatchA", 0) or node.attr("transBatchB", 0) or (turned and min(left, right) < 2):
         raise Declined(Reason.AXIS, f"{facts.where(node)} transposes stacks of matrices, or a vector")
@@ -127,7 +133,10 @@ def _matrices(node: ir.Node, left: int, right: int) -> tuple[list[Labels], Label
 
 
 def _equation(node: ir.Node, rank: int | None = None) -> tuple[list[Labels], Labels]:
-    """Labels of the operands and of the result, as an Einsum spells them out; with ``rank`` those of a mere turn."""
+    """Return labels of the operands and of the result, as an Einsum spells them out.
+
+    With ``rank`` those of a mere turn.
+    """
     read, arrow, made = node.attr("equation", "").replace(" ", "").partition("->")
     operands = read.split(",")
     is_plain = arrow and read.replace(",", "").isalpha() and set(made) <= set(read) - {","}
@@ -143,7 +152,7 @@ def _equation(node: ir.Node, rank: int | None = None) -> tuple[list[Labels], Lab
 
 
 def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
-    """The shift as Gemm's C where everything is a matrix, as an Add behind the product elsewhere."""
+    """Return the shift as Gemm's C where everything is a matrix, as an Add behind the product elsewhere."""
     node, matrix = product.node, product.matrix
     if not t.any():
         return ()

@@ -16,7 +16,10 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def channels_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``scale' = s·scale``, ``bias' = s·bias + t``, whatever is normalised by; GroupNormalization has them since 21."""
+    """Use ``scale' = s·scale``, ``bias' = s·bias + t``, whatever is normalised by.
+
+    GroupNormalization has them since 21.
+    """
     if node.op_type == "GroupNormalization" and node.graph.opset() < 21:
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales groups, not channels, before opset 21")
     scale, bias = facts.weight(node, 1), facts.weight(node, 2)
@@ -34,7 +37,7 @@ def channels_up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def layer_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """LayerNormalization: scale and bias broadcast over the normalised axes, which must hold all the affine's axes."""
+    """Scale LayerNormalization's parameters, over the normalised axes, which must hold all the affine's."""
     first = int(node.attr("axis", -1)) % affine.rank
     if not affine.varies_only_on(*range(first, affine.rank)):
         raise Declined(Reason.AXIS, f"{facts.where(node)} scales its normalised axes only")
@@ -55,7 +58,10 @@ def layer_up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def instance_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """The mean takes any shift with it. One size of all scales turns epsilon into ``epsilon/s²``, signs go to γ."""
+    """Drop the shift, which the mean takes with it.
+
+    One size of all scales turns epsilon into ``epsilon/s²``, signs go to γ.
+    """
     if not affine.varies_only_on(0, 1):
         raise Declined(Reason.SUBGRAPH_STATISTICS, facts.where(node))
     size = np.abs(affine.s)

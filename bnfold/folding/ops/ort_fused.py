@@ -12,7 +12,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """As a Conv, and what is added is scaled with it. Behind a Relu or LeakyRelu, positive scales; the shift stays."""
+    """Do as a Conv, and scale what is added with it. Behind a Relu or LeakyRelu, positive scales; the shift stays."""
     function = node.attr("activation", "")
     stays: tuple[Edit, ...] = ()
     if function not in ("", "Relu", "LeakyRelu"):

@@ -17,17 +17,20 @@ MIRRORS = ("reflect", "edge", "wrap")
 
 
 def pad_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``s·pad(x, v) + t = pad(s·x + t, s·v + t)``."""
+    """Use ``s·pad(x, v) + t = pad(s·x + t, s·v + t)``."""
     return wants(affine, *_pad(node, affine, inward=False))
 
 
 def pad_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
+    """Use ``pad(s·x + t, v) = s·pad(x, (v − t)/s) + t``."""
     return leaves(affine, *_pad(node, affine, inward=True))
 
 
 def _pad(node: ir.Node, affine: Affine, *, inward: bool) -> tuple[SetAttr | SetConstant, ...]:
-    """The border is of the same kind as the inside; a constant one takes the map (downward: its inverse) itself."""
+    """Pad: the border is of the same kind as the inside.
+
+    A constant one takes the map (downward: its inverse) itself.
+    """
     padded = _padded_axes(node, affine.rank)
     if any(affine.shape[axis] != 1 for axis in padded):
         raise Declined(Reason.AXIS, f"{facts.where(node)} pads the scaled axis")
@@ -57,7 +60,7 @@ def _padded_axes(node: ir.Node, rank: int) -> list[int]:
 
 
 def resize(node: ir.Node, affine: Affine) -> Affine:
-    """Resize and Upsample: each new element is a weighted mean of old ones along the resized axes."""
+    """Pass Resize and Upsample: each new element is a weighted mean of old ones along the resized axes."""
     if node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Declined(Reason.SHIFT_THROUGH_PADDING, f"{facts.where(node)} extrapolates")
     if any(affine.shape[axis] != 1 for axis in _resized_axes(node, affine)):
@@ -66,7 +69,7 @@ def resize(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
-    """Axes that are not proven to keep their size; only those that the affine varies along matter."""
+    """Return axes that are not proven to keep their size; only those that the affine varies along matter."""
     rank = affine.rank
     axes = [axis % rank for axis in node.attr("axes")] if node.has_attr("axes") else list(range(rank))
     varying = [axis for axis in axes if affine.shape[axis] != 1]

@@ -21,7 +21,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def down(node: ir.Node, slot: int, affine: Affine, *, moves_on: bool) -> Step:
-    """The shift's image stands on the output, for whatever reads that to deal with; or it is added behind the Conv."""
+    """Leave the shift's image on the output, for whatever reads that to deal with; or it is added behind the Conv."""
     if affine.is_scale_only or not affine.varies_only_on(1) or not window.pads(node):
         return conv.down(node, slot, affine)
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
@@ -33,7 +33,7 @@ def down(node: ir.Node, slot: int, affine: Affine, *, moves_on: bool) -> Step:
 
 
 def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
-    """``Conv(t)`` of dims (1, Co, …), 1 on spatial axes without padding. Axis by axis: what is inside is a box."""
+    """Use ``Conv(t)`` of dims (1, Co, …), 1 on spatial axes without padding. Axis by axis: what is inside is a box."""
     outputs, taps = kernel.dims[0], kernel.dims[2:]
     by_group = kernel.float64().reshape(group, outputs // group, kernel.dims[1], *taps)
     image: Float64 = np.einsum("goi...,gi->go...", by_group, t.reshape(group, -1)).reshape(outputs, *taps)
@@ -45,7 +45,7 @@ def _image(node: ir.Node, kernel: Tensor, t: Float64, group: int) -> Float64:
 
 
 def inside(node: ir.Node, axis: int, taps: int, rank: int) -> Float64:
-    """1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
+    """Return 1 where a tap (row) reads the image at an output position (column), 0 where it reads padding."""
     padding = window.around(node, axis, taps, rank)
     if padding == (0, 0) and not node.attr("ceil_mode", 0):
         return np.ones((taps, 1))

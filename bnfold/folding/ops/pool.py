@@ -21,7 +21,7 @@ MAXIMA = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
 
 
 def windowed(node: ir.Node, affine: Affine) -> Affine:
-    """AveragePool, MaxPool and their global forms: they move along the axes behind the channel."""
+    """Pass AveragePool, MaxPool and their global forms, which move along the axes behind the channel."""
     if any(output is not None for output in node.outputs[1:]):
         raise Declined(Reason.UNUSED_OUTPUT, f"{facts.where(node)} also says where its maxima are")
     if node.op_type == "GlobalAveragePool":
@@ -35,7 +35,7 @@ def windowed(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _averaged(affine: Affine, axes: Iterable[int]) -> Affine:
-    """The mean of a shift is a shift of the mean, even where it varies; where it does not, nothing changes."""
+    """Average: the mean of a shift is a shift of the mean, even where it varies; where it does not, nothing changes."""
     varying = tuple(axis for axis in axes if affine.t.shape[axis] != 1)
     return make(affine.s, affine.t.mean(axis=varying, keepdims=True)) if varying else affine
 
@@ -71,7 +71,7 @@ def _meets_elements(node: ir.Node, axis: int, taps: int, rank: int) -> bool:
 
 
 def reduce_up(node: ir.Node, affine: Affine) -> Affine:
-    """Axes that were dropped come back with size 1."""
+    """Bring axes that were dropped back with size 1."""
     axes, rank = _axes(node)
     if not node.attr("keepdims", 1):
         kept = [axis for axis in range(rank) if axis not in axes]
@@ -83,7 +83,7 @@ def reduce_up(node: ir.Node, affine: Affine) -> Affine:
 
 
 def reduce_down(node: ir.Node, affine: Affine) -> Affine:
-    """Axes that are dropped go."""
+    """Drop axes that are dropped."""
     axes, _ = _axes(node)
     if node.op_type == "ReduceMean":
         affine = _averaged(affine, axes)
@@ -94,7 +94,7 @@ def reduce_down(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _axes(node: ir.Node) -> tuple[list[int], int]:
-    """The reduced axes, and the rank of what is reduced."""
+    """Return the reduced axes, and the rank of what is reduced."""
     x = node.input(0)
     rank = shapes.rank(x) if x is not None else 0
     axes = facts.integers(node, 1, "axes")

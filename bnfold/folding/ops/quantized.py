@@ -22,7 +22,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
+    """Use ``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
     stored, zero = ir.constant(node.input(0)), ir.constant(node.input(2))
     if stored is None:
         return _activation_up(node, affine)
@@ -43,7 +43,10 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _activation_up(node: ir.Node, affine: Affine) -> Step:
-    """Behind integers that are computed, one positive factor for all: runtimes take one scale for an activation."""
+    """Take, behind integers that are computed, one positive factor for all.
+
+    Runtimes take one scale for an activation.
+    """
     if affine.s.size > 1 or not affine.is_scale_only or affine.s.item() <= 0:
         raise Declined(Reason.QUANTIZED_ACTIVATION, facts.where(node))
     scale = facts.weight(node, 1)
@@ -51,7 +54,7 @@ def _activation_up(node: ir.Node, affine: Affine) -> Step:
 
 
 def quantize_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``scale' = scale/s`` for one power of two: any other quotient could fall on another integer."""
+    """Use ``scale' = scale/s`` for one power of two: any other quotient could fall on another integer."""
     if affine.s.size > 1 or not affine.is_scale_only or affine.s.item() <= 0 or not affine.is_power_of_two:
         raise Declined(Reason.QUANTIZED_ACTIVATION, facts.where(node))
     scale = facts.weight(node, 1)
@@ -62,7 +65,7 @@ def quantize_down(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: Float64) -> list[SetConstant | SetAttr]:
-    """The scale times ``factor``; one for all becomes one for each slice, with as many zero points.
+    """Return the scale times ``factor``; one for all becomes one for each slice, with as many zero points.
 
     Raises Declined where the scales cannot vary along the axes that the factor varies along.
     """
@@ -84,7 +87,7 @@ def _rescaled(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, factor: 
 
 
 def _scale(node: ir.Node, scale: ir.Tensor, values: Float64) -> SetConstant:
-    """The edit of a scale, of the sign that it has. Raises Declined where one would round to zero."""
+    """Return the edit of a scale, of the sign that it has. Raises Declined where one would round to zero."""
     fresh = Exact(scale.dtype, values)
     if not np.array_equal(np.sign(fresh.numpy().astype(np.float64)), np.sign(values)):
         raise Declined(Reason.RANGE, f"a scale of {facts.where(node)}")
@@ -92,7 +95,7 @@ def _scale(node: ir.Node, scale: ir.Tensor, values: Float64) -> SetConstant:
 
 
 def _of_blocks(node: ir.Node, factor: Float64, axis: int, block: int) -> Float64:
-    """The factor of each block along ``axis``. Raises Declined where it varies within one."""
+    """Return the factor of each block along ``axis``. Raises Declined where it varies within one."""
     if factor.shape[axis] == 1:
         return factor
     first = factor.take(range(0, factor.shape[axis], block), axis)
@@ -102,7 +105,9 @@ def _of_blocks(node: ir.Node, factor: Float64, axis: int, block: int) -> Float64
 
 
 def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Float64) -> InMemory:
-    """The numbers on the other side of their zero point, or at it, as ``sign`` says. Raises Declined without room.
+    """Return the numbers on the other side of their zero point, or at it, as ``sign`` says.
+
+    Raises Declined without room.
 
     The zero point itself stays: runtimes want one for all channels.
     """
@@ -116,7 +121,7 @@ def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Fl
 
 
 def _makers(node: ir.Node) -> list[ir.Node]:
-    """The QuantizeLinear in front, last, and any Clip between; nothing where integers are stored.
+    """Return the QuantizeLinear in front, last, and any Clip between; nothing where integers are stored.
 
     Raises Declined where somebody else reads the integers, or they are made on another grid.
     """
@@ -143,7 +148,9 @@ def _grid(node: ir.Node) -> object:
 
 
 def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, requested: ir.Tensor) -> InMemory:
-    """Floats times ``s`` that are rounded to ``requested`` on the new grid: where the product is not, the grid's own.
+    """Multiply floats by ``s`` that are rounded to ``requested`` on the new grid.
+
+    Where the product is not, the grid's own.
 
     Between two integers, rounding of the product and of the scale decides.
     """
@@ -168,7 +175,7 @@ def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, req
 
 
 def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
-    """What integers become behind the Clips, of which the first is the last in the graph."""
+    """Return what integers become behind the Clips, of which the first is the last in the graph."""
     for clip in reversed(clips):
         made = EVALUATORS["Clip"](clip, [integers, *map(ir.constant, clip.inputs[1:])])
         assert made is not None, "it was evaluated"

@@ -15,7 +15,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """``W'[d,r,i] = W[d,r,i]·s[i]``, ``Wb' = Wb + W·t``; the second half of the bias belongs to the recurrence."""
+    """Use ``W'[d,r,i] = W[d,r,i]·s[i]``, ``Wb' = Wb + W·t``; the second half of the bias belongs to the recurrence."""
     matrix = weights.shape_of(node, 1)
     if affine.rank != 3 or len(matrix.dims) != 3 or not affine.varies_only_on(2):
         raise Declined(Reason.AXIS, f"{facts.where(node)} sums over its last axis")

@@ -57,7 +57,7 @@ _INTEGERS = frozenset({
 
 
 def carrier(before: Move, behind: Move | None = None, *, reads_parts: bool = False) -> Handler:
-    """The record of an operator that only moves, repeats or averages elements.
+    """Return the record of an operator that only moves, repeats or averages elements.
 
     ``before`` is the affine before it that comes to a given one behind it, ``behind`` the reverse, by default the same.
     """
@@ -75,7 +75,7 @@ def register(**handlers: Handler) -> None:
 
 
 def record(node: Node) -> Handler:
-    """The handler of a node, one without any answer where there is none."""
+    """Return the handler of a node, one without any answer where there is none."""
     if node.op_type in _INTEGERS and node.domain in ("", "com.microsoft"):
         return _INTEGER
     return HANDLERS.get(node.op_type, _NONE) if node.is_known else _NONE

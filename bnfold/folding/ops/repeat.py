@@ -17,7 +17,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def tile_down(node: ir.Node, affine: Affine) -> Affine:
-    """The factors repeat as the elements do."""
+    """Repeat the factors as the elements do."""
     repeats = _repeats(node, affine.rank)
 
     def tiled(block: Float64) -> Float64:
@@ -29,7 +29,7 @@ def tile_down(node: ir.Node, affine: Affine) -> Affine:
 
 
 def tile_up(node: ir.Node, affine: Affine) -> Affine:
-    """Legal iff the affine repeats as the elements do."""
+    """Pass, legal iff the affine repeats as the elements do."""
     head = affine
     for axis, times in enumerate(_repeats(node, affine.rank)):
         first = range(affine.shape[axis] // max(times, 1))
@@ -48,25 +48,25 @@ def _repeats(node: ir.Node, rank: int) -> list[int]:
 
 
 def expand_down(node: ir.Node, affine: Affine) -> Affine:
-    """Broadcasting adds axes in front; those that are stretched had size 1, where nothing varies."""
+    """Pass: broadcasting adds axes in front; those that are stretched had size 1, where nothing varies."""
     if (output := node.output(0)) is None:
         raise Declined(Reason.NO_HANDLER, f"{facts.where(node)} has no output")
     return affine.lifted(shapes.rank(output))
 
 
 def expand_up(node: ir.Node, affine: Affine) -> Affine:
-    """Legal iff the axes that the affine varies along are there in full before."""
+    """Pass, legal iff the axes that the affine varies along are there in full before."""
     return elementwise_nary.fitted(node, facts.operand(node, 0), affine)
 
 
 def dealt(node: ir.Node, affine: Affine) -> Affine:
-    """From each channel of the shallow side to all those of the deep one that have its elements."""
+    """Go from each channel of the shallow side to all those of the deep one that have its elements."""
     area, deal = _area(node, affine), np.repeat if _is_depth_last(node) else np.tile
     return affine.map(lambda block: _per_channel(block, deal, area))
 
 
 def gathered(node: ir.Node, affine: Affine) -> Affine:
-    """From the deep side to the shallow one: legal iff the channels that make up one have one factor."""
+    """Go from the deep side to the shallow one, legal iff the channels that make up one have one factor."""
     area, channels = _area(node, affine), affine.shape[1]
     if channels == 1:
         return affine

@@ -11,19 +11,19 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, affine: Affine) -> Affine:
-    """Back to the axes before."""
+    """Go back to the axes before."""
     old, new = _both_sides(node)
     return carry(affine, new, old)
 
 
 def down(node: ir.Node, affine: Affine) -> Affine:
-    """On to the axes behind."""
+    """Go on to the axes behind."""
     old, new = _both_sides(node)
     return carry(affine, old, new)
 
 
 def _both_sides(node: ir.Node) -> tuple[list[Size], list[Size]]:
-    """The sizes before and after."""
+    """Return the sizes before and after."""
     x = node.input(0)
     if x is None:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")

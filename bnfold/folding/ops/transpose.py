@@ -11,7 +11,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def _permutation(node: ir.Node, rank: int) -> list[int]:
-    """Output axis ``i`` is input axis ``perm[i]``; absent means reversed."""
+    """Return output axis ``i`` is input axis ``perm[i]``; absent means reversed."""
     perm = node.attr("perm") or list(range(rank))[::-1]
     if sorted(perm) != list(range(rank)):
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} has perm {perm} for rank {rank}")
@@ -19,13 +19,13 @@ def _permutation(node: ir.Node, rank: int) -> list[int]:
 
 
 def up(node: ir.Node, affine: Affine) -> Affine:
-    """Axis ``perm[i]`` before is axis ``i`` behind."""
+    """Move axes: axis ``perm[i]`` before is axis ``i`` behind."""
     back = np.argsort(_permutation(node, affine.rank))
     return affine.map(lambda block: block.transpose(back))
 
 
 def down(node: ir.Node, affine: Affine) -> Affine:
-    """Axis ``i`` behind is axis ``perm[i]`` before."""
+    """Move axes: axis ``i`` behind is axis ``perm[i]`` before."""
     perm = _permutation(node, affine.rank)
     return affine.map(lambda block: block.transpose(perm))
 

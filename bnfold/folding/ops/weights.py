@@ -15,7 +15,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64) -> Step:
-    """The ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
+    """Return the ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
     if not facts.is_quantized(node.input(slot)):
         return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
     shape = [1] * len(weight.dims)
@@ -24,7 +24,7 @@ def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64
 
 
 def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, Float64]:
-    """The affine as vectors along axis 1. Raises Declined where it varies along others."""
+    """Return the affine as vectors along axis 1. Raises Declined where it varies along others."""
     try:
         return vector(affine.s, 1, channels), vector(affine.t, 1, channels)
     except (ValueError, IndexError) as error:
@@ -32,14 +32,17 @@ def on_channels(node: ir.Node, affine: Affine, channels: int) -> tuple[Float64, 
 
 
 def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
-    """The constant weight at ``slot``, for its dims and type; one in a smaller type counts as what is made of it."""
+    """Return the constant weight at ``slot``, for its dims and type.
+
+    One in a smaller type counts as what is made of it.
+    """
     if facts.is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
         return held
     return facts.weight(node, slot)
 
 
 def scaled_in_groups(node: ir.Node, kernel: ir.Tensor, factors: Float64, groups: int) -> Step:
-    """A kernel of dims (groups·m, n, k…) with a factor multiplied in for each of ``groups·n`` channels."""
+    """Return a kernel of dims (groups·m, n, k…) with a factor multiplied in for each of ``groups·n`` channels."""
     by_group = factors.reshape(groups, -1)
     if (by_group == by_group[:1]).all():
         return scaled(node, 1, kernel, 1, by_group[0])
@@ -53,14 +56,17 @@ def scaled_in_groups(node: ir.Node, kernel: ir.Tensor, factors: Float64, groups:
 
 
 def number(node: ir.Node, slot: int, name: str, default: float = 0.0) -> float:
-    """A number that is the attribute ``name`` before opset 11, and an input since."""
+    """Return a number that is the attribute ``name`` before opset 11, and an input since."""
     if node.graph.opset() < 11:
         return float(node.attr(name, default))
     return default if node.input(slot) is None else facts.weight(node, slot).float64().item()
 
 
 def set_number(node: ir.Node, slot: int, name: str, block: Float64, hint: str) -> SetAttr | SetConstant:
-    """The edit of such a number. Raises Declined where the attribute, a float32, would round or cannot hold it."""
+    """Return the edit of such a number.
+
+    Raises Declined where the attribute, a float32, would round or cannot hold it.
+    """
     dtype = facts.float_type(node.input(0))
     if node.graph.opset() >= 11:
         return SetConstant(node, slot, Exact(dtype, block), hint)

@@ -8,7 +8,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def per_axis(node: ir.Node, name: str, spatial: int) -> list[int]:
-    """``strides`` or ``dilations``, one for each spatial axis. Raises Declined where it does not have so many."""
+    """Use ``strides`` or ``dilations``, one for each spatial axis. Raises Declined where it does not have so many."""
     values: list[int] = list(node.attr(name, [1] * spatial))
     if len(values) != spatial or min(values, default=1) < 1:
         raise Declined(Reason.UNREADABLE, f"{name} of {facts.where(node)}")
@@ -16,7 +16,7 @@ def per_axis(node: ir.Node, name: str, spatial: int) -> list[int]:
 
 
 def around(node: ir.Node, axis: int, taps: int, rank: int) -> tuple[int, int] | None:
-    """How many zeros there are before and behind a spatial axis; None where an unknown size decides.
+    """Return how many zeros there are before and behind a spatial axis; None where an unknown size decides.
 
     Raises Declined where the node does not say it as it should.
     """

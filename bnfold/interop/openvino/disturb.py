@@ -16,19 +16,19 @@ from bnfold.verification.tolerance.rounding import disturb, is_short
 
 
 def floats(document: Document) -> list[ir.Stored]:
-    """The float constants; what several layers share is there once."""
+    """Return the float constants; what several layers share is there once."""
     found = [tensor for tensor in map(document.tensor, document.constants()) if tensor is not None]
     return list({tensor.span: tensor for tensor in found if tensor.dtype in FLOATS and tensor.size}.values())
 
 
 def new_weights(before: Document, after: Document) -> list[ir.Stored]:
-    """The float constants of ``after`` that ``before`` does not have; short numbers were not rounded."""
+    """Return the float constants of ``after`` that ``before`` does not have; short numbers were not rounded."""
     known = set(map(_weight, floats(before)))
     return [tensor for tensor in floats(after) if _weight(tensor) not in known and not is_short(tensor)]
 
 
 def by_body(document: Document, weights: Sequence[ir.Stored]) -> dict[str, list[ir.Stored]]:
-    """Those of ``weights`` that stand in bodies, by the body's name: a run may never enter one."""
+    """Return those of ``weights`` that stand in bodies, by the body's name: a run may never enter one."""
     spans = {(tensor.span.offset, tensor.span.length): tensor for tensor in weights}
     groups: dict[str, list[ir.Stored]] = {}
     for owner in document.root.iter("layer"):
@@ -40,12 +40,12 @@ def by_body(document: Document, weights: Sequence[ir.Stored]) -> dict[str, list[
 
 
 def single_precision(document: Document) -> list[ir.Stored]:
-    """The constants that are stored in float32 and were rounded to it."""
+    """Return the constants that are stored in float32 and were rounded to it."""
     return [tensor for tensor in floats(document) if tensor.dtype == TP.FLOAT and not is_short(tensor)]
 
 
 def _weight(tensor: ir.Stored) -> tuple[bytes, int]:
-    """A digest of a constant's bytes, and its element type."""
+    """Return a digest of a constant's bytes, and its element type."""
     digest = hashlib.sha256()
     for block in tensor.blocks():
         digest.update(to_raw(block, tensor.dtype))
@@ -53,7 +53,7 @@ def _weight(tensor: ir.Stored) -> tuple[bytes, int]:
 
 
 def disturbed(document: Document, weights: Iterable[ir.Stored], seed: int, folder: Path) -> Path:
-    """A copy of the model in ``folder``, each of ``weights`` moved by one unit in the last place, up or down."""
+    """Return a copy of the model in ``folder``, each of ``weights`` moved by one unit in the last place, up or down."""
     path = folder / document.path.name
     shutil.copyfile(document.path, path)
     beside = weights_path(document.path)
@@ -67,7 +67,7 @@ def disturbed(document: Document, weights: Iterable[ir.Stored], seed: int, folde
 
 
 def disturbed_feeds(samples: Sequence[dict[str, Array]], seed: int) -> list[dict[str, Array]]:
-    """The same inputs, floats moved to a neighbouring number."""
+    """Return the same inputs, floats moved to a neighbouring number."""
     rng = np.random.default_rng(seed)
     return [{name: _moved(array, rng) for name, array in sample.items()} for sample in samples]
 
@@ -80,7 +80,7 @@ def _moved(array: Array, rng: np.random.Generator) -> Array:
 
 
 def longest_sum(model: ir.Model) -> int:
-    """How many products a convolution or a matrix product of the model adds up for one element, at most."""
+    """Return how many products a convolution or a matrix product of the model adds up for one element, at most."""
     longest = 0
     for node in model.nodes():
         for slot, value in enumerate(node.inputs[:2] if node.is_op("Conv", "ConvTranspose", "MatMul") else ()):

@@ -72,7 +72,7 @@ class Layer:
         return {} if found is None else dict(found.attrib)
 
     def ports(self, side: str) -> list[ET.Element]:
-        """The ports of side ``input`` or ``output``, in order."""
+        """Return the ports of side ``input`` or ``output``, in order."""
         found = self.element.find(side)
         return [] if found is None else found.findall("port")
 
@@ -112,7 +112,7 @@ class Net:
         self.read = {(edge.get("from-layer", ""), edge.get("from-port", "")) for edge in self.edges.values()}
 
     def source(self, target: Port) -> Port | None:
-        """The output port that an input port reads."""
+        """Return the output port that an input port reads."""
         edge = self.edges.get(target)
         return None if edge is None else (edge.get("from-layer", ""), edge.get("from-port", ""))
 
@@ -135,11 +135,11 @@ class Document:
         return max((Layer(found).opset for found in self.root.iter("layer")), default=0)
 
     def constants(self) -> list[Layer]:
-        """Every Const layer, those in bodies included."""
+        """Return every Const layer, those in bodies included."""
         return [Layer(found) for found in self.root.iterfind(".//layer[@type='Const']")]
 
     def span(self, layer: Layer) -> tuple[int, int]:
-        """Offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
+        """Return offset and length of a Const layer's bytes. Raises MalformedModel unless they lie inside the .bin."""
         texts = [layer.data.get(name, "") for name in ("offset", "size")]
         if not all(text.isdecimal() and len(text) < 20 for text in texts):
             raise MalformedModel(f"{layer.where}: its offset or size is missing or no number")
@@ -152,7 +152,7 @@ class Document:
         return offset, size
 
     def tensor(self, layer: Layer) -> ir.Stored | None:
-        """The tensor of a Const layer; None for an element type that ONNX lacks. Raises MalformedModel."""
+        """Return the tensor of a Const layer; None for an element type that ONNX lacks. Raises MalformedModel."""
         offset, size = self.span(layer)
         dtype = ELEMENT_TYPES.get(layer.data.get("element_type", ""))
         if dtype is None:
@@ -166,7 +166,7 @@ class Document:
 
 
 def numbers(layer: Layer, name: str) -> tuple[int, ...]:
-    """A list of integers among the attributes; empty where there is none. Raises MalformedModel."""
+    """Return a list of integers among the attributes; empty where there is none. Raises MalformedModel."""
     try:
         return tuple(int(part) for part in layer.data.get(name, "").split(",") if part.strip())
     except ValueError as error:
@@ -174,7 +174,7 @@ def numbers(layer: Layer, name: str) -> tuple[int, ...]:
 
 
 def fresh(hint: str, taken: set[str]) -> str:
-    """The hint, or the hint with the first number that makes it a name not taken; it is then."""
+    """Return the hint, or the hint with the first number that makes it a name not taken; it is then."""
     name, count = hint, 0
     while name in taken:
         count += 1
@@ -184,12 +184,12 @@ def fresh(hint: str, taken: set[str]) -> str:
 
 
 def weights_path(path: Path) -> Path:
-    """Where the constants of the model at ``path`` lie."""
+    """Return where the constants of the model at ``path`` lie."""
     return path.with_suffix(".bin")
 
 
 def read_document(path: Path) -> Document:
-    """The document at ``path``, its constants checked and left on disk.
+    """Return the document at ``path``, its constants checked and left on disk.
 
     Raises:
         BadInput: A file is not there or cannot be read.

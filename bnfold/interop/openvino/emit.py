@@ -48,7 +48,7 @@ class Emitter:
         before: Layer | None = None,
         behind: Layer | None = None,
     ) -> Layer:
-        """A layer with one output, beside another one; ``hint`` is the name it would like."""
+        """Return a layer with one output, beside another one; ``hint`` is the name it would like."""
         opset = "opset5" if kind == "BatchNormInference" else "opset1"
         element = ET.Element("layer", {"id": self._fresh_id(), "name": "", "type": kind, "version": opset})
         if attributes:
@@ -68,7 +68,7 @@ class Emitter:
         return made
 
     def constant(self, tensor: ir.Tensor, dims: Sequence[int], hint: str, *, before: Layer, as_type: int) -> Port:
-        """A Const, and behind it a Convert where it is to be read as another type than it is stored in."""
+        """Return a Const, and behind it a Convert where it is to be read as another type than it is stored in."""
         dtype = tensor.dtype
         kind = Kind(dtype, tuple(dims))
         name = hint if dtype == as_type else f"{hint}_compressed"
@@ -112,7 +112,7 @@ class Emitter:
         _rewrite(self.net.edge_list, [edge for edge in edges if edge not in self._gone])
 
     def _around(self, element: ET.Element) -> Iterator[ET.Element]:
-        """An element, and the new ones before and behind it."""
+        """Yield an element, and the new ones before and behind it."""
         for new in self._before.get(element, ()):
             yield from self._around(new)
         yield element
@@ -152,7 +152,10 @@ _BROADCAST = {"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Div": "Divide
 
 
 def spelled(node: ir.Node, inputs: Sequence[Kind]) -> tuple[str, dict[str, str], Kind] | None:
-    """Type, attributes and output of the layer for a new node that reads ``inputs``; None where there is none."""
+    """Return type, attributes and output of the layer for a new node that reads ``inputs``.
+
+    None where there is none.
+    """
     first = inputs[0]
     if node.is_op(*_BROADCAST):
         dims = _broadcast(first.dims, inputs[1].dims)
@@ -180,7 +183,7 @@ def _unsqueeze(node: ir.Node, kind: Kind) -> tuple[str, dict[str, str], Kind] | 
 
 
 def _pointwise(spatial: int) -> dict[str, str]:
-    """The attributes of a convolution without stride, padding or dilation."""
+    """Return the attributes of a convolution without stride, padding or dilation."""
     ones, zeros = ", ".join(["1"] * spatial), ", ".join(["0"] * spatial)
     return {"strides": ones, "pads_begin": zeros, "pads_end": zeros, "dilations": ones, "auto_pad": "explicit"}
 

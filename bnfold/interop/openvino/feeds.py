@@ -12,7 +12,7 @@ from bnfold.verification.inputs.shapes import sizings
 
 
 def candidates(model: IrModel, checks: VerifyOptions) -> Iterator[list[Feeds]]:
-    """Inputs to try until the model runs on them. Raises CannotFeed."""
+    """Yield inputs to try until the model runs on them. Raises CannotFeed."""
     if checks.data is not None:
         yield [run.feeds for run in load_data(checks.data, model)]
         return
@@ -26,7 +26,10 @@ def candidates(model: IrModel, checks: VerifyOptions) -> Iterator[list[Feeds]]:
 
 
 def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
-    """The same inputs with every boolean turned round, where there are any: what an If does not enter, it does then."""
+    """Return the same inputs with every boolean turned round, where there are any.
+
+    What an If does not enter, it does then.
+    """
     return [
         {name: ~array if array.dtype == bool else array for name, array in feeds.items()}
         for feeds in drawn

@@ -74,7 +74,7 @@ class IrModel(ir.Model):
 
 
 def load(path: Path) -> IrModel:
-    """The model at ``path`` (.xml, with its .bin beside it). Raises BadInput, MalformedModel, Unsupported."""
+    """Return the model at ``path`` (.xml, with its .bin beside it). Raises BadInput, MalformedModel, Unsupported."""
     document = read_document(path)
     proto = onnx.ModelProto(ir_version=_ONNX_IR)
     proto.opset_import.add(domain="", version=OPSET)
@@ -127,7 +127,7 @@ class _Draft:
     _views: dict[tuple[str, View], str] = field(default_factory=dict)
 
     def filled(self) -> _Draft:
-        """The draft itself, with all layers written."""
+        """Return the draft itself, with all layers written."""
         layers = [layer for layer in self.net.layers.values() if self._tensor(layer) is None]
         for layer in layers:
             self._name_outputs(layer)
@@ -143,7 +143,7 @@ class _Draft:
     # -- constants
 
     def _tensor(self, layer: Layer) -> ir.Stored | None:
-        """What a Const holds, or a Convert that only widens a 16-bit Const."""
+        """Return what a Const holds, or a Convert that only widens a 16-bit Const."""
         if layer.id not in self._tensors:
             self._tensors[layer.id] = None
             if layer.type == "Const":
@@ -157,7 +157,7 @@ class _Draft:
         return self._tensors[layer.id]
 
     def _value(self, source: Port, view: View = "") -> str:
-        """The name of what an output port gives, as ``view`` shows it."""
+        """Return the name of what an output port gives, as ``view`` shows it."""
         layer = self.net.layers[source[0]]
         tensor = self._tensor(layer)
         if tensor is None:
@@ -231,7 +231,7 @@ class _Draft:
         self.origins.append(Origin(layer, read, views, tuple(outputs[: found.outputs])))
 
     def _output(self, layer: Layer, port: str, index: int) -> str:
-        """The value's name; empty for a second output (MaxPool's indices) that nobody reads."""
+        """Return the value's name; empty for a second output (MaxPool's indices) that nobody reads."""
         if index and layer.type == "MaxPool" and (layer.id, port) not in self.net.read:
             return ""
         return self.names[layer.id, port]
@@ -250,10 +250,10 @@ class _Draft:
 
 
 def _hint(layer: Layer, port: ET.Element) -> str:
-    """A value goes by its layer's name; an input by its tensor's, which is what it is fed by."""
+    """Return a hint: a value goes by its layer's name; an input by its tensor's, which is what it is fed by."""
     return next(iter(tensor_names(port)), layer.name) if layer.type == "Parameter" else layer.name
 
 
 def tensor_names(port: ET.Element) -> list[str]:
-    """The tensor names of a port, whose list escapes commas in them with a backslash."""
+    """Return the tensor names of a port, whose list escapes commas in them with a backslash."""
     return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", port.get("names", "")) if part]

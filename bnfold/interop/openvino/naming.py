@@ -32,11 +32,11 @@ class Naming:
             self._tensors[value] = (value.name, tensor_names(element))
 
     def hint(self, value: ir.Value) -> str:
-        """What a new layer that makes ``value`` would like to be called."""
+        """Return what a new layer that makes ``value`` would like to be called."""
         return self._layers.get(value, value.name)
 
     def label_ports(self, made: Mapping[ir.Value, Port], source: Source) -> None:
-        """Tensor names follow the values that still mean what they did."""
+        """Let tensor names follow the values that still mean what they did."""
         names: dict[Port, list[str]] = {port: [] for port in (*made.values(), *self._scope.made.values())}
         for value, (name, tensors) in self._tensors.items():
             port = source(value)
@@ -61,7 +61,7 @@ class Naming:
 
 
 def output_port(scope: Scope, port: Port) -> tuple[Layer, ET.Element]:
-    """An output port's layer and element."""
+    """Return an output port's layer and element."""
     layer = scope.net.layers[port[0]]
     return layer, next(found for found in layer.ports("output") if found.get("id") == port[1])
 
@@ -74,14 +74,14 @@ def _set_names(port: ET.Element, names: Sequence[str]) -> None:
 
 
 def output_names(model: IrModel, results: Mapping[str, Array]) -> list[str]:
-    """One name for each output: of several that a tensor has, the first."""
+    """Return one name for each output: of several that a tensor has, the first."""
     named = [name for name, _ in named_results(model, results)]
     aliases = {name for names in _result_names(model) for name in names}
     return list(dict.fromkeys([*named, *(name for name in results if name not in aliases)]))
 
 
 def named_results(model: IrModel, results: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
-    """For each Result that has a tensor name: the name, and that of the value in the graph."""
+    """Yield for each Result that has a tensor name the name, and that of the value in the graph."""
     for names, (_, value) in zip(_result_names(model), model.scopes[0].results, strict=True):
         given = [name for name in names if name in results]
         if given:
@@ -89,7 +89,7 @@ def named_results(model: IrModel, results: Mapping[str, Array]) -> Iterator[tupl
 
 
 def _result_names(model: IrModel) -> Iterator[list[str]]:
-    """The tensor names of what each Result reads."""
+    """Yield the tensor names of what each Result reads."""
     scope = model.scopes[0]
     for _, value in scope.results:
         port = scope.made.get(value)

@@ -61,7 +61,10 @@ Translate = Callable[[Seen], Meaning | None]
 
 
 def meaning(seen: Seen) -> Meaning | None:
-    """The layer's meaning; None where it has none in ONNX. Raises MalformedModel for a damaged BatchNormInference."""
+    """Return the layer's meaning; None where it has none in ONNX.
+
+    Raises MalformedModel for a damaged BatchNormInference.
+    """
     translate = _TABLE.get(seen.layer.type) if seen.layer.opset else None
     return translate(seen) if translate is not None else None
 
@@ -78,7 +81,7 @@ def _batch_norm(seen: Seen) -> Meaning:
 
 
 def epsilon(layer: Layer) -> float:
-    """The epsilon of a BatchNormInference. OpenVINO itself takes a missing one for 0, which nobody means.
+    """Return the epsilon of a BatchNormInference. OpenVINO itself takes a missing one for 0, which nobody means.
 
     Raises MalformedModel where it is missing, no number, negative or not finite in float32, which is what the CPU
     plugin holds it in.
@@ -99,7 +102,7 @@ _AUTO_PAD = {"explicit": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SA
 
 
 def _window(layer: Layer) -> dict[str, Any] | None:
-    """Strides, dilations and padding; None for an auto_pad of another word."""
+    """Return strides, dilations and padding; None for an auto_pad of another word."""
     auto_pad = _AUTO_PAD.get(layer.data.get("auto_pad", "explicit").lower())
     if auto_pad is None:
         return None
@@ -143,7 +146,7 @@ def _matmul(seen: Seen) -> Meaning | None:
 def _same(
     inputs: int, *, where: Callable[[Seen], bool] = lambda _: True, **attributes: Callable[[Seen], int]
 ) -> Translate:
-    """The same operator, where ``where`` holds; its attributes are told by the layer."""
+    """Return the same operator, where ``where`` holds; its attributes are told by the layer."""
 
     def translate(seen: Seen) -> Meaning | None:
         told = {name: tell(seen) for name, tell in attributes.items()}

@@ -82,7 +82,7 @@ def _translated(operators: frozenset[str]) -> frozenset[str]:
 
 
 def left(model: IrModel, operators: frozenset[str], policy: Policy) -> list[tuple[str, str, str]]:
-    """As `decomposing.left`; operators may have OpenVINO's names or ONNX's."""
+    """Do as `decomposing.left`; operators may have OpenVINO's names or ONNX's."""
     known = decomposing.left(model, _translated(operators), policy)
     others = [
         (node.label, node.graph.path, "no decomposition of this operator is known")

@@ -104,7 +104,7 @@ def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = N
 
 
 def written_back(model: IrModel) -> dict[ET.Element, ir.Tensor]:
-    """What the new Const layers hold. The document is brought in line with the graph once."""
+    """Return what the new Const layers hold. The document is brought in line with the graph once."""
     if model.written_back is None:
         model.spans = {layer.element: model.document.span(layer) for layer in model.document.constants()}
         model.written_back = write_back(model)
@@ -122,7 +122,7 @@ def _raise_norms(model: IrModel) -> None:
 
 
 def _raise(scope: Scope, layer: Layer) -> None:
-    """(gamma, beta, data, mean, variance) becomes (data, gamma, beta, mean, variance)."""
+    """Convert inputs: (gamma, beta, data, mean, variance) becomes (data, gamma, beta, mean, variance)."""
     side, ports = layer.element.find("input"), layer.ports("input")
     assert side is not None, "a BatchNormInference has five inputs"
     ids, tails = [port.get("id", "") for port in ports], [port.tail for port in ports]
@@ -146,7 +146,7 @@ def _write_constants(
     out: IO[bytes],
     progress: Progress | None,
 ) -> None:
-    """Every Const in the order of the file; those that shared bytes go on doing so."""
+    """Write every Const in the order of the file; those that shared bytes go on doing so."""
     source, layers = document.source, document.constants()
     old = {spans[layer.element] for layer in layers if layer.element not in payloads}
     placed: dict[tuple[int, int], int] = {}
@@ -188,10 +188,10 @@ def encode(_model: IrModel) -> bytes:
 
 
 def data_file(target: Path, _external_data: str) -> Path:
-    """Where the constants of the model at ``target`` go."""
+    """Return where the constants of the model at ``target`` go."""
     return weights_path(target)
 
 
 def data_files(model: IrModel) -> list[Path]:
-    """The file that the constants of ``model`` are read from, if it has any."""
+    """Return the file that the constants of ``model`` are read from, if it has any."""
     return [model.document.source.path] if model.document.source.path is not None else []

@@ -193,7 +193,7 @@ def _round(bench: _Bench, old: Document, new: Document, made: Sequence[ir.Stored
 
 
 def _judged(name: str, index: int, before: Results, after: Results, rounds: Sequence[Round], growth: float) -> Compared:
-    """Output ``name`` on sample ``index``.
+    """Return output ``name`` on sample ``index``.
 
     A unit on every product shows what rounding the products does, not what rounding their sums does: that is more by
     ``growth``, the root of their length, over the eight or sixteen terms that a processor adds at once.
@@ -216,7 +216,7 @@ def _judged(name: str, index: int, before: Results, after: Results, rounds: Sequ
 
 
 def _shifted(actual: Array, expected: Array, draw: Array, growth: float) -> Array:
-    """The result moved as the original's is, ``growth`` times as far."""
+    """Return the result moved as the original's is, ``growth`` times as far."""
     if actual.dtype.kind != "f" or not actual.shape == expected.shape == draw.shape:
         return actual if np.array_equal(draw, expected) else draw
     with np.errstate(invalid="ignore", over="ignore"):
@@ -224,7 +224,7 @@ def _shifted(actual: Array, expected: Array, draw: Array, growth: float) -> Arra
 
 
 def _decided(found: Sequence[Compared], made: Sequence[ir.Stored]) -> tuple[Status, str]:
-    """However coarse the type is that weights are stored in, no difference beyond `COARSEST` is rounding."""
+    """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
     fault = next((item for item in found if item.difference.fault), None)
     if fault is not None:
         return "failed", fault.sentence
@@ -272,7 +272,7 @@ def _check_runtime(bench: _Bench, model: IrModel, found: Sequence[Compared]) -> 
 def _rounded(
     bench: _Bench, document: Document, weights: Sequence[ir.Stored], number: int, *, move_inputs: bool = False
 ) -> RuntimeResult:
-    """The model with ``weights`` moved, and the inputs too where that is asked."""
+    """Return the model with ``weights`` moved, and the inputs too where that is asked."""
     if not weights and not move_inputs:
         return RuntimeResult(RUNTIME, error="nothing was rounded")
     folder = Path(tempfile.mkdtemp(dir=bench.folder))

@@ -25,7 +25,7 @@ class Transposed(ir.Tensor):
 
 
 def seen_as(tensor: ir.Stored, view: View) -> ir.Tensor:
-    """A stored weight as ONNX sees it; its bytes stay where they are."""
+    """Return a stored weight as ONNX sees it; its bytes stay where they are."""
     if view == "transposed":
         return Transposed(tensor)
     if not view:

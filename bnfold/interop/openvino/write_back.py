@@ -74,7 +74,7 @@ class _Writer:
     # -- layers
 
     def _place(self, node: ir.Node) -> None:
-        """Where each value comes from; layers for what is new."""
+        """Place each value, where it comes from; layers for what is new."""
         origin, output = self.scope.origins.get(node), node.output(0)
         if node.is_op("Identity") and output is not None and node.inputs[0] is not None:
             self.alias[output] = node.inputs[0]
@@ -108,7 +108,7 @@ class _Writer:
             self._add_bias(node, layer, output)
 
     def _add_bias(self, node: ir.Node, layer: Layer, output: ir.Value) -> None:
-        """``y + b``: the Add makes the value, and takes its name."""
+        """Add ``y + b``: the Add makes the value, and takes its name."""
         bias = node.input(BIAS)
         held = ir.constant(bias)
         kind = self.kinds[output]
@@ -131,7 +131,7 @@ class _Writer:
         return len(kernel.dims)
 
     def _anchor(self, node: ir.Node) -> Layer:
-        """The layer that a new one goes in front of: the next old one."""
+        """Return the layer that a new one goes in front of: the next old one."""
         for other in self.nodes[self.nodes.index(node) + 1 :]:
             if other in self.scope.origins and not other.is_op("Identity"):
                 return self.scope.origins[other].layer
@@ -155,7 +155,7 @@ class _Writer:
                 self.emitter.connect(self._source(value, node, view if slot else "", layer), (layer.id, str(slot)))
 
     def _source(self, value: ir.Value, node: ir.Node | None, view: View, layer: Layer) -> Port:
-        """What gives a value to ``node``, or to a result: a port, or a new Const in front of ``layer``."""
+        """Return what gives a value to ``node``, or to a result: a port, or a new Const in front of ``layer``."""
         value = self._resolved(value)
         if value in self.made:
             return self.made[value]
@@ -177,14 +177,14 @@ class _Writer:
     def _constant(
         self, value: ir.Value, tensor: ir.Tensor, dims: tuple[int, ...], as_type: int, layer: Layer, hint: str
     ) -> Port:
-        """A new Const in front of ``layer``; readers that want the same share it."""
+        """Return a new Const in front of ``layer``; readers that want the same share it."""
         key = (value, dims, as_type)
         if key not in self._constants:
             self._constants[key] = self.emitter.constant(tensor, dims, hint, before=layer, as_type=as_type)
         return self._constants[key]
 
     def _wanted(self, node: ir.Node | None, tensor: ir.Tensor) -> int:
-        """The type in which a node reads a constant: that of its activation, if both are floats."""
+        """Return the type in which a node reads a constant: that of its activation, if both are floats."""
         if node is not None and tensor.dtype in FLOATS:
             for other in node.inputs:
                 kind = self.kinds.get(self._resolved(other)) if other is not None else None
@@ -203,11 +203,11 @@ class _Writer:
     # -- at the end
 
     def _read(self) -> Counter[str]:
-        """How often each layer is read."""
+        """Count how often each layer is read."""
         return Counter(edge.get("from-layer", "") for edge in self.scope.net.edges.values())
 
     def _remove(self, read_before: Counter[str]) -> None:
-        """Layers whose nodes are gone, and constants that lost their last reader by it."""
+        """Remove layers whose nodes are gone, and constants that lost their last reader by it."""
         live = {node for node in self.nodes if not node.is_op("Identity")}
         kept = {origin.layer.id for node, origin in self.scope.origins.items() if node in live}
         for node, origin in self.scope.origins.items():
@@ -221,7 +221,7 @@ class _Writer:
         self.emitter.finish()
 
     def name(self, taken: set[str]) -> None:
-        """Names for new layers, now that removed ones have left theirs.
+        """Name new layers, now that removed ones have left theirs.
 
         Where an Add takes the name of the convolution whose bias it is, that is called as OpenVINO calls it then.
         """
@@ -236,7 +236,7 @@ class _Writer:
 
 
 def _own(node: ir.Node) -> list[ir.Value | None]:
-    """The inputs of a new node that its layer has too: all but a bias."""
+    """Return the inputs of a new node that its layer has too: all but a bias."""
     return node.inputs if node.is_op("BatchNormalization") else node.inputs[:BIAS]
 
 

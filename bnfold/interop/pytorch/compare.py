@@ -91,7 +91,7 @@ def compare(
 
 
 def _nothing() -> ir.Model:
-    """A model that holds no weights, beside which all those of another are new."""
+    """Return a model that holds no weights, beside which all those of another are new."""
     return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
 
 
@@ -115,7 +115,7 @@ def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterat
 
 
 def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> None:
-    """One more sample, of other sizes if the dims are dynamic and the module takes them, else of the example's."""
+    """Compare one more sample, of other sizes if dims are dynamic and the module takes them."""
     if run.clock.is_over:
         raise _Skip(f"only {sample} samples were compared in {run.clock.budget:.0f} s")
     obstacle: _Skip | None = None
@@ -163,7 +163,7 @@ def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: i
 
 
 def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tuple[int, ...]]) -> ModuleRow:
-    """The evidence on one output; where it differs, the model as it was exported says since when."""
+    """Return the evidence on one output; where it differs, the model as it was exported says since when."""
     found = item.difference
     own, allowed, fault = 0.0, found.allowed, found.fault
     if fault and (was := compare_values(truth, exported, (), item.dtype, by_channel=False)).fault:

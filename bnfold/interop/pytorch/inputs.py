@@ -55,20 +55,23 @@ class Inputs:
                 raise BadInput(f"the example for input {value.name!r} has the shape {shape}, the model wants {wanted}")
 
     def call(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of ``forward``."""
+        """Return the arguments of ``forward``."""
         args, kwargs = self._unflatten(list(leaves), self._structure)
         return args, kwargs
 
     def feeds(self, leaves: Sequence[Any]) -> Feeds:
-        """The same for the graph; floats as float64, exactly."""
+        """Return the same for the graph; floats as float64, exactly."""
         return {value.name: as_array(leaves[slot]) for value, slot in zip(self.values, self.slots, strict=True)}
 
     def shapes(self, leaves: Sequence[Any]) -> dict[str, tuple[int, ...]]:
-        """The shape of each input of the graph."""
+        """Return the shape of each input of the graph."""
         return {value.name: tuple(leaves[slot].shape) for value, slot in zip(self.values, self.slots, strict=True)}
 
     def draws(self, seed: int, sample: int) -> Iterator[list[Any]]:
-        """Seeded values like the examples: of other sizes where dims are dynamic, the examples' own sizes at last."""
+        """Yield seeded values like the examples.
+
+        Of other sizes where dims are dynamic, the examples' own sizes at last.
+        """
         tried: list[list[tuple[int, ...]]] = []
         first = (sample - 1) % (len(VARIATIONS) - 1)
         for variation in (*VARIATIONS[first:-1], *VARIATIONS[:first], VARIATIONS[-1]):
@@ -78,7 +81,10 @@ class Inputs:
                 yield self._drawn(shapes, seed, sample)
 
     def _varied(self, variation: Callable[[int, int], int]) -> list[tuple[int, ...]]:
-        """Sizes by symbol, so that dims that inputs share stay shared; where one is a formula, none is varied."""
+        """Return sizes by symbol, so that dims that inputs share stay shared.
+
+        Where one is a formula, none is varied.
+        """
         examples = [tuple(self.leaves[slot].shape) for slot in self.slots]
         declared = [value.shape or [None] * len(example) for value, example in zip(self.values, examples, strict=True)]
         symbols = [dim for dims in declared for dim in dims if isinstance(dim, str)]
@@ -102,7 +108,7 @@ class Inputs:
 
 
 def _like(example: Any, value: ir.Value, shape: tuple[int, ...], key: tuple[int, int, int]) -> Any:
-    """Floats as `verification` draws them; whole numbers (indices, masks) are drawn from those of the example."""
+    """Draw floats as `verification` draws them; whole numbers (indices, masks) are drawn from those of the example."""
     import torch
 
     seed, sample, index = key
@@ -117,13 +123,15 @@ def _like(example: Any, value: ir.Value, shape: tuple[int, ...], key: tuple[int,
 
 
 def as_array(tensor: Any) -> Array:
-    """A tensor for numpy, which has no bfloat16: floats of any width as float64."""
+    """Return a tensor for numpy, which has no bfloat16: floats of any width as float64."""
     plain = tensor.detach().cpu()
     return np.asarray(plain.double().numpy() if plain.is_floating_point() else plain.numpy())
 
 
 def made_up(model: ir.Model, given: Mapping[str, Sequence[int]], seed: int) -> Iterator[Inputs]:
-    """Where no example is at hand: the graph's inputs in their order, of the sizes that `verification` would try.
+    """Make up inputs where no example is at hand.
+
+    The graph's inputs in their order, of the sizes that `verification` would try.
 
     Raises BadInput where nothing tells an input's rank, or ``given`` names one that is not there.
     """
@@ -143,7 +151,7 @@ def _tensor(torch: Any, array: Any) -> Any:
 
 
 def examples(model: ir.Model, example: Any) -> Inputs:
-    """Inputs from what a caller gives: a tensor, a sequence of positional, or a mapping of keyword arguments."""
+    """Return inputs from what a caller gives: a tensor, a sequence of positional, or a mapping of keyword arguments."""
     import torch
 
     values = required(model)

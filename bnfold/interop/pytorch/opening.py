@@ -53,7 +53,7 @@ def opened(given: Any) -> Opened:
 
 
 def _exported(given: Any) -> tuple[Any, Any]:
-    """An ``ExportedProgram`` as an ``ONNXProgram``, and what it computes; anything else as it is."""
+    """Return an ``ExportedProgram`` as an ``ONNXProgram``, and what it computes; anything else as it is."""
     torch = sys.modules.get("torch")  # who has one has imported it
     if torch is None or not isinstance(given, torch.export.ExportedProgram):
         return given, None
@@ -70,7 +70,7 @@ def _optimised(program: Any) -> tuple[str, ...]:
 
 
 def example(program: Any, model: ir.Model) -> Inputs | None:
-    """The inputs that an ``ONNXProgram`` remembers; None if it is none, or remembers nothing."""
+    """Return the inputs that an ``ONNXProgram`` remembers; None if it is none, or remembers nothing."""
     exported = getattr(program, "exported_program", None)
     remembered = getattr(exported, "example_inputs", None)
     if remembered is None:

@@ -62,11 +62,14 @@ class TorchOutcome:
         return "unverified" if "unverified" in found else found[0] if found else None
 
     def to_proto(self) -> onnx.ModelProto:
-        """The folded model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
+        """Return the folded model with its weights inside. Raises OutputError beyond protobuf's 2 GB."""
         return self.outcome.to_proto()
 
     def to_json(self) -> dict[str, Any]:
-        """The report of `Outcome.to_json`, and ``module``: the verdict of the comparison with the module, or None."""
+        """Return the report of `Outcome.to_json`, and ``module``.
+
+        The verdict of the comparison with the module, or None.
+        """
         return {
             **self.outcome.to_json(),
             "module": self.module.to_json() if self.module is not None else None,

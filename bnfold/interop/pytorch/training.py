@@ -24,7 +24,7 @@ class Training:
         return bool(self.normalisations or self.dropouts)
 
     def error(self) -> ExportedInTraining:
-        """What to tell the user."""
+        """Return what to tell the user."""
         nodes = [*(f"BatchNormalization {name}" for name in self.normalisations),
                  *(f"Dropout {name}" for name in self.dropouts)]  # fmt: skip
         listed = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
@@ -37,7 +37,7 @@ class Training:
 
 
 def training_nodes(model: ir.Model, policy: Policy) -> Training:
-    """The nodes of every graph that are in training mode under the policy."""
+    """Return the nodes of every graph that are in training mode under the policy."""
     norms = [node.label for node in model.nodes() if node.is_op("BatchNormalization") and _trains(node, policy)]
     drops = [node.label for node in model.nodes() if node.is_op("Dropout") and _drops(node)]
     return Training(tuple(norms), tuple(drops))

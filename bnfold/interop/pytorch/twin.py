@@ -32,7 +32,7 @@ class Twin:
         self.notes: list[str] = []
 
     def run(self, inputs: Inputs, leaves: Sequence[Any]) -> list[Array]:
-        """The tensors that the module returns, in order, floats as float64. Raises CannotRun."""
+        """Return the tensors that the module returns, in order, floats as float64. Raises CannotRun."""
         if self.precision == "float64":
             try:
                 outputs = self._outputs(inputs, [_double(leaf) for leaf in leaves])
@@ -46,7 +46,10 @@ class Twin:
         return [as_array(output) for output in outputs]
 
     def _in_own_precision(self, inputs: Inputs, leaves: Sequence[Any], why: str) -> list[Array]:
-        """From now on as the module is; if it does not run on these inputs either, they are to blame, not float64."""
+        """Work from now on as the module is.
+
+        If it does not run on these inputs either, they are to blame, not float64.
+        """
         in_float64 = self._copy
         self._copy = _attempt(lambda: _evaluating(self._module), "cannot be copied")
         try:
@@ -77,7 +80,7 @@ def _evaluating(module: Any) -> Any:
 
 
 def _attempt(action: Callable[[], T], what: str) -> T:
-    """The module is the user's code and may raise anything: that says something about it, not about the model."""
+    """Run the module, which is the user's code and may raise anything: that says nothing about the model."""
     try:
         return action()
     except Exception as error:

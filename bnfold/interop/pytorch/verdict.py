@@ -66,6 +66,6 @@ class ModuleVerdict:
         return self.status == "verified"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
+        """Return plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
         document: dict[str, Any] = to_json(self)
         return document

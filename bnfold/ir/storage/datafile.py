@@ -26,7 +26,7 @@ Choice = Callable[[Tensor, bool], bool]
 
 
 def chooser(external_data: str, size_threshold: int, *, everything: bool) -> Choice:
-    """Which tensors go to the data file.
+    """Say which tensors go to the data file.
 
     Tensors inside attributes (Constant nodes) stay in the model unless their bytes came from outside, because few
     runtimes look for them elsewhere; ``everything`` moves them too, where nothing else fits protobuf's limit.
@@ -49,13 +49,13 @@ def chooser(external_data: str, size_threshold: int, *, everything: bool) -> Cho
 
 
 def _origin(tensor: Tensor) -> Stored | None:
-    """The stored tensor that this one is, or is computed from, the first where there are several."""
+    """Return the stored tensor that this one is, or is computed from, the first where there are several."""
     base = sources_of(tensor)[0]
     return base if isinstance(base, Stored) else None
 
 
 def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, tuple[int, int]]:
-    """Token -> (offset, length) for each payload that goes to the data file; the same bytes get one place."""
+    """Return token -> (offset, length) for each payload that goes to the data file; the same bytes get one place."""
     places: dict[bytes, tuple[int, int]] = {}
     shared: dict[object, tuple[int, int]] = {}
     end = 0
@@ -83,7 +83,7 @@ def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, 
 
 
 def default_name(target: Path) -> str:
-    """What the data file of a model is called, if nothing else has that name."""
+    """Return what the data file of a model is called, if nothing else has that name."""
     return f"{target.name}.data"
 
 
@@ -131,7 +131,7 @@ def _same_content(written: Path, other: Path) -> bool:
 
 
 def obsolete(target: Path, name: str) -> list[Path]:
-    """The data files, by a name of ours, that the model at ``target``, about to be replaced, refers to."""
+    """Return the data files, by a name of ours, that the model at ``target``, about to be replaced, refers to."""
     families = [Path(known) for known in {name, default_name(target)}]
     ours = re.compile("|".join(rf"{re.escape(one.stem)}(\.[0-9a-f]{{8,}})?{re.escape(one.suffix)}" for one in families))
     if not target.is_file() or not any(ours.fullmatch(path.name) for path in target.parent.iterdir()):
@@ -140,7 +140,10 @@ def obsolete(target: Path, name: str) -> list[Path]:
 
 
 def used_by_others(target: Path) -> set[Path]:
-    """The data files that other models in the folder refer to: who copies a model often leaves its data alone."""
+    """Return the data files that other models in the folder refer to.
+
+    Who copies a model often leaves its data alone.
+    """
     found: set[Path] = set()
     for other in target.parent.glob("*.onnx"):
         with suppress(OSError):
@@ -152,7 +155,7 @@ def used_by_others(target: Path) -> set[Path]:
 
 @lru_cache
 def _used_by(model: Path, _state: tuple[int, ...]) -> tuple[Path, ...]:
-    """What a model refers to; who rewrites a folder asks as often as it has models."""
+    """Return what a model refers to; who rewrites a folder asks as often as it has models."""
     return tuple(_used(model))
 
 
@@ -163,7 +166,7 @@ def remove_unused(path: Path, target: Path) -> None:
 
 
 def _used(target: Path) -> list[Path]:
-    """The data files of the model at ``target``; none of what is no model."""
+    """Return the data files of the model at ``target``; none of what is no model."""
     if not target.is_file():
         return []
     from bnfold.ir.storage.load import load

@@ -28,7 +28,10 @@ class ExternalFiles:
         self._open: dict[str, FileSource] = {}
 
     def stored(self, proto: onnx.TensorProto) -> Stored:
-        """The tensor that ``proto`` refers to. Raises ExternalDataError for a place that cannot be read safely."""
+        """Return the tensor that ``proto`` refers to.
+
+        Raises ExternalDataError for a place that cannot be read safely.
+        """
         if proto.data_type == TP.STRING:
             raise ExternalDataError(f"tensor {proto.name!r}: strings cannot be external data")
         entries = {entry.key: entry.value for entry in proto.external_data}
@@ -59,7 +62,7 @@ class ExternalFiles:
         return self._open[location]
 
     def _check(self, source: FileSource, name: str, location: str) -> None:
-        """What was looked at must be what was opened, and must have no other name: that could lie anywhere."""
+        """Check that what was opened is what was looked at, and has no other name, which could lie anywhere."""
         what = f"tensor {name!r}: external data {location!r}"
         if self._find(name, location) != source.path or not source.is_at(source.path):
             raise ExternalDataError(f"{what} was exchanged for another file while it was opened")
@@ -89,7 +92,7 @@ class ExternalFiles:
 
 
 def resolved(path: Path) -> Path | None:
-    """The file itself, behind all links; None for a name that no file can have, or links in a circle."""
+    """Return the file itself, behind all links; None for a name that no file can have, or links in a circle."""
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError):

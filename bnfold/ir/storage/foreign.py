@@ -30,7 +30,7 @@ _ZIP, _PICKLES = b"PK\x03\x04", (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x
 
 
 def describe(source: Source) -> str:
-    """``a gzip file; unpack it first``, or nothing where the bytes look like nothing known."""
+    """Return ``a gzip file; unpack it first``, or nothing where the bytes look like nothing known."""
     head = source.read(0, min(_HEAD, source.size))
     for offset, signature, kind, remedy in _SIGNATURES:
         if head[offset : offset + len(signature)] == signature:
@@ -43,7 +43,10 @@ def describe(source: Source) -> str:
 
 
 def _protobuf(head: bytes) -> str:
-    """Other frameworks' messages, told by their first fields; an ONNX model begins with a number, then a text."""
+    """Recognise other frameworks' messages, told by their first fields.
+
+    An ONNX model begins with a number, then a text.
+    """
     tensorflow, core_ml = f"a TensorFlow model; {_EXPORT}, for example with tf2onnx", f"a Core ML model; {_EXPORT}"
     if re.match(rb"\x0a[\x00-\xff]{1,5}?\x0a.[\x20-\x7e]+\x12.[A-Z][A-Za-z0-9]+", head, re.DOTALL):
         return tensorflow  # a node with a name and an operator
@@ -53,7 +56,7 @@ def _protobuf(head: bytes) -> str:
 
 
 def _zip(head: bytes) -> tuple[str, str]:
-    """A zip archive's first entry betrays who wrote it."""
+    """Recognise a zip archive: its first entry betrays who wrote it."""
     name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
     if name.endswith((b"data.pkl", b"/version", b".data/serialization_id")):
         return _PYTORCH
@@ -65,7 +68,10 @@ def _zip(head: bytes) -> tuple[str, str]:
 
 
 def _text(head: bytes) -> str:
-    """A page or a text that was saved under the model's name; a model's first bytes are control characters."""
+    """Recognise a page or a text that was saved under the model's name.
+
+    A model's first bytes are control characters.
+    """
     try:
         text = head.decode("ascii")
     except UnicodeDecodeError:

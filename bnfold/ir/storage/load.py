@@ -24,7 +24,7 @@ from bnfold.ir.storage.stored import Span, Stored
 def load(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, base_dir: str | os.PathLike[str] | None = None
 ) -> Model:
-    """A model from a path, encoded bytes or a ModelProto.
+    """Load a model from a path, encoded bytes or a ModelProto.
 
     External data is looked for beside the file, or in ``base_dir``, and nowhere else; a ModelProto without ``base_dir``
     keeps its references, and only who wants such a weight meets an error. A file is held open as long as
@@ -139,7 +139,7 @@ def _refer_outside(proto: onnx.ModelProto, payloads: Payloads, external: Externa
 
 
 def external_locations(path: Path) -> list[str]:
-    """Where the tensors of a model file say that their bytes lie, whether or not there is anything.
+    """Return where the tensors of a model file say that their bytes lie, whether or not there is anything.
 
     Raises BadInput (unreadable), MalformedModel (not ONNX).
     """

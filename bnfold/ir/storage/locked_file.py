@@ -81,7 +81,7 @@ class LockedFile:
 
 
 def temporary(folder: Path) -> LockedFile:
-    """A new, empty file in ``folder`` for what is being written. Raises OSError."""
+    """Return a new, empty file in ``folder`` for what is being written. Raises OSError."""
     while True:
         claim = create(folder / f".bnfold-{os.urandom(6).hex()}.tmp")
         if claim is not None:
@@ -89,7 +89,10 @@ def temporary(folder: Path) -> LockedFile:
 
 
 def create(path: Path) -> LockedFile | None:
-    """An empty file of this name; None where the name is taken, unless by an empty file that a killed run has left."""
+    """Return an empty file of this name.
+
+    None where the name is taken, unless by an empty file that a killed run has left.
+    """
     try:
         descriptor = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
@@ -130,7 +133,7 @@ def remove_stale(folder: Path) -> None:
 
 
 def _claimed(path: Path, descriptor: int) -> LockedFile | None:
-    """The file just opened or made; None where another run took it away in between."""
+    """Return the file just opened or made; None where another run took it away in between."""
     if fcntl is None:
         os.close(descriptor)
         return LockedFile(path, None)
@@ -141,7 +144,7 @@ def _claimed(path: Path, descriptor: int) -> LockedFile | None:
 
 
 def _alone(path: Path) -> LockedFile | None:
-    """A file that certainly nobody else holds."""
+    """Return a file that certainly nobody else holds."""
     if fcntl is None:
         return None
     try:

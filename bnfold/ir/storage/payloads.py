@@ -27,28 +27,31 @@ class Payloads:
         self._tensors: list[Tensor] = []
 
     def add(self, tensor: Tensor) -> bytes:
-        """A token for the tensor: the nonce, which no file can contain on purpose, and an index."""
+        """Add a token for the tensor: the nonce, which no file can contain on purpose, and an index."""
         self._tensors.append(tensor)
         return self.nonce + (len(self._tensors) - 1).to_bytes(_INDEX_LENGTH, "little")
 
     def get(self, token: bytes) -> Tensor | None:
-        """The tensor a token stands for; None for bytes that are no token."""
+        """Return the tensor a token stands for; None for bytes that are no token."""
         if len(token) != TOKEN_LENGTH or not token.startswith(self.nonce):
             return None
         return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
 
     def held(self, token: bytes) -> Tensor:
-        """The tensor of a token that is known to be one."""
+        """Return the tensor of a token that is known to be one."""
         return self._tensors[int.from_bytes(token[_NONCE_LENGTH:], "little")]
 
     def within(self, skeleton: bytes) -> Iterator[Tensor]:
-        """The tensors that an encoded skeleton holds tokens of; edits leave behind some that it no longer does."""
+        """Yield the tensors that an encoded skeleton holds tokens of.
+
+        Edits leave behind some that it no longer does.
+        """
         position = skeleton.find(self.nonce)
         while position >= 0:
             yield self.held(skeleton[position : position + TOKEN_LENGTH])
             position = skeleton.find(self.nonce, position + TOKEN_LENGTH)
 
     def sources(self) -> set[Source]:
-        """The files that hold payloads."""
+        """Return the files that hold payloads."""
         bases = (base for tensor in self._tensors for base in sources_of(tensor))
         return {base.span.source for base in bases if isinstance(base, Stored)}

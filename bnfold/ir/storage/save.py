@@ -38,7 +38,7 @@ def save(
 
 
 def encode(model: Model) -> bytes:
-    """The whole model as bytes, weights inside; for streams. Raises OutputError beyond protobuf's 2 GB."""
+    """Return the whole model as bytes, weights inside; for streams. Raises OutputError beyond protobuf's 2 GB."""
     segments = _segments(model, _skeleton(model), {}, "")
     if sum(map(len, segments)) > PROTOBUF_LIMIT:
         raise OutputError("the model is beyond protobuf's 2 GB and cannot go to a stream; write it to a file")
@@ -96,7 +96,7 @@ def stage(
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
-    """The file to be replaced. Raises OutputError for what is no file."""
+    """Return the file to be replaced. Raises OutputError for what is no file."""
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
@@ -107,7 +107,10 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 
 def _spared(model: Model, target: Path) -> Collection[Path]:
-    """Data files that somebody else reads: another model in the folder, or the one that this one was made from."""
+    """Return data files that somebody else reads.
+
+    Another model in the folder, or the one that this one was made from.
+    """
     others = datafile.used_by_others(target)
     if model.path is not None and model.path.resolve() == target:
         return others
@@ -141,7 +144,7 @@ def _place(
 
 
 def _skeleton(model: Model, size_threshold: int = THRESHOLD) -> bytes:
-    """The encoded skeleton, with tokens for weights of ``size_threshold`` bytes even where the model holds them."""
+    """Return the encoded skeleton, with tokens for weights of ``size_threshold`` bytes that the model holds, too."""
     model.sync()
     if size_threshold >= THRESHOLD:
         return bytes(model.proto.SerializeToString())
@@ -157,7 +160,7 @@ def _skeleton(model: Model, size_threshold: int = THRESHOLD) -> bytes:
 
 
 def _segments(model: Model, skeleton: bytes, places: dict[bytes, tuple[int, int]], data_name: str) -> list[Segment]:
-    """The pieces of the model file, given where payloads lie in the data file."""
+    """Return the pieces of the model file, given where payloads lie in the data file."""
 
     def put(token: bytes, _: bool) -> tuple[int, int] | bytes:
         if token in places:
@@ -168,7 +171,7 @@ def _segments(model: Model, skeleton: bytes, places: dict[bytes, tuple[int, int]
 
 
 def _inline_form(tensor: Tensor) -> tuple[int, int]:
-    """(field number, length) of the payload inside the model."""
+    """Return (field number, length) of the payload inside the model."""
     if isinstance(tensor, Stored):
         return tensor.span.field, tensor.span.length
     return wire.RAW_DATA, tensor.nbytes

@@ -16,7 +16,7 @@ Token = Callable[[bytes, int, int, int], bytes]
 
 
 def strip_payloads(source: Source, threshold: int, token: Token) -> bytes:
-    """The skeleton of the encoded ModelProto in ``source``.
+    """Return the skeleton of the encoded ModelProto in ``source``.
 
     Payloads of at least ``threshold`` bytes are handed to ``token`` and never read. Messages that were not touched
     are copied byte for byte, unknown fields included. Raises MalformedModel for lengths that do not fit.
@@ -27,7 +27,7 @@ def strip_payloads(source: Source, threshold: int, token: Token) -> bytes:
         return stop - start >= threshold
 
     def replaced(start: int, end: int, payloads: list[Field], _: bool) -> list[Segment] | None:
-        """Nothing for a payload in several records: that is legal but rare, protobuf merges it."""
+        """Return nothing for a payload in several records: that is legal but rare, protobuf merges it."""
         if len(payloads) != 1:
             return None
         position, number, wire_type, value, stop = payloads[0]
@@ -47,7 +47,7 @@ that stand in for it."""
 
 
 def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Place) -> list[Segment]:
-    """The segments of the encoded skeleton with every token (``nonce`` + index) replaced as ``place`` says.
+    """Return the segments of the encoded skeleton with every token (``nonce`` + index) replaced as ``place`` says.
 
     Only messages that hold a token are entered.
     """
@@ -55,7 +55,7 @@ def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Pla
     marks = [*(match.start() for match in re.finditer(re.escape(nonce), skeleton)), len(skeleton)]
 
     def next_mark(position: int) -> int:
-        """Where the next token starts; behind everything when there is none."""
+        """Return where the next token starts; behind everything when there is none."""
         return marks[bisect_left(marks, position)]
 
     def jump(position: int, end: int) -> int:

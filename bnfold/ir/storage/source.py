@@ -23,7 +23,7 @@ class Source:
     path: Path | None = None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes at ``offset``, or MalformedModel."""
+        """Read exactly ``length`` bytes at ``offset``, or MalformedModel."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise MalformedModel(f"a length points outside the data: {offset}+{length} of {self.size} bytes")
         return self._read(offset, length)
@@ -32,7 +32,7 @@ class Source:
         raise NotImplementedError
 
     def fileno(self) -> int | None:
-        """A descriptor for kernel-side copies, where a file is held open."""
+        """Return a descriptor for kernel-side copies, where a file is held open."""
         return None
 
     def check_unchanged(self) -> None:
@@ -96,7 +96,10 @@ class FileSource(Source):
         return data
 
     def _pieces(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes. What is not held is opened for this thread alone: another one would close it."""
+        """Return up to ``length`` bytes. What is not held is opened for this thread alone.
+
+        Another one would close it.
+        """
         if self._held is not None:
             return self._all_pieces(self._held, offset, length)
         descriptor = self._open()
@@ -107,7 +110,7 @@ class FileSource(Source):
             os.close(descriptor)
 
     def _all_pieces(self, descriptor: int, offset: int, length: int) -> bytes:
-        """One system call gives no more than 2 GB."""
+        """Read in pieces: one system call gives no more than 2 GB."""
         data = self._pread(descriptor, length, offset)
         while 0 < len(data) < length and (more := self._pread(descriptor, length - len(data), offset + len(data))):
             data += more
@@ -124,14 +127,14 @@ class FileSource(Source):
         return self._held
 
     def check_unchanged(self) -> None:
-        """As `Source.check_unchanged`."""
+        """Do as `Source.check_unchanged`."""
         try:
             self._compare(self.path.stat() if self._held is None else os.fstat(self._held))
         except OSError as error:
             raise BadInput(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _compare(self, now: os.stat_result) -> None:
-        """The change time betrays an edit whose author put the old modification time back.
+        """Compare the change time too: it betrays an edit whose author put the old modification time back.
 
         It says nothing when the number of links changed too: then the file was merely unlinked or linked.
         """

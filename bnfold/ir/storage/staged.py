@@ -58,7 +58,7 @@ class Staged:
         self._release()
 
     def _obsolete(self) -> list[Path]:
-        """The data files of the model that is about to be replaced, and of no other that we know of."""
+        """Return the data files of the model that is about to be replaced, and of no other that we know of."""
         found = datafile.obsolete(self.target, self._data_name)
         kept = {*self._spared(), self.data.path if self.data is not None else None} if found else ()
         return [path for path in found if path not in kept]

@@ -85,7 +85,7 @@ class Stored(Tensor):
         return self.read(0, self.size).reshape(self.dims)
 
     def to_proto(self) -> onnx.TensorProto:
-        """A TensorProto with the payload inside, in its own storage form."""
+        """Return a TensorProto with the payload inside, in its own storage form."""
         payload = self.span.source.read(self.span.offset, self.span.length)
         proto = TP(data_type=self.dtype, dims=self.dims, name=self.name)
         proto.MergeFromString(record(self.span.field, payload))

@@ -102,7 +102,7 @@ def copy_range(source: Source, offset: int, length: int, out: IO[bytes]) -> None
 
 
 def _kernel_copy(descriptor: int, offset: int, length: int, target: int) -> int:
-    """How many bytes the kernel copied; fewer than asked where it does not do this for these files."""
+    """Return how many bytes the kernel copied; fewer than asked where it does not do this for these files."""
     copied = 0
     while copied < length:
         try:

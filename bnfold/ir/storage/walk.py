@@ -60,7 +60,7 @@ class ByteWindow:
         return index
 
     def varint(self, position: int, end: int, longest: int = 10) -> tuple[int, int]:
-        """The integer at ``position`` and the position behind it; it must lie before ``end``."""
+        """Return the integer at ``position`` and the position behind it; it must lie before ``end``."""
         index = self._at(position)
         data = self._data
         if position < end and data[index] < 0x80:  # as most are
@@ -76,14 +76,14 @@ class ByteWindow:
         raise MalformedModel("a number runs past the end of the message that holds it")
 
     def bytes(self, start: int, end: int) -> bytes:
-        """The raw bytes of a range, from the buffer where it holds them."""
+        """Return the raw bytes of a range, from the buffer where it holds them."""
         index = start - self._start
         if index >= 0 and end - self._start <= len(self._data):
             return self._data[index : end - self._start]
         return self._source.read(start, end - start)
 
     def field(self, start: int, end: int) -> Field:
-        """The field at ``start``."""
+        """Return the field at ``start``."""
         key, position = self.varint(start, end, _LONGEST_TAG)
         number, kind = key >> 3, key & 7
         if number == 0 or key >= 1 << 32:
@@ -106,7 +106,7 @@ class ByteWindow:
         return start, number, kind, position, stop
 
     def pass_over(self, position: int, end: int, threshold: int) -> int:
-        """Behind the length-delimited fields shorter than ``threshold`` that the buffer holds whole.
+        """Return the place behind the length-delimited fields shorter than ``threshold`` that the buffer holds whole.
 
         Where a model has many nodes, nearly all its fields are of this kind, and this loop is all the time lifting
         takes; what it does not recognise is left to `field`, which checks.
@@ -142,7 +142,7 @@ class MessageWalk(NamedTuple):
     replaced: Callable[[int, int, list[Field], bool], list[Segment] | None]
 
     def message(self, kind: str, start: int, end: int, depth: int = 0) -> list[Segment] | None:
-        """The pieces of the message with its tensors replaced; None when none in it was."""
+        """Return the pieces of the message with its tensors replaced; None when none in it was."""
         if depth > wire.MAX_DEPTH:
             raise MalformedModel(f"messages are nested more than {wire.MAX_DEPTH} deep")
         window = self.window

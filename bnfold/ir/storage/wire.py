@@ -52,12 +52,12 @@ def length_prefix(field: int, length: int) -> bytes:
 
 
 def record(field: int, content: bytes) -> bytes:
-    """A whole length-delimited field."""
+    """Return a whole length-delimited field."""
     return length_prefix(field, len(content)) + content
 
 
 def external_fields(location: str, offset: int, length: int) -> bytes:
-    """The fields of a TensorProto that say where its external data lies."""
+    """Return the fields of a TensorProto that say where its external data lies."""
     entries = (("location", location), ("offset", str(offset)), ("length", str(length)))
     told = [onnx.StringStringEntryProto(key=key, value=text) for key, text in entries]
     return bytes(TP(external_data=told, data_location=TP.EXTERNAL).SerializeToString())

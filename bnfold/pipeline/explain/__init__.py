@@ -16,7 +16,7 @@ __all__ = ["explain"]
 
 
 def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -> dict[str, Any]:
-    """The parts of the report's JSON that need both models.
+    """Return the parts of the report's JSON that need both models.
 
     ``before`` is the model as it came, freshly loaded; ``after`` the rewritten one. Returns ``batchnorms`` (a dict for
     each event, in the report's order, to be merged into its row) and ``scales``.

@@ -45,7 +45,7 @@ class Views:
                 self._cuts[node] = cut
 
     def node_of(self, event: BatchNormEvent) -> ir.Node | None:
-        """The node of the model before that an event is about; None where an earlier rewrite made it."""
+        """Return the node of the model before that an event is about; None where an earlier rewrite made it."""
         graph = self._before.get(event.graph)
         value = graph.values.get(event.value) if graph is not None else None
         node = value.producer if value is not None else None
@@ -53,7 +53,10 @@ class Views:
         return node if is_it else None
 
     def drawing(self, event: BatchNormEvent, node: ir.Node) -> dict[str, Any]:
-        """``before`` and, where something was rewritten there, ``after``: nodes with roles, and edges between them."""
+        """Return ``before`` and, where something was rewritten there, ``after``.
+
+        Nodes with roles, and edges between them.
+        """
         cut = self._cuts.get(node)
         if cut is None:
             return {"before": to_json(_around(node, event)), "after": None}
@@ -75,7 +78,7 @@ class Views:
 
 
 def between(graph: ir.Graph | None, cut: ir.Cut) -> list[ir.Node]:
-    """The nodes of ``graph`` from the cut's inputs to its outputs, nearest to the outputs first."""
+    """Return the nodes of ``graph`` from the cut's inputs to its outputs, nearest to the outputs first."""
     if graph is None:
         return []
     stops = set(cut.inputs)
@@ -95,7 +98,7 @@ def _makes(node: ir.Node, event: BatchNormEvent) -> bool:
 
 
 def _around(node: ir.Node, event: BatchNormEvent) -> Neighbourhood:
-    """A BatchNormalization that stayed, the nodes that a search passed or stopped at, and the nearest others."""
+    """Return a BatchNormalization that stayed, the nodes that a search passed or stopped at, and the nearest others."""
     passed = {label for attempt in event.attempts for label in attempt.passed}
     stops = {attempt.stopped_at for attempt in event.attempts} - {""}
     region, seen, ring = Neighbourhood({node: "batchnorm"}), {node}, [node]
@@ -120,7 +123,7 @@ def add_context(region: Neighbourhood) -> None:
 
 
 def _add_boundary(region: Neighbourhood, graph: ir.Graph, cut: ir.Cut) -> None:
-    """Where nothing is left between the boundary's values, the nodes on either side still show the place."""
+    """Add the boundary: where nothing is left between its values, the nodes on either side still show the place."""
     ends = [graph.values[name] for name in (*cut.inputs, *cut.outputs) if name in graph.values]
     if not region.roles:
         region.add((value.producer for value in ends if value.producer is not None), "context")
@@ -128,7 +131,7 @@ def _add_boundary(region: Neighbourhood, graph: ir.Graph, cut: ir.Cut) -> None:
 
 
 def feeding(node: ir.Node) -> list[ir.Node]:
-    """The nodes of the same graph that make what a node reads, but for weights."""
+    """Return the nodes of the same graph that make what a node reads, but for weights."""
     producers = (value.producer for value in node.inputs if value is not None)
     return [
         producer
@@ -138,7 +141,7 @@ def feeding(node: ir.Node) -> list[ir.Node]:
 
 
 def reading(node: ir.Node) -> list[ir.Node]:
-    """The nodes of the same graph that read what a node makes."""
+    """Return the nodes of the same graph that read what a node makes."""
     consumers = (consumer for value in node.outputs if value is not None for consumer in value.consumers)
     return [consumer for consumer in dict.fromkeys(consumers) if consumer.graph is node.graph]
 
@@ -149,7 +152,7 @@ def _is_weight(node: ir.Node) -> bool:
 
 
 def to_json(region: Neighbourhood) -> dict[str, Any]:
-    """Nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
+    """Return nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
     graph = next(iter(region.roles)).graph if region.roles else None
     order = {node: position for position, node in enumerate(makers_first(region.roles))}
     edges: dict[tuple[int, int, str], None] = {}
@@ -175,6 +178,6 @@ def to_json(region: Neighbourhood) -> dict[str, Any]:
 
 
 def _weights(node: ir.Node) -> list[str]:
-    """The constants a node reads, by their dims."""
+    """Return the constants a node reads, by their dims."""
     held = [ir.constant(value) for value in node.inputs if value is not None]
     return ["x".join(map(str, tensor.dims)) or "scalar" for tensor in held if tensor is not None]

@@ -23,7 +23,7 @@ Affine = tuple[Float64, Float64]
 
 
 def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
-    """The facts of a BatchNormalization of any version, read as ``policy`` says, as reports hold them.
+    """Return the facts of a BatchNormalization of any version, read as ``policy`` says, as reports hold them.
 
     And the affine that it is in every run; None where there is none.
     """
@@ -45,7 +45,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
 
 
 def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
-    """Of one that ends in ``node`` only the affine is known, once the file is at an opset that broadcasts."""
+    """Describe one that ends in ``node``, of which only the affine is known."""
     facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
     try:
         whole = next(chains.around(node, policy)).affine
@@ -60,7 +60,7 @@ def _ranges(scale: Float64, shift: Float64) -> dict[str, Any]:
 
 
 def source(node: ir.Node, slot: int) -> dict[str, Any]:
-    """Who makes the value at ``slot``: ``kind``, the value's name, and its dims as far as they are known."""
+    """Return who makes the value at ``slot``: ``kind``, the value's name, and its dims as far as they are known."""
     value = node.input(slot)
     if value is None:
         return {"kind": "missing", "name": "", "shape": None}

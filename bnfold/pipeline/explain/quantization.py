@@ -17,7 +17,7 @@ FORMS = ("before", "folded", "equalized")
 
 
 def describe(models: Sequence[ir.Model]) -> list[dict[str, Any]]:
-    """A row for each layer that is there when all is folded; ``models`` are those of `FORMS`.
+    """Return a row for each layer that is there when all is folded; ``models`` are those of `FORMS`.
 
     Layers are found again by the names of their weights, which folding keeps.
     """
@@ -46,14 +46,14 @@ def _layers(model: ir.Model) -> Mapping[tuple[str, str], tuple[ir.Node, dict[str
 
 
 def _axis(node: ir.Node, slot: int) -> int:
-    """Where the output channels lie."""
+    """Return where the output channels lie."""
     if node.is_op("MatMul"):
         return -1 if slot else -2
     return 0 if node.is_op("Conv") or (node.is_op("Gemm") and node.attr("transB", 0)) else 1
 
 
 def _sizes(weight: Float64, axis: int) -> dict[str, float]:
-    """Nothing for a weight of zeros, or one that is not finite."""
+    """Return nothing for a weight of zeros, or one that is not finite."""
     if not weight.any() or not np.isfinite(weight).all():
         return {}
     channels = np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
@@ -68,7 +68,7 @@ def _sizes(weight: Float64, axis: int) -> dict[str, float]:
 
 
 def _decibels(channels: Float64, largest: Float64) -> float:
-    """The signal over the noise of rounding to 127 steps either side of zero, where every channel counts alike.
+    """Return the signal over the noise of rounding to 127 steps either side of zero, where every channel counts alike.
 
     What follows makes small channels as large as others, or folding had not made them small. 300 where there is none.
     """

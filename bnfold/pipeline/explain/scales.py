@@ -17,7 +17,7 @@ DECADES = np.arange(-120, 81) / 20
 
 
 def spread(block: Float64) -> dict[str, Any]:
-    """Range and histogram of one BatchNormalization's scales or shifts; equal bins from ``min`` to ``max``."""
+    """Return range and histogram of one BatchNormalization's scales or shifts; equal bins from ``min`` to ``max``."""
     low, high = float(block.min()), float(block.max())
     counts = np.histogram(block, BINS, (low, high))[0] if _divisible(low, high) else np.array([block.size])
     return {
@@ -37,7 +37,10 @@ def _divisible(low: float, high: float) -> bool:
 
 
 def distribution(blocks: Sequence[Float64]) -> dict[str, Any]:
-    """A histogram of |scale| over all BatchNormalizations, on a logarithmic axis; the ends hold what lies beyond."""
+    """Return a histogram of |scale| over all BatchNormalizations, on a logarithmic axis.
+
+    The ends hold what lies beyond.
+    """
     scale = np.concatenate([np.zeros(0), *blocks])
     return {
         "log10_edges": [float(edge) for edge in DECADES],

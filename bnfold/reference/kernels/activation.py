@@ -13,13 +13,13 @@ from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^−x) without overflow on either side."""
+    """Compute 1 / (1 + e^−x) without overflow on either side."""
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
 def softplus(x: Array) -> Array:
-    """ln(1 + e^x) without overflow."""
+    """Compute ln(1 + e^x) without overflow."""
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
@@ -74,7 +74,7 @@ _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]
 
 
 def curve(op: str) -> Callable[..., Array]:
-    """The function that an operator computes, of a tensor and of the attributes that it has."""
+    """Return the function that an operator computes, of a tensor and of the attributes that it has."""
     return _CURVES[op][1]
 
 
@@ -89,7 +89,10 @@ for _op, (_versions, _function, _names) in _CURVES.items():
 @kernel("Clip", 1, 6)
 @kernel("Clip", 11, 12, 13)
 def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Result:
-    """Bounds as attributes or scalar inputs; an absent one does not bound, and the upper one has the last word."""
+    """Return bounds as attributes or scalar inputs.
+
+    An absent one does not bound, and the upper one has the last word.
+    """
     for name, given, cut in (("min", low, np.maximum), ("max", high, np.minimum)):
         bound = call.attrs.get(name) if given is None else given
         if bound is not None:
@@ -99,7 +102,7 @@ def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = No
 
 @kernel("Gelu", 20)
 def gelu(call: Call, x: Array) -> Result:
-    """X · Φ(x), or its tanh approximation."""
+    """Compute X · Φ(x), or its tanh approximation."""
     if call.attr("approximate") == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
         return 0.5 * x * (1 + np.tanh(inner))
@@ -109,7 +112,7 @@ def gelu(call: Call, x: Array) -> Result:
 @kernel("Softmax", 1, 11)
 @kernel("Softmax", 13)
 def softmax(call: Call, x: Array) -> Result:
-    """e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
+    """Compute e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
     e = np.exp(rows - rows.max(axis, keepdims=True, initial=-np.inf))
     return (e / e.sum(axis, keepdims=True)).reshape(x.shape)
@@ -118,7 +121,7 @@ def softmax(call: Call, x: Array) -> Result:
 @kernel("LogSoftmax", 1, 11)
 @kernel("LogSoftmax", 13)
 def log_softmax(call: Call, x: Array) -> Result:
-    """The logarithm of Softmax."""
+    """Return the logarithm of Softmax."""
     rows, axis = _rows(call, x)
     shifted = rows - rows.max(axis, keepdims=True, initial=-np.inf)
     return (shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).reshape(x.shape)
@@ -127,7 +130,7 @@ def log_softmax(call: Call, x: Array) -> Result:
 @kernel("Hardmax", 1, 11)
 @kernel("Hardmax", 13)
 def hardmax(call: Call, x: Array) -> Result:
-    """1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
+    """Compute 1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
     rows, axis = _rows(call, x)
     if not x.size:
         return x
@@ -137,7 +140,7 @@ def hardmax(call: Call, x: Array) -> Result:
 
 
 def _rows(call: Call, x: Array) -> tuple[Array, int]:
-    """What one normalisation runs over: an array and its axis (2-D coercion before version 13)."""
+    """Return what one normalisation runs over: an array and its axis (2-D coercion before version 13)."""
     axis = call.attr("axis")
     axis = axis + x.ndim if axis < 0 else axis
     if call.version >= 13:

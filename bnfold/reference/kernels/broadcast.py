@@ -18,7 +18,7 @@ Binary = Callable[[Array, Array], Result]
 
 
 def legacy_operand(call: Call, a: Array, b: Array) -> Array:
-    """``b`` shaped to broadcast onto ``a`` as versions 1 and 6 prescribe.
+    """Compute ``b`` shaped to broadcast onto ``a`` as versions 1 and 6 prescribe.
 
     Without ``broadcast`` the shapes are equal. With it, b has one element, or its shape is a run of a's dims: the run
     that starts at ``axis``, or a's last ones. Dims of 1 inside the run are accepted, as runtimes do.
@@ -37,14 +37,14 @@ def legacy_operand(call: Call, a: Array, b: Array) -> Array:
 
 
 def spread_onto(x: Array, parameter: Array) -> Array:
-    """The parameter, which must broadcast onto ``x`` without stretching it."""
+    """Return the parameter, which must broadcast onto ``x`` without stretching it."""
     fits = np.broadcast_shapes(parameter.shape, x.shape) == x.shape
     require(fits, f"a parameter of shape {parameter.shape} would stretch the value of shape {x.shape}")
     return parameter
 
 
 def divide(a: Array, b: Array) -> Array:
-    """Division; of integers, truncating towards zero as C does."""
+    """Return division; of integers, truncating towards zero as C does."""
     if np.issubdtype(a.dtype, np.inexact):
         return np.asarray(a / b)
     quotient = a // b
@@ -54,7 +54,10 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """A to the b in a's type: an integer base with a fractional or negative exponent is rounded towards zero."""
+    """Compute A to the b in a's type.
+
+    An integer base with a fractional or negative exponent is rounded towards zero.
+    """
     if np.issubdtype(a.dtype, np.inexact):
         return np.asarray(np.power(a, b.astype(a.dtype, copy=False)))
     if np.issubdtype(b.dtype, np.integer) and (b >= 0).all():
@@ -98,7 +101,7 @@ for _op, (_legacy, _modern, _function) in _BINARY.items():
 @kernel("Mod", 10, 13)
 @kernel("Mod", 28)
 def modulo(call: Call, a: Array, b: Array) -> Result:
-    """Remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
+    """Return remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
         return np.fmod(a, b)
     require(call.version >= 28 or not np.issubdtype(a.dtype, np.inexact), "floats need fmod = 1")
@@ -118,7 +121,7 @@ def bit_shift(call: Call, a: Array, b: Array) -> Result:
 
 @kernel("Where", 9, 16)
 def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
-    """numpy.where."""
+    """Compute numpy.where."""
     return np.where(condition, a, b)
 
 
@@ -131,7 +134,7 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
 @kernel("Min", 1, 6)
 @kernel("Min", 8, 12, 13)
 def variadic(call: Call, *operands: Array) -> Result:
-    """All operands in one: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
+    """Return all operands in one: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
     shapes = {operand.shape for operand in operands}
     require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
     total = reduce({"Max": np.maximum, "Min": np.minimum}.get(call.op, np.add), operands)
@@ -141,7 +144,7 @@ def variadic(call: Call, *operands: Array) -> Result:
 @kernel("PRelu", 1, 6)
 @kernel("PRelu", 7, 9, 16)
 def prelu(call: Call, x: Array, slope: Array) -> Result:
-    """x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
+    """Compute x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:
         require(slope.size == x.shape[1], f"{slope.size} slopes for {x.shape[1]} channels")
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
@@ -153,7 +156,7 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
 @kernel("Gemm", 1, 6)
 @kernel("Gemm", 7, 9, 11, 13)
 def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
-    """Alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
+    """Return alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
     require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")
     product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
     if product.dtype != a.dtype:
@@ -167,11 +170,11 @@ def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
 
 @kernel("MatMul", 1, 9, 13)
 def matmul(call: Call, a: Array, b: Array) -> Result:
-    """numpy.matmul. Integers go through exact integer arithmetic."""
+    """Compute numpy.matmul. Integers go through exact integer arithmetic."""
     return np.matmul(a, b)
 
 
 @kernel("Einsum", 12, 28)
 def einsum(call: Call, *operands: Array) -> Result:
-    """numpy.einsum; the operator's equation language is the same."""
+    """Compute numpy.einsum; the operator's equation language is the same."""
     return np.einsum(call.attr("equation"), *operands, optimize=True)

@@ -22,7 +22,7 @@ COLUMN_ELEMENTS = 1 << 22
 @kernel("Conv", 1)
 @kernel("Conv", 11, 22)
 def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
-    """X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
+    """Compute X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x.shape, w.shape)
     groups = call.attr("group", 1)
     if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:
@@ -32,7 +32,7 @@ def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
 
 @lru_cache(maxsize=64)
 def conv_window(call: Call, x: tuple[int, ...], w: tuple[int, ...]) -> Window:
-    """The window of a convolution whose input and weight, of these shapes, fit together."""
+    """Return the window of a convolution whose input and weight, of these shapes, fit together."""
     groups = call.attr("group", 1)
     fits = len(x) == len(w) and x[1] == groups * w[1] and w[0] % groups == 0
     require(fits, f"input {x} and weight {w} do not fit {groups} groups")
@@ -46,7 +46,7 @@ def _check_kernel(call: Call, w: tuple[int, ...]) -> None:
 
 
 def biased(y: Array, b: Array | None) -> Array:
-    """``y`` (N, M, spatial…), which nobody else holds, with one bias a channel."""
+    """Compute ``y`` (N, M, spatial…), which nobody else holds, with one bias a channel."""
     if b is None:
         return y
     require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")
@@ -55,14 +55,17 @@ def biased(y: Array, b: Array | None) -> Array:
 
 
 def _pointwise(x: Array, w: Array, groups: int) -> Array:
-    """A kernel of one element at every position: one product a group and image, of what lies in memory as it is."""
+    """Compute A kernel of one element at every position.
+
+    One product a group and image, of what lies in memory as it is.
+    """
     columns = x.reshape(x.shape[0], groups, w.shape[1], math.prod(x.shape[2:]))
     matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
     return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
 
 
 def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
-    """Columns (group, C/group · kernel, positions) against W as (group, M/group, C/group · kernel)."""
+    """Return columns (group, C/group · kernel, positions) against W as (group, M/group, C/group · kernel)."""
     batch, outs = padded.shape[0], w.shape[0]
     y = np.empty((batch, groups, outs // groups, *win.size), np.result_type(padded, w))
     matrix = w.reshape(groups, outs // groups, math.prod(w.shape[1:]))
@@ -74,7 +77,7 @@ def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
 
 
 def _chunks(batch: int, win: Window, depth: int) -> list[tuple[slice, slice]]:
-    """Batch items × runs of the first spatial axis, each small enough for COLUMN_ELEMENTS (one row at least).
+    """Return batch items × runs of the first spatial axis, each small enough for COLUMN_ELEMENTS (one row at least).
 
     As many at once as there is room for: each product reads the whole weight.
     """
@@ -89,7 +92,7 @@ def _chunks(batch: int, win: Window, depth: int) -> list[tuple[slice, slice]]:
 
 
 def _columns(images: Array, win: Window, rows: slice, groups: int) -> Array:
-    """Every element each window of these rows sees: (group, C/group · kernel, image · positions)."""
+    """Return every element each window of these rows sees: (group, C/group · kernel, image · positions)."""
     count, channels = images.shape[:2]
     size = (count, rows.stop - rows.start, *win.size[1:])
     columns = np.empty((channels, *win.kernel, *size), images.dtype)
@@ -102,7 +105,7 @@ def _columns(images: Array, win: Window, rows: slice, groups: int) -> Array:
 @kernel("ConvTranspose", 1)
 @kernel("ConvTranspose", 11, 22)
 def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
-    """X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…).
+    """Compute X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…).
 
     Every input element stamps the kernel onto the output.
     """
@@ -125,12 +128,14 @@ def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Re
 
 
 def _wanted(win: Window) -> tuple[int, ...]:
-    """Output sizes: `_transposed_window` leaves in ``end`` what is to be cut off there."""
+    """Return output sizes: `_transposed_window` leaves in ``end`` what is to be cut off there."""
     return tuple(r - b - e for r, b, e in zip(win.reach(), win.begin, win.end, strict=True))
 
 
 def _transposed_window(call: Call, spatial: Sequence[int], kernel_dims: Sequence[int]) -> Window:
-    """The window whose positions are the *input*; ``begin`` and ``end`` are cut off (negative ``end`` adds zeros).
+    """Return the window whose positions are the *input*.
+
+    ``begin`` and ``end`` are cut off (negative ``end`` adds zeros).
 
     An odd total under ``output_shape`` goes to the begin unless SAME_UPPER: the text of version 11, which corrects the
     opposite sense of version 1 (runtimes always did so). An ``output_shape`` that kernels do not reach ends in zeros.

@@ -29,7 +29,7 @@ TP = onnx.TensorProto
 
 
 def codes(*names: str) -> frozenset[int]:
-    """The element types of these names, as far as the installed onnx knows them."""
+    """Return the element types of these names, as far as the installed onnx knows them."""
     return frozenset(TP.DataType.Value(name) for name in names if name in TP.DataType.keys())  # noqa: SIM118 - no mapping
 
 
@@ -51,7 +51,7 @@ _CONSTANTS: dict[str, int | None] = {
 
 @kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
 def constant(call: Call) -> Result:
-    """The attribute's value; float attributes are of type FLOAT, integers INT64."""
+    """Return the attribute's value; float attributes are of type FLOAT, integers INT64."""
     for name, code in _CONSTANTS.items():
         if call.has(name):
             return np.asarray(call.attr(name), None if code is None else call.dtype(code))
@@ -60,7 +60,7 @@ def constant(call: Call) -> Result:
 
 @kernel("ConstantOfShape", 9, 20, *ALL_21)
 def constant_of_shape(call: Call, shape: Array) -> Result:
-    """One value everywhere, a float 0 by default."""
+    """Return one value everywhere, a float 0 by default."""
     value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
     return np.full(dims_to_make(int_list(shape)), value, value.dtype)
 
@@ -68,7 +68,10 @@ def constant_of_shape(call: Call, shape: Array) -> Result:
 @kernel("Cast", 1)
 @kernel("Cast", 6, 9, 13, 19, *ALL_21, 28)
 def cast(call: Call, x: Array) -> Result:
-    """The target type by number; at version 1 by its name in upper case, though files of the time wrote numbers."""
+    """Return the target type by number.
+
+    At version 1 by its name in upper case, though files of the time wrote numbers.
+    """
     to = call.attr("to")
     require(call.version == 1 or isinstance(to, int), f"a cast to {to!r}")
     return _cast(call, x, TP.DataType.Value(to.upper()) if isinstance(to, str) else to)
@@ -76,14 +79,14 @@ def cast(call: Call, x: Array) -> Result:
 
 @kernel("CastLike", 15, 19, *ALL_21)
 def cast_like(call: Call, x: Array, like: Array) -> Result:
-    """The target type is that of the second input."""
+    """Return the target type is that of the second input."""
     if is_float(like):
         return x.astype(like.dtype, copy=False)
     return _cast(call, x, onnx.helper.np_dtype_to_tensor_dtype(like.dtype))
 
 
 def _cast(call: Call, x: Array, code: int) -> Array:
-    """Between floats, integers and booleans; to integers it truncates. Strings are declined."""
+    """Return between floats, integers and booleans; to integers it truncates. Strings are declined."""
     if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
         return saturated(call, x, code)
     known = code in ORDINARY | WIDENED and x.dtype.kind not in "OSUc"
@@ -92,14 +95,14 @@ def _cast(call: Call, x: Array, code: int) -> Array:
 
 
 def saturated(call: Call, x: Array, code: int) -> Array:
-    """Floats of 8 and 4 bits, within their limits unless ``saturate`` is 0."""
+    """Return floats of 8 and 4 bits, within their limits unless ``saturate`` is 0."""
     limits = ml_dtypes.finfo(call.dtype(code))
     return (np.clip(x, limits.min, limits.max) if call.attr("saturate", 1) else x).astype(call.dtype(code))
 
 
 @kernel("BitCast", 26)
 def bit_cast(call: Call, x: Array) -> Result:
-    """The same bits read as another type of the same width; widened floats do not have theirs any more."""
+    """Return the same bits read as another type of the same width; widened floats do not have theirs any more."""
     bits = call.precision == "stored" or not is_float(x)
     require(bits, "the bits of a float, which is held in another precision", KernelDeclined)
     stored = computed_type(call.attr("to"), "stored")
@@ -109,7 +112,7 @@ def bit_cast(call: Call, x: Array) -> Result:
 
 @kernel("Range", 11, 27)
 def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
-    """max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
+    """Compute max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
     dims_to_make([count])
     return (start.item() + np.arange(count) * delta.item()).astype(start.dtype)
@@ -117,7 +120,7 @@ def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
 
 @kernel("EyeLike", 9, 22)
 def eye_like(call: Call, x: Array) -> Result:
-    """Ones on diagonal ``k`` of a matrix of X's shape, in X's type unless ``dtype`` says another."""
+    """Return ones on diagonal ``k`` of a matrix of X's shape, in X's type unless ``dtype`` says another."""
     code = call.attr("dtype")
     rows, columns = x.shape
     return np.eye(rows, columns, k=call.attr("k"), dtype=x.dtype if code is None else call.dtype(code))
@@ -126,7 +129,7 @@ def eye_like(call: Call, x: Array) -> Result:
 @kernel("Dropout", 1, 6)
 @kernel("Dropout", 7, 10)
 def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
-    """The input, unless ``is_test`` says (or, absent before version 7, the policy decides) that it trains.
+    """Return the input, unless ``is_test`` says (or, absent before version 7, the policy decides) that it trains.
 
     The mask is left undefined: the texts do not fill it in inference, and runtimes disagree on it.
     """
@@ -139,7 +142,7 @@ def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
 
 @kernel("Dropout", 12, 13, 22)
 def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Datum, ...]:
-    """Training is an input; a ratio of 0 drops nothing either way."""
+    """Return training is an input; a ratio of 0 drops nothing either way."""
     rate = 0.5 if ratio is None else float(ratio.item())
     if not 0 <= rate < 1:  # the text's range, which runtimes check even if nothing is dropped
         raise ValueError(f"a ratio of {rate:.3g} is not in [0, 1)")
@@ -152,7 +155,7 @@ def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | 
 @kernel("RandomUniform", 1, 22)
 @kernel("RandomUniformLike", 1, 22)
 def uniform(call: Call, like: Array | None = None) -> Result:
-    """Between ``low`` and ``high``."""
+    """Return between ``low`` and ``high``."""
     low, high = call.attr("low"), call.attr("high")
     return (low + (high - low) * call.generator().random(_shape(call, like))).astype(_dtype(call, like))
 
@@ -160,20 +163,20 @@ def uniform(call: Call, like: Array | None = None) -> Result:
 @kernel("RandomNormal", 1, 22)
 @kernel("RandomNormalLike", 1, 22)
 def normal(call: Call, like: Array | None = None) -> Result:
-    """Around ``mean``, with the standard deviation ``scale``."""
+    """Return around ``mean``, with the standard deviation ``scale``."""
     drawn = call.generator().standard_normal(_shape(call, like))
     return (call.attr("mean") + call.attr("scale") * drawn).astype(_dtype(call, like))
 
 
 @kernel("Bernoulli", 15, 22)
 def bernoulli(call: Call, x: Array) -> Result:
-    """1 with the probability X, else 0."""
+    """Compute 1 with the probability X, else 0."""
     return (call.generator().random(x.shape) < x).astype(_dtype(call, x))
 
 
 @kernel("Multinomial", 7, 22)
 def multinomial(call: Call, x: Array) -> Result:
-    """Classes by logarithms of their odds, as many a row as ``sample_size``."""
+    """Return classes by logarithms of their odds, as many a row as ``sample_size``."""
     odds = np.exp(x - x.max(axis=1, keepdims=True))
     ends = np.cumsum(odds, axis=1) / odds.sum(axis=1, keepdims=True)
     drawn = call.generator().random((len(x), call.attr("sample_size"), 1))
@@ -185,6 +188,6 @@ def _shape(call: Call, like: Array | None) -> tuple[int, ...]:
 
 
 def _dtype(call: Call, like: Array | None) -> np.dtype[Any]:
-    """``dtype``, else the input's."""
+    """Compute ``dtype``, else the input's."""
     code = call.attr("dtype")
     return like.dtype if code is None and like is not None else call.dtype(code)

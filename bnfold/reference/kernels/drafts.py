@@ -13,14 +13,14 @@ from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, Re
 
 @kernel("ImageScaler", NO_SCHEMA)
 def image_scaler(call: Call, x: Array) -> Result:
-    """X (N, C, H, W) · scale + bias[c]."""
+    """Compute X (N, C, H, W) · scale + bias[c]."""
     bias = np.asarray(call.attr("bias", [0.0]), x.dtype)
     return x * call.attr("scale", 1.0) + bias.reshape(-1, 1, 1)
 
 
 @kernel("Affine", NO_SCHEMA)
 def affine(call: Call, x: Array) -> Result:
-    """Alpha · X + beta."""
+    """Return alpha · X + beta."""
     return call.attr("alpha", 1.0) * x + call.attr("beta", 0.0)
 
 
@@ -32,7 +32,7 @@ def scale(call: Call, x: Array) -> Result:
 
 @kernel("Crop", NO_SCHEMA)
 def crop(call: Call, x: Array) -> Result:
-    """X (N, C, H, W) without ``border`` = left, top, right, bottom.
+    """Compute X (N, C, H, W) without ``border`` = left, top, right, bottom.
 
     ``scale`` = height, width fixes the size instead of right and bottom.
     """
@@ -47,7 +47,10 @@ def crop(call: Call, x: Array) -> Result:
 
 @kernel("ConstantFill", NO_SCHEMA)
 def constant_fill(call: Call, shape: Array | None = None) -> Result:
-    """``value`` everywhere; the shape from an attribute, from the input's shape, or from its values, then extended."""
+    """Compute ``value`` everywhere.
+
+    The shape from an attribute, from the input's shape, or from its values, then extended.
+    """
     if shape is None:
         dims = int_list(call.attr("shape", []))
     else:
@@ -59,7 +62,7 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 @kernel("ParametricSoftplus", NO_SCHEMA)
 @kernel("ScaledTanh", NO_SCHEMA)
 def scaled_curve(call: Call, x: Array) -> Result:
-    """Alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
+    """Return alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
     require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", KernelDeclined)
     inner = call.attr("beta") * x
     return call.attr("alpha") * (np.tanh(inner) if call.op == "ScaledTanh" else np.logaddexp(0, inner))
@@ -67,5 +70,5 @@ def scaled_curve(call: Call, x: Array) -> Result:
 
 @kernel("ThresholdedRelu", NO_SCHEMA)
 def thresholded_relu(call: Call, x: Array) -> Result:
-    """X above alpha, else 0; it had no schema before opset 10."""
+    """Compute X above alpha, else 0; it had no schema before opset 10."""
     return np.where(x > call.attr("alpha", 1.0), x, 0).astype(x.dtype)

@@ -19,7 +19,7 @@ _BLOCK = 1 << 13
 
 
 def _series() -> Array:
-    """The error function around each node 0, 1/256, …, 6: a row for each power, the values first.
+    """Return the error function around each node 0, 1/256, …, 6: a row for each power, the values first.
 
     Its derivative at a distance d is 2/√π · g with g = e^−(node + d)², and g' = −2 (node + d) g gives g's own series.
     """
@@ -36,14 +36,14 @@ _SERIES = _series()
 
 
 def erf(x: Array) -> Array:
-    """To 2 ulp of float64, by the series around the nearest node; NaN stays NaN."""
+    """Return to 2 ulp of float64, by the series around the nearest node; NaN stays NaN."""
     flat = x.astype(np.float64).ravel()
     parts = [_block(flat[start : start + _BLOCK]) for start in range(0, flat.size, _BLOCK)]
     return np.concatenate([flat[:0], *parts]).astype(x.dtype).reshape(x.shape)
 
 
 def _block(x: Array) -> Array:
-    """So few elements that they stay in the cache from one power to the next."""
+    """Return so few elements that they stay in the cache from one power to the next."""
     size = np.minimum(np.abs(np.where(np.isnan(x), 0, x)), _END)
     node = np.rint(size * _STEPS).astype(np.intp)
     distance = size - node / _STEPS

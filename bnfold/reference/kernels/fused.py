@@ -23,7 +23,7 @@ _ACTIVATIONS: dict[str, Callable[..., Array]] = {
 
 @kernel("FusedConv", NO_SCHEMA, domain="com.microsoft")
 def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Result:
-    """The activation of a convolution to which ``z``, of its shape, is added."""
+    """Return the activation of a convolution to which ``z``, of its shape, is added."""
     name = call.attr("activation", "")
     require(name in _ACTIVATIONS, f"the activation {name!r}", KernelDeclined)
     y = conv(call, x, w, b)
@@ -33,7 +33,7 @@ def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array 
 
 @kernel("FusedMatMul", NO_SCHEMA, domain="com.microsoft")
 def fused_matmul(call: Call, a: Array, b: Array) -> Result:
-    """``alpha · a' · b'``, the last two axes of either exchanged where that is asked for."""
+    """Compute ``alpha · a' · b'``, the last two axes of either exchanged where that is asked for."""
     require(not (call.attr("transBatchA", 0) or call.attr("transBatchB", 0)), "it turns stacks", KernelDeclined)
     turned = [call.attr(name, 0) for name in ("transA", "transB")]
     require(min(a.ndim, b.ndim) > 1 or not any(turned), "it turns matrices, and reads a vector", KernelDeclined)

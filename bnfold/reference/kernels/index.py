@@ -14,13 +14,13 @@ from bnfold.reference.registry import Array, Call, Result, dims_to_make, kernel,
 
 @kernel("Gather", 1, 11, 13)
 def gather(call: Call, x: Array, indices: Array) -> Result:
-    """Whole slices along ``axis``."""
+    """Return whole slices along ``axis``."""
     return np.take(x, indices, normal_axis(call.attr("axis"), x.ndim))
 
 
 @kernel("GatherElements", 11, 13)
 def gather_elements(call: Call, x: Array, indices: Array) -> Result:
-    """Single elements along ``axis``; other axes go in step with the indices, from 0 on."""
+    """Return single elements along ``axis``; other axes go in step with the indices, from 0 on."""
     return x[_element_index(x, indices, normal_axis(call.attr("axis"), x.ndim))]
 
 
@@ -33,7 +33,7 @@ def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
 
 @kernel("GatherND", 11, 12, 13)
 def gather_nd(call: Call, x: Array, indices: Array) -> Result:
-    """The last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
+    """Return the last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
     batch = call.attr("batch_dims", 0)
     require(x.shape[:batch] == indices.shape[:batch] and 0 <= batch < indices.ndim, f"batch_dims {batch}")
     heads = tuple(np.arange(x.shape[axis]).reshape((-1, *(1,) * (indices.ndim - 2 - axis))) for axis in range(batch))
@@ -63,19 +63,19 @@ def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Ar
 @kernel("Scatter", 9)
 @kernel("ScatterElements", 11, 13, 16, 18)
 def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Result:
-    """Single elements placed along ``axis``."""
+    """Return single elements placed along ``axis``."""
     return _place(call, x, _element_index(x, indices, normal_axis(call.attr("axis"), x.ndim)), updates)
 
 
 @kernel("ScatterND", 11, 13, 16, 18)
 def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Result:
-    """Slices placed where the last axis of the indices points."""
+    """Return slices placed where the last axis of the indices points."""
     return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 
 @kernel("Unique", 11, 28)
 def unique(call: Call, x: Array) -> tuple[Array, ...]:
-    """The different elements, or slices along ``axis``, sorted or as they come first.
+    """Return the different elements, or slices along ``axis``, sorted or as they come first.
 
     With them go where they come first, which one of them each element is, and how often they occur.
     """
@@ -89,20 +89,23 @@ def unique(call: Call, x: Array) -> tuple[Array, ...]:
 
 @kernel("NonZero", 9, 13)
 def non_zero(call: Call, x: Array) -> Result:
-    """Coordinates of the elements that are not zero, one row an axis."""
+    """Return coordinates of the elements that are not zero, one row an axis."""
     return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64) if x.ndim else np.zeros((0, int(x != 0)), np.int64)
 
 
 @kernel("Compress", 9, 11, 28)
 def compress(call: Call, x: Array, condition: Array) -> Result:
-    """The slices along ``axis`` where the condition holds; of the flat tensor without an axis."""
+    """Return the slices along ``axis`` where the condition holds; of the flat tensor without an axis."""
     axis = call.attr("axis")
     return np.compress(condition, x, None if axis is None else normal_axis(axis, x.ndim))
 
 
 @kernel("OneHot", 9, 11, 28)
 def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
-    """``values[1]`` at the index on a new axis, ``values[0]`` elsewhere; indices outside ±depth mark nothing."""
+    """Compute ``values[1]`` at the index on a new axis, ``values[0]`` elsewhere.
+
+    Indices outside ±depth mark nothing.
+    """
     size = int(depth.item())
     require(size > 0 and values.shape == (2,), f"depth {size} and values of shape {values.shape}")
     axis = normal_axis(call.attr("axis"), indices.ndim + 1)
@@ -115,7 +118,10 @@ def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
 @kernel("TopK", 1)
 @kernel("TopK", 10, 11, 24)
 def top_k(call: Call, x: Array, k: Array | None = None) -> tuple[Array, ...]:
-    """The k largest (or smallest) in order, the lower index first among equals. Unsorted results come sorted, too."""
+    """Return the k largest (or smallest) in order, the lower index first among equals.
+
+    Unsorted results come sorted, too.
+    """
     axis, count = normal_axis(call.attr("axis"), x.ndim), call.attr("k") if k is None else int(k.item())
     require(count >= 0, f"k = {count}")
     if x.dtype == bool or np.issubdtype(x.dtype, np.unsignedinteger):

@@ -23,7 +23,7 @@ LAST_SLOTTED = 9
 @kernel("BatchNormalization", 7, 9)
 @kernel("BatchNormalization", 14, 15)
 def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Array, var: Array) -> tuple[Array, ...]:
-    """X (N, C, D1…), parameters (C), or (C, D1…) where ``spatial`` is 0 -> Y and, in training, the statistics."""
+    """Normalise X (N, C, D1…), parameters (C), or (C, D1…) if ``spatial`` is 0 -> Y, in training the statistics."""
     training = is_training(call)
     require(scale.shape == b.shape == mean.shape == var.shape, "its parameters differ in shape")
     per_activation = _is_per_activation(call, x, scale)
@@ -44,7 +44,7 @@ def batch_normalization(call: Call, x: Array, scale: Array, b: Array, mean: Arra
 
 
 def is_training(call: Call) -> bool:
-    """The mode of a BatchNormalization node.
+    """Return the mode of a BatchNormalization node.
 
     ``is_test`` and ``training_mode`` are honoured at versions that do not have them: exporters wrote them there and
     meant them. Where inference has no statistics to return, they stay undefined, which only matters if they are read.
@@ -63,7 +63,7 @@ def is_training(call: Call) -> bool:
 
 
 def _implies_training(call: Call) -> bool:
-    """The mode of a node that does not spell it out."""
+    """Return the mode of a node that does not spell it out."""
     if call.version > LAST_SLOTTED:
         return False
     if call.version > 6 or any(call.read[1:]):
@@ -83,12 +83,12 @@ def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
 
 
 def _from_first(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The dims without the ones before all others."""
+    """Return the dims without the ones before all others."""
     return tuple(dropwhile(lambda dim: dim == 1, shape))
 
 
 def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Array) -> tuple[Array, ...]:
-    """Running mean and variance, and at old versions the saved ones. ONNX's momentum weighs the *old* value."""
+    """Return running mean and variance, and at old versions the saved ones. ONNX's momentum weighs the *old* value."""
     momentum = call.attr("momentum")
     running = (mean * momentum + current * (1 - momentum), var * momentum + spread * (1 - momentum))
     if call.version > LAST_SLOTTED:
@@ -99,7 +99,7 @@ def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Arr
 
 @kernel("InstanceNormalization", 1, 6, 22)
 def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
-    """X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B.
+    """Compute X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B.
 
     In its own type it is one factor and one shift, as in onnxruntime, which loses digits where the factor is large.
     """
@@ -114,7 +114,7 @@ def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Resu
 
 
 def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
-    """(x − mean) / sqrt(population variance + epsilon) over ``axes``."""
+    """Compute (x − mean) / sqrt(population variance + epsilon) over ``axes``."""
     centred = x - average(x, axes)
     return centred / np.sqrt(average(np.square(centred), axes) + epsilon)
 
@@ -122,7 +122,7 @@ def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Result:
 @kernel("GroupNormalization", 18)
 @kernel("GroupNormalization", 21)
 def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
-    """X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
+    """Compute X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")
     require(x.shape[1] % groups == 0, f"{x.shape[1]} channels in {groups} groups")
     fits = scale.shape == b.shape == (groups if call.version == 18 else x.shape[1],)
@@ -136,7 +136,7 @@ def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
 
 @kernel("LayerNormalization", 17)
 def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = None) -> tuple[Array, ...]:
-    """Normalises over ``axis`` and all later axes -> Y, Mean, InvStdDev (the latter two with those axes kept as 1)."""
+    """Normalise over ``axis`` and all later axes -> Y, Mean, InvStdDev (the latter two keep them as 1)."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
     current = average(x, axes)
     inverse = 1 / np.sqrt(average(np.square(x - current), axes) + call.attr("epsilon"))
@@ -146,14 +146,14 @@ def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = No
 
 @kernel("RMSNormalization", 23)
 def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
-    """X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
+    """Compute X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
     return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * spread_onto(x, scale)
 
 
 @kernel("LpNormalization", 1, 22)
 def lp_normalization(call: Call, x: Array) -> Result:
-    """X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
+    """Compute X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
     p, axis = call.attr("p"), normal_axis(call.attr("axis"), x.ndim)
     norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(x).sum(axis, keepdims=True))
     return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
@@ -161,7 +161,7 @@ def lp_normalization(call: Call, x: Array) -> Result:
 
 @kernel("LRN", 1, 13)
 def lrn(call: Call, x: Array) -> Result:
-    """X / (bias + alpha/size · Σ X²)^beta, the sum over ``size`` neighbouring channels, the longer half behind."""
+    """Compute X / (bias + alpha/size · Σ X²)^beta, over ``size`` neighbouring channels, the longer half behind."""
     size = call.attr("size")
     before = (size - 1) // 2
     squares = np.square(x)

@@ -18,14 +18,14 @@ from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 
 def pooling_window(call: Call, x: Array) -> Window:
-    """The node's window over the spatial axes of ``x``; LpPool-1 and early files may leave kernel_shape out."""
+    """Return the node's window over the spatial axes of ``x``; LpPool-1 and early files may leave kernel_shape out."""
     return window(call, x.shape[2:], tuple(call.attr("kernel_shape") or x.shape[2:]))
 
 
 @kernel("AveragePool", 1)
 @kernel("AveragePool", 7, 10, 11, 19, 22)
 def average_pool(call: Call, x: Array) -> Result:
-    """Mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
+    """Return mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
     win = pooling_window(call, x)
     padded = win.padded(x, 0)
     total = np.zeros((*x.shape[:2], *win.size), x.dtype)
@@ -35,7 +35,7 @@ def average_pool(call: Call, x: Array) -> Result:
 
 
 def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
-    """How many elements count in each window: a product of one count an axis."""
+    """Return how many elements count in each window: a product of one count an axis."""
     counts = np.ones((1,) * len(spatial))
     for axis, length in enumerate(spatial):
         first, last = (
@@ -56,7 +56,9 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
 @kernel("MaxPool", 1)
 @kernel("MaxPool", 8, 10, 11, 12, 22)
 def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
-    """Maximum of each window; with a second output also its flat index in X, the first one winning ties, and NaN all.
+    """Return maximum of each window.
+
+    With a second output also its flat index in X, the first one winning ties, and NaN all.
 
     The index is row major, or column major where ``storage_order`` is 1.
     """
@@ -79,7 +81,7 @@ def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
 
 
 def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[int, ...]) -> Array:
-    """The flat index within a plane of the element that ``offset`` picks in every window."""
+    """Return the flat index within a plane of the element that ``offset`` picks in every window."""
     order = range(len(spatial))
     steps = [math.prod(spatial[:axis] if call.attr("storage_order", 0) else spatial[axis + 1 :]) for axis in order]
     flat = np.zeros((1,) * len(spatial), np.int64)
@@ -91,7 +93,9 @@ def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[
 
 @kernel("MaxRoiPool", 1, 22)
 def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
-    """Maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included; 0 of nothing.
+    """Return maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included.
+
+    0 of nothing.
 
     The text leaves roundings open; these are those of Fast R-CNN and of runtimes: corners to whole elements, halves
     away from zero, and bins outwards.
@@ -110,7 +114,7 @@ def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
 
 
 def _bins(first: int, last: int, count: int, limit: int) -> list[slice]:
-    """The elements of each of ``count`` equal parts, as far as there are any."""
+    """Return the elements of each of ``count`` equal parts, as far as there are any."""
     length = max(last - first + 1, 1)
     starts = [first + part * length // count for part in range(count)]
     ends = [first - -(part + 1) * length // count for part in range(count)]
@@ -120,7 +124,7 @@ def _bins(first: int, last: int, count: int, limit: int) -> list[slice]:
 @kernel("LpPool", 1)
 @kernel("LpPool", 2, 11, 18, 22)
 def lp_pool(call: Call, x: Array) -> Result:
-    """(Σ |x|^p)^(1/p) over each window."""
+    """Compute (Σ |x|^p)^(1/p) over each window."""
     win = pooling_window(call, x)
     p = call.attr("p", 2)
     padded = win.padded(np.abs(x) ** p, 0)
@@ -132,18 +136,18 @@ def lp_pool(call: Call, x: Array) -> Result:
 
 @kernel("GlobalAveragePool", 1, 22)
 def global_average_pool(call: Call, x: Array) -> Result:
-    """Mean over the spatial axes, kept as 1."""
+    """Return mean over the spatial axes, kept as 1."""
     return average(x, tuple(range(2, x.ndim)))
 
 
 @kernel("GlobalMaxPool", 1, 22)
 def global_max_pool(call: Call, x: Array) -> Result:
-    """Maximum over the spatial axes, kept as 1."""
+    """Return maximum over the spatial axes, kept as 1."""
     return x.max(tuple(range(2, x.ndim)), keepdims=True)
 
 
 @kernel("GlobalLpPool", 1, 2, 22)
 def global_lp_pool(call: Call, x: Array) -> Result:
-    """(Σ |x|^p)^(1/p) over the spatial axes, kept as 1."""
+    """Compute (Σ |x|^p)^(1/p) over the spatial axes, kept as 1."""
     p = call.attr("p", 2)
     return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)

@@ -26,7 +26,10 @@ _RANGES = {TP.DataType.Value(name): limits for name, limits in _LIMITS.items() i
 
 
 def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
-    """A scale or zero point shaped to broadcast onto ``x``: one for all, one a slice of ``axis``, or one a block."""
+    """Compute A scale or zero point shaped to broadcast onto ``x``.
+
+    One for all, one a slice of ``axis``, or one a block.
+    """
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
     axis = normal_axis(call.attr("axis", 1), x.ndim)
@@ -42,7 +45,7 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
 
 @kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
 def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
-    """(x − zero) · scale."""
+    """Compute (x − zero) · scale."""
     centred = x.astype(np.float64)
     if zero is not None:
         centred = centred - _along_axis(call, x, zero.astype(np.float64))
@@ -53,7 +56,10 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 
 @kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
 def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
-    """round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime: it may tie."""
+    """Compute round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime.
+
+    It may tie.
+    """
     code = call.attr("output_dtype", 0) or (
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
@@ -69,7 +75,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
 
 
 def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
-    """Integers less their zero point, exactly, in float64; ``shape`` aligns a zero point of several elements."""
+    """Return integers less their zero point, exactly, in float64; ``shape`` aligns a zero point of several elements."""
     wide = x.astype(np.float64)
     if zero is None:
         return wide
@@ -77,26 +83,26 @@ def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
 
 
 def _requantised(total: Array, factor: Array, zero: Array) -> Result:
-    """Rounded to the type of the zero point, halves to even, saturated."""
+    """Return rounded to the type of the zero point, halves to even, saturated."""
     limits = np.iinfo(zero.dtype)
     return np.clip(np.rint(total * factor) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
 
 
 @kernel("ConvInteger", 10)
 def conv_integer(call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Result:
-    """The convolution of integers, as int32; zero points of the weight may be one an output channel."""
+    """Return the convolution of integers, as int32; zero points of the weight may be one an output channel."""
     return conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1)))).astype(np.int32)
 
 
 @kernel("MatMulInteger", 10)
 def matmul_integer(call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Result:
-    """The product of integers, as int32; zero points may be one a row of A, one a column of B."""
+    """Return the product of integers, as int32; zero points may be one a row of A, one a column of B."""
     return (_plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))).astype(np.int32)
 
 
 @kernel("QLinearConv", 10)
 def qlinear_conv(call: Call, *tensors: Array) -> Result:
-    """X, its scale and zero point, W and its, Y's scale and zero point, a bias in units of both scales' product."""
+    """Convolve X, its scale and zero point, W and its, Y's, a bias in units of both scales' product."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = tensors[:8]
     lanes = (-1, *(1,) * (x.ndim - 2))
     total = conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1))))
@@ -108,7 +114,7 @@ def qlinear_conv(call: Call, *tensors: Array) -> Result:
 
 @kernel("QLinearMatMul", 10, 21)
 def qlinear_matmul(call: Call, *tensors: Array) -> Result:
-    """A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
+    """Compute A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
     require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", KernelDeclined)
     scales = [

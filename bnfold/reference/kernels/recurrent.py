@@ -41,7 +41,7 @@ _ACTIVATIONS: dict[str, tuple[float, ...]] = {
 
 
 def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
-    """The named function; alpha and beta are taken, in order, by the functions that have them."""
+    """Return the named function; alpha and beta are taken, in order, by the functions that have them."""
     found = next((op for op in _ACTIVATIONS if op.lower() == name.lower()), None)
     if found is None:
         raise KernelDeclined(f"activation {name!r}")
@@ -52,7 +52,7 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> F
 def _directions(
     call: Call, r: Array, bias: Array, peepholes: Array, defaults: tuple[str, ...]
 ) -> Iterator[tuple[Direction, bool]]:
-    """What belongs to each direction, and whether it runs backwards."""
+    """Yield what belongs to each direction, and whether it runs backwards."""
     wanted = call.attr("direction")
     backwards = {"reverse": (True,), "bidirectional": (False, True)}.get(wanted, (False,))
     require(len(backwards) == r.shape[0], f"direction {wanted!r} with weights for {r.shape[0]} directions")
@@ -74,7 +74,7 @@ def _run(
     defaults: tuple[str, ...],
     step: Step,
 ) -> tuple[Array, Array, Array]:
-    """Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
+    """Compute Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
     slots: list[Datum] = [*tensors, *[None] * (8 - len(tensors))]
     x, w, r, b, lengths, hidden, cell, peepholes = slots
     swapped = bool(call.attr("layout", 0))
@@ -104,7 +104,7 @@ def _run(
 
 
 def _initial(value: Array | None, shape: tuple[int, ...], x: Array, swapped: bool) -> Array:
-    """A state to write into: a copy of the given one, or zeros."""
+    """Compute A state to write into: a copy of the given one, or zeros."""
     if value is None:
         return np.zeros(shape, x.dtype)
     return (value.swapaxes(0, 1) if swapped else value).copy()
@@ -116,7 +116,7 @@ def _rnn(_: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array
 
 @kernel("RNN", 1, 7, 14, 22)
 def rnn(call: Call, *tensors: Array | None) -> Result:
-    """H = f(X·Wᵀ + H·Rᵀ + bias)."""
+    """Compute H = f(X·Wᵀ + H·Rᵀ + bias)."""
     return _run(call, tensors, 1, ("Tanh",), _rnn)[:2]
 
 
@@ -134,7 +134,7 @@ def _gru(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Ar
 
 @kernel("GRU", 1, 3, 7, 14, 22)
 def gru(call: Call, *tensors: Array | None) -> Result:
-    """Gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
+    """Return gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
     return _run(call, tensors, 3, ("Sigmoid", "Tanh"), _gru)[:2]
 
 
@@ -150,5 +150,5 @@ def _lstm(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[A
 
 @kernel("LSTM", 1, 7, 14, 22)
 def lstm(call: Call, *tensors: Array | None) -> Result:
-    """Gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
+    """Return gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
     return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), _lstm)

@@ -21,7 +21,7 @@ def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Datum:
 
 
 def average(x: Array, axes: Axes) -> Result:
-    """The mean over ``axes``, kept as 1; NaN of no elements, without the warning that numpy has for it."""
+    """Return the mean over ``axes``, kept as 1; NaN of no elements, without the warning that numpy has for it."""
     return x.sum(axes, keepdims=True) / np.asarray(math.prod(x.shape[axis] for axis in axes), x.dtype)
 
 
@@ -33,7 +33,7 @@ def _mean(x: Array, axes: Axes, keepdims: bool) -> Datum:
 
 
 def _limit(x: Array, *, lowest: bool) -> Datum:
-    """What the extreme of no elements is: the other end of the type."""
+    """Return what the extreme of no elements is: the other end of the type."""
     if np.issubdtype(x.dtype, np.inexact):
         return -np.inf if lowest else np.inf
     if x.dtype == bool:
@@ -83,7 +83,7 @@ for _op in _REDUCTIONS:
 @kernel("ArgMax", 1, 11, 12, 13)
 @kernel("ArgMin", 1, 11, 12, 13)
 def arg(call: Call, x: Array) -> Result:
-    """Where the maximum or minimum along ``axis`` is: the first, or the last if asked for."""
+    """Return where the maximum or minimum along ``axis`` is: the first, or the last if asked for."""
     axis, extreme = normal_axis(call.attr("axis"), x.ndim), np.argmax if call.op == "ArgMax" else np.argmin
     if call.attr("select_last_index", 0):
         place = x.shape[axis] - 1 - extreme(np.flip(x, axis), axis)
@@ -96,7 +96,7 @@ def arg(call: Call, x: Array) -> Result:
 @kernel("CumProd", 26)
 @kernel("CumSum", 11, 14)
 def cumulate(call: Call, x: Array, axis: Array) -> Result:
-    """Sums or products of the elements up to each one, without it if ``exclusive``, from the end if ``reverse``."""
+    """Add up or multiply the elements up to each one, without it if ``exclusive``, from the end if ``reverse``."""
     place, function = normal_axis(int(axis.item()), x.ndim), np.add if call.op == "CumSum" else np.multiply
     track = np.flip(x, place) if call.attr("reverse") else x
     if call.attr("exclusive"):

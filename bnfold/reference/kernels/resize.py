@@ -51,7 +51,7 @@ class Method(NamedTuple):
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
 def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
-    """By scales: at version 1 of height and width of (N, C, H, W), then as an attribute, from 9 on as an input.
+    """Return by scales: at version 1 of height and width of (N, C, H, W), then as an attribute, from 9 on as an input.
 
     Before Resize-11 no text named coordinates or rounding. ``strict`` refuses where roundings would differ, which only
     happens when an axis shrinks.
@@ -74,7 +74,7 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 
 @kernel("Resize", 11, 13, 18, 19)
 def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> Result:
-    """Scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
+    """Return scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
     require(not call.attr("antialias", 0), "antialias is set", KernelDeclined)
     method = Method(
         call.attr("mode"),
@@ -109,7 +109,7 @@ def _regions(roi: Array | None, count: int) -> list[tuple[float, float]]:
 
 
 def _fit(policy: str, sizes: Sequence[int], lengths: Sequence[int]) -> tuple[list[int], list[float]]:
-    """New lengths and scales for wanted sizes, keeping proportions where the policy says so."""
+    """Return new lengths and scales for wanted sizes, keeping proportions where the policy says so."""
     scales = [size / length for size, length in zip(sizes, lengths, strict=True)]
     if policy == "stretch":
         return list(sizes), scales
@@ -138,7 +138,7 @@ def _resize(x: Array, axes: Sequence[Axis], method: Method) -> Array:
 
 
 def _positions(axis: Axis, coordinates: str) -> Array:
-    """Where each new element lies on the old axis."""
+    """Return where each new element lies on the old axis."""
     return _COORDINATES[coordinates](axis, np.arange(axis.new, dtype=np.float64))
 
 
@@ -184,7 +184,10 @@ _ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | None]:
-    """For each new element the old ones it is made of, and their weights: both (new, taps); None for plain copies."""
+    """Return for each new element the old ones it is made of, and their weights: both (new, taps).
+
+    None for plain copies.
+    """
     if method.mode == "nearest":
         return np.clip(_round(positions, axis, method.rounding), 0, axis.old - 1)[:, None].astype(np.int64), None
     base = np.floor(positions)
@@ -210,7 +213,7 @@ def _round(positions: Array, axis: Axis, rounding: str) -> Array:
 
 
 def cubic_weights(fraction: Array, a: float) -> Array:
-    """Keys' cubic convolution at the distances of the four neighbours."""
+    """Return keys' cubic convolution at the distances of the four neighbours."""
     near, far = [fraction, 1 - fraction], [1 + fraction, 2 - fraction]
     inner = [((a + 2) * d - (a + 3)) * d * d + 1 for d in near]
     outer = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in far]

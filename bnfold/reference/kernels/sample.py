@@ -16,7 +16,10 @@ _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicub
 
 @kernel("GridSample", 16, 20, 22)
 def grid_sample(call: Call, x: Array, grid: Array) -> Result:
-    """X (N, C, D1…Dr) at grid (N, O1…Or, r) -> (N, C, O1…Or). Grid coordinates run over −1…1, the last axis first."""
+    """Compute X (N, C, D1…Dr) at grid (N, O1…Or, r) -> (N, C, O1…Or).
+
+    Grid coordinates run over −1…1, the last axis first.
+    """
     mode, corners = _MODES[call.attr("mode")], bool(call.attr("align_corners"))
     padding = call.attr("padding_mode")
     fits = x.shape[0] == grid.shape[0] and grid.ndim == x.ndim and grid.shape[-1] == x.ndim - 2
@@ -32,7 +35,7 @@ def grid_sample(call: Call, x: Array, grid: Array) -> Result:
 
 
 def _blend(x: Array, places: list[Array], mode: str, padding: str, corners: bool) -> Array:
-    """The values (N, C, O…) at positions (N, O…) between elements."""
+    """Return the values (N, C, O…) at positions (N, O…) between elements."""
     bases = [np.floor(place) for place in places]
     weights = [_weights(place - base, mode) for place, base in zip(places, bases, strict=True)]
     first = -1 if mode == "cubic" else 0
@@ -45,7 +48,7 @@ def _blend(x: Array, places: list[Array], mode: str, padding: str, corners: bool
 
 
 def _denormal(coordinate: Array, size: int, corners: bool) -> Array:
-    """−1 and 1 are the centres of the outer elements, or their outer edges."""
+    """Compute −1 and 1 are the centres of the outer elements, or their outer edges."""
     return (coordinate + 1) / 2 * (size - 1) if corners else ((coordinate + 1) * size - 1) / 2
 
 
@@ -54,7 +57,7 @@ def _weights(fraction: Array, mode: str) -> list[Array]:
 
 
 def _inside(padding: str, place: Array, size: int, corners: bool) -> Array:
-    """Positions outside moved in: to the border, or mirrored at the outer elements or their edges."""
+    """Return positions outside moved in: to the border, or mirrored at the outer elements or their edges."""
     if padding == "border":
         return np.clip(place, 0, size - 1)
     low, span = (0.0, size - 1) if corners else (-0.5, size)
@@ -65,7 +68,7 @@ def _inside(padding: str, place: Array, size: int, corners: bool) -> Array:
 
 
 def _fetch(x: Array, spots: list[Array], padding: str, corners: bool) -> Array:
-    """The elements (N, C, O…) at whole positions (N, O…); zeros outside under ``zeros``."""
+    """Return the elements (N, C, O…) at whole positions (N, O…); zeros outside under ``zeros``."""
     sizes = x.shape[2:]
     if padding == "zeros":
         outside = np.any([(spot < 0) | (spot > n - 1) for spot, n in zip(spots, sizes, strict=True)], 0)
@@ -82,7 +85,7 @@ def _fetch(x: Array, spots: list[Array], padding: str, corners: bool) -> Array:
 def deform_conv(
     call: Call, x: Array, w: Array, offset: Array, b: Array | None = None, mask: Array | None = None
 ) -> Result:
-    """Conv whose kernel elements read X beside their places, by ``offset`` (N, regions · taps · rank, O…).
+    """Return conv whose kernel elements read X beside their places, by ``offset`` (N, regions · taps · rank, O…).
 
     Each of the ``offset_group`` regions of channels has offsets and a ``mask`` (N, regions · taps, O…) of its own.
     """

@@ -13,13 +13,13 @@ from bnfold.reference.registry import Array, Call, KernelDeclined, Result, int_l
 
 @kernel("SequenceConstruct", 11)
 def construct(call: Call, *items: Array) -> Result:
-    """A sequence of the inputs."""
+    """Compute A sequence of the inputs."""
     return list(items)
 
 
 @kernel("SequenceEmpty", 11)
 def empty(call: Call) -> Result:
-    """A sequence of nothing."""
+    """Compute A sequence of nothing."""
     return []
 
 
@@ -31,33 +31,33 @@ def _place(position: Array | None, length: int) -> int:
 
 @kernel("SequenceAt", 11)
 def at(call: Call, sequence: list[Datum], position: Array) -> Result:
-    """One element."""
+    """Return one element."""
     return sequence[_place(position, len(sequence))]
 
 
 @kernel("SequenceErase", 11)
 def erase(call: Call, sequence: list[Datum], position: Array | None = None) -> Result:
-    """All elements but one, by default the last."""
+    """Return all elements but one, by default the last."""
     gone = range(len(sequence))[-1 if position is None else _place(position, len(sequence))]
     return [item for place, item in enumerate(sequence) if place != gone]
 
 
 @kernel("SequenceInsert", 11)
 def insert(call: Call, sequence: list[Datum], item: Array, position: Array | None = None) -> Result:
-    """One element more, in front of ``position``, by default at the end."""
+    """Return one element more, in front of ``position``, by default at the end."""
     place = _place(position, len(sequence))
     return [*sequence[:place], item, *sequence[place:]]
 
 
 @kernel("SequenceLength", 11)
 def length(call: Call, sequence: list[Datum]) -> Result:
-    """The number of elements."""
+    """Return the number of elements."""
     return np.asarray(len(sequence), np.int64)
 
 
 @kernel("ConcatFromSequence", 11)
 def concat(call: Call, sequence: list[Array]) -> Result:
-    """The elements one behind the other on ``axis``, or stacked on a new one."""
+    """Return the elements one behind the other on ``axis``, or stacked on a new one."""
     axis = call.attr("axis")
     require(sequence, "a sequence of nothing")
     return np.stack(sequence, axis) if call.attr("new_axis") else np.concatenate(sequence, axis)
@@ -65,7 +65,10 @@ def concat(call: Call, sequence: list[Array]) -> Result:
 
 @kernel("SplitToSequence", 11, 24)
 def split(call: Call, x: Array, lengths: Array | None = None) -> Result:
-    """Pieces along ``axis``: single slices without lengths, equal ones (or a smaller last) for a scalar length."""
+    """Return pieces along ``axis``.
+
+    Single slices without lengths, equal ones (or a smaller last) for a scalar length.
+    """
     axis = normal_axis(call.attr("axis"), x.ndim)
     size = x.shape[axis]
     if lengths is None:
@@ -79,13 +82,13 @@ def split(call: Call, x: Array, lengths: Array | None = None) -> Result:
 
 @kernel("Optional", 15, 28)
 def optional(call: Call, item: Datum = None) -> Result:
-    """The element, or an empty optional."""
+    """Return the element, or an empty optional."""
     return item
 
 
 @kernel("OptionalGetElement", 15, 18, 28)
 def get_element(call: Call, item: Datum) -> Result:
-    """The element of an optional that is not empty."""
+    """Return the element of an optional that is not empty."""
     require(item is not None, "the optional is empty", KernelDeclined)
     return item
 

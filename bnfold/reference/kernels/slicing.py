@@ -30,7 +30,9 @@ def slice_axes(
     axes: Array | None = None,
     steps: Array | None = None,
 ) -> Result:
-    """Bounds below zero count from the end once; what is still outside is clamped, a start always onto an element.
+    """Return bounds below zero count from the end once.
+
+    What is still outside is clamped, a start always onto an element.
 
     Bounds are attributes, and from version 10 on inputs, with steps.
     """
@@ -61,7 +63,7 @@ def _bounds(start: int, end: int, step: int, length: int) -> slice:
 @kernel("Split", 13)
 @kernel("Split", 18)
 def split(call: Call, x: Array, lengths: Array | None = None) -> tuple[Array, ...]:
-    """Parts of these lengths (attribute or input), else equal ones; from version 18 on the last may be smaller.
+    """Return parts of these lengths (attribute or input), else equal ones; from version 18 on the last may be smaller.
 
     An absent axis, which the text of version 1 leaves open, is 0 as everywhere later.
     """
@@ -78,7 +80,7 @@ def split(call: Call, x: Array, lengths: Array | None = None) -> tuple[Array, ..
 
 
 def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
-    """Parts of these lengths, which make up the whole axis."""
+    """Return parts of these lengths, which make up the whole axis."""
     fits = min(lengths, default=0) >= 0 and sum(lengths) == x.shape[axis]
     require(fits, f"parts {list(lengths)} of {x.shape[axis]}")
     return np.split(x, np.cumsum(lengths)[:-1], axis)
@@ -90,7 +92,10 @@ def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
 def pad(
     call: Call, x: Array, pads: Array | None = None, value: Array | None = None, axes: Array | None = None
 ) -> Result:
-    """Amounts (at version 1 called ``paddings``) and value as attributes; from 11 on inputs, from 18 on with axes."""
+    """Return amounts (at version 1 called ``paddings``) and value as attributes.
+
+    From 11 on inputs, from 18 on with axes.
+    """
     amounts = call.listed("paddings" if call.has("paddings") else "pads", pads) or []
     if axes is not None:
         amounts = _spread(amounts, [normal_axis(axis, x.ndim) for axis in int_list(axes)], x.ndim)
@@ -106,7 +111,7 @@ def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]
 
 
 def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
-    """Negative amounts crop, before anything is added."""
+    """Return negative amounts crop, before anything is added."""
     require(len(amounts) == 2 * x.ndim, f"{len(amounts)} amounts for rank {x.ndim}")
     begins, ends = amounts[: x.ndim], amounts[x.ndim :]
     left = [n + min(b, 0) + min(e, 0) for n, b, e in zip(x.shape, begins, ends, strict=True)]

@@ -17,7 +17,7 @@ Index = Any
 
 
 def last_axes(*picks: int | slice) -> Index:
-    """An index into the last axes of an array, all of the others."""
+    """Return an index into the last axes of an array, all of the others."""
     return (..., *picks)
 
 
@@ -35,22 +35,25 @@ class Window(NamedTuple):
     size: tuple[int, ...]
 
     def offsets(self) -> Iterator[tuple[int, ...]]:
-        """Every index into the kernel, in row-major order."""
+        """Return every index into the kernel, in row-major order."""
         return product(*(range(k) for k in self.kernel))
 
     def view(self, padded: Array, offset: Sequence[int]) -> Array:
-        """The elements of ``padded`` (N, C, spatial…) that meet the kernel element ``offset``: shape (N, C, *size)."""
+        """Return the elements of ``padded`` (N, C, spatial…) that meet the kernel element ``offset``.
+
+        Shape (N, C, *size).
+        """
         return padded[last_axes(*self.slices(offset))]
 
     def slices(self, offset: Sequence[int]) -> tuple[slice, ...]:
-        """The padded positions that the kernel element ``offset`` visits, a slice an axis."""
+        """Return the padded positions that the kernel element ``offset`` visits, a slice an axis."""
         return tuple(
             slice(o * d, o * d + s * (n - 1) + 1, s) if n else slice(0, 0)
             for o, d, s, n in zip(offset, self.dilations, self.strides, self.size, strict=True)
         )
 
     def padded(self, x: Array, fill: float) -> Array:
-        """``x`` with ``fill`` around it, as far as the windows reach (beyond the end padding under ceil_mode)."""
+        """Pad ``x`` with ``fill``, as far as the windows reach (beyond the end padding under ceil_mode)."""
         ends = [max(r - b - n, 0) for r, b, n in zip(self.reach(), self.begin, x.shape[2:], strict=True)]
         if not any((*self.begin, *ends)):
             return x
@@ -60,7 +63,7 @@ class Window(NamedTuple):
         return padded
 
     def reach(self) -> tuple[int, ...]:
-        """How many padded elements the windows touch on each axis; may pass the end under ceil_mode."""
+        """Return how many padded elements the windows touch on each axis; may pass the end under ceil_mode."""
         return tuple(
             (n - 1) * s + (k - 1) * d + 1
             for n, s, k, d in zip(self.size, self.strides, self.kernel, self.dilations, strict=True)
@@ -68,7 +71,7 @@ class Window(NamedTuple):
 
 
 def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
-    """The window of a Conv or pooling node over an input with these spatial dims."""
+    """Return the window of a Conv or pooling node over an input with these spatial dims."""
     rank = len(spatial)
     require(len(kernel) == rank and min(kernel, default=1) > 0, f"a kernel {list(kernel)} over {rank} spatial axes")
     require(0 not in spatial, f"nothing in a spatial axis of {list(spatial)}")
@@ -84,7 +87,7 @@ def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
 
 
 def per_axis(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
-    """An attribute of one integer a spatial axis, not less than its default."""
+    """Return an attribute of one integer a spatial axis, not less than its default."""
     values = tuple(call.attr(name) or (default,) * rank)
     require(len(values) == rank and min(values, default=default) >= default, f"{name} {list(values)} for {rank} axes")
     return values
@@ -93,7 +96,10 @@ def per_axis(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
 def paddings(
     call: Call, spatial: Sequence[int], extent: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Padding before and after each axis. SAME_* covers ceil(size / stride) positions, the odd one at the named end."""
+    """Return padding before and after each axis.
+
+    SAME_* covers ceil(size / stride) positions, the odd one at the named end.
+    """
     rank = len(spatial)
     mode = call.attr("auto_pad") or "NOTSET"
     if mode == "VALID":
@@ -110,7 +116,7 @@ def paddings(
 
 
 def output_size(call: Call, room: int, stride: int, begin: int, length: int) -> int:
-    """Window positions where the last one may start at ``room``.
+    """Return window positions where the last one may start at ``room``.
 
     ceil_mode admits one that sticks out at the end, but not one that starts in the end padding. It does not act with
     auto_pad, whose own formulas are the same for both modes.

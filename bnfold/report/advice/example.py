@@ -23,7 +23,7 @@ KEEP = "bnfold inspect model.onnx --target-opset keep"
 def model(
     interface: str, *lines: str, constants: str = f"{WEIGHT}, {PARAMETERS}", opset: int = 15, more: str = ""
 ) -> str:
-    """A model in ONNX's textual form, its constants on lines of their own."""
+    """Return a model in ONNX's textual form, its constants on lines of their own."""
     listed = constants.replace("}, ", "},\n   ")
     body = "\n".join(f"  {line}" for line in lines)
     imports = f'"": {opset}' + (', "local": 1' if "local." in body else "")
@@ -32,7 +32,7 @@ def model(
 
 
 def norm(x: str, y: str, attributes: str = "") -> str:
-    """A BatchNormalization with the usual parameters."""
+    """Return a BatchNormalization with the usual parameters."""
     return f"{y} = BatchNormalization{attributes} ({x}, s, b, m, v)"
 
 

@@ -12,7 +12,7 @@ from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
 
 
 def told(document: Mapping[str, Any]) -> str:
-    """How much is the same, and how much is not."""
+    """Say how much is the same, and how much is not."""
     same, count = document["same"], len(document["differences"])
     many = "1 node is the same" if same == 1 else f"{same} nodes are the same"
     if count:
@@ -65,7 +65,7 @@ def _as_sentence(text: str) -> str:
 
 
 def html(document: Mapping[str, Any]) -> str:
-    """One page; ``document`` is what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
+    """Return one page about what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
     Of many differences what is inside is packed, and drawn when somebody opens it.
     """

@@ -95,7 +95,7 @@ def lay_out(drawing: Mapping[str, Any]) -> Diagram:
 
 
 def shorten(text: str, limit: int = LONGEST) -> str:
-    """The two ends of a long name: exporters put what tells names apart at either."""
+    """Return the two ends of a long name: exporters put what tells names apart at either."""
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2
@@ -114,7 +114,10 @@ def _counted(shapes: Iterable[str]) -> list[str]:
 
 
 def _ends(boxes: list[Box], edges: Iterable[Mapping[str, Any]]) -> list[tuple[Box, Box, str]]:
-    """Edges between boxes; what comes from outside or goes there gets a box of its own, one for each value and way."""
+    """Return edges between boxes.
+
+    What comes from outside or goes there gets a box of its own, one for each value and way.
+    """
     nodes, ports = list(boxes), dict[tuple[str, bool], Box]()
     routes = []
     for edge in edges:
@@ -134,7 +137,7 @@ def _ends(boxes: list[Box], edges: Iterable[Mapping[str, Any]]) -> list[tuple[Bo
 
 
 def _layers(boxes: Sequence[Box], routes: Sequence[tuple[Box, Box, str]]) -> None:
-    """The longest way from the top. Bounded, so that a cycle in a broken model ends too."""
+    """Count layers by the longest way from the top. Bounded, so that a cycle in a broken model ends too."""
     for _ in boxes:
         moved = False
         for start, end, _value in routes:
@@ -149,7 +152,7 @@ def _layers(boxes: Sequence[Box], routes: Sequence[tuple[Box, Box, str]]) -> Non
 
 
 def _route(boxes: list[Box], start: Box, end: Box) -> list[Box]:
-    """The boxes a wire goes through: its ends, and a bend in every layer between them."""
+    """Return the boxes a wire goes through: its ends, and a bend in every layer between them."""
     line = [start]
     for layer in range(start.layer + 1, end.layer):
         bend = Box("bend", layer=layer)
@@ -183,7 +186,7 @@ def _order(rows: Sequence[list[Box]]) -> None:
 
 
 def _place(rows: Sequence[list[Box]]) -> None:
-    """Coordinates: rows below each other, boxes under the middle of their neighbours as far as there is room."""
+    """Return coordinates: rows below each other, boxes under the middle of their neighbours as far as there is room."""
     y = float(MARGIN)
     for row in rows:
         x, height = float(MARGIN), max(box.height for box in row)
@@ -201,7 +204,10 @@ def _place(rows: Sequence[list[Box]]) -> None:
 
 
 def _spread(row: Sequence[Box], wanted: Sequence[float]) -> None:
-    """As near to ``wanted`` as the gaps allow: the mean of pushing from the left and pushing from the right."""
+    """Spread boxes as near to ``wanted`` as the gaps allow.
+
+    The mean of pushing from the left and pushing from the right.
+    """
     rightward, leftward = list(wanted), list(wanted)
     for index in range(1, len(row)):
         rightward[index] = max(wanted[index], rightward[index - 1] + _distance(row[index - 1], row[index]))
@@ -231,7 +237,7 @@ def _path(line: Sequence[Box]) -> str:
 
 
 def _describe(drawing: Mapping[str, Any]) -> str:
-    """The drawing in words, for who cannot see it."""
+    """Return the drawing in words, for who cannot see it."""
     nodes = drawing["nodes"]
     consumers: dict[int, list[str]] = {}
     for edge in drawing["edges"]:

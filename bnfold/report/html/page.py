@@ -132,7 +132,7 @@ class ModelPage:
 
 
 def html(documents: Sequence[Document]) -> str:
-    """One page about one model or several.
+    """Return one page about one model or several.
 
     Args:
         documents: Reports as `Outcome.to_json` makes them, or what a folder's inspection says of a model
@@ -174,7 +174,7 @@ def _sums(models: Sequence[ModelPage]) -> tuple[str, str]:
 
 
 def templates() -> Environment:
-    """The templates, with what all pages need."""
+    """Return the templates, with what all pages need."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def load(name: str) -> str:
@@ -190,7 +190,7 @@ def templates() -> Environment:
 
 
 def packed(bodies: Sequence[str]) -> str:
-    """What stands inside rows, as base64 of deflated JSON."""
+    """Return what stands inside rows, as base64 of deflated JSON."""
     return b64encode(zlib.compress(json.dumps(bodies).encode())).decode()
 
 
@@ -218,7 +218,7 @@ def _codes(document: Document) -> set[str]:
 
 
 def plain(value: Any) -> str:
-    """An option's value in words."""
+    """Return an option's value in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -227,7 +227,7 @@ def plain(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """A number with the digits that matter; ``-`` where there is none."""
+    """Return a number with the digits that matter; ``-`` where there is none."""
     if value is None:
         return "-"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -55,7 +55,10 @@ class Histogram:
 
 
 def strip(states: Sequence[str]) -> dict[str, str]:
-    """Bars side by side, 100 wide and 20 high, as one SVG path a state; a bar of several is parted by their shares."""
+    """Return bars side by side, 100 wide and 20 high, as one SVG path a state.
+
+    A bar of several is parted by their shares.
+    """
     bars = min(len(states), MAX_STRIP)
     paths: dict[str, list[str]] = {}
     for bar in range(bars):
@@ -69,7 +72,7 @@ def strip(states: Sequence[str]) -> dict[str, str]:
 
 
 def spread(values: Mapping[str, Any], name: str) -> Histogram:
-    """The scales or shifts of one BatchNormalization."""
+    """Return the scales or shifts of one BatchNormalization."""
     counts, low, high = values["counts"], values["min"], values["max"]
     height = 56.0
     step, top = WIDTH / len(counts), max(counts)
@@ -84,7 +87,7 @@ def spread(values: Mapping[str, Any], name: str) -> Histogram:
 
 
 def scales(values: Mapping[str, Any]) -> Histogram | None:
-    """|scale| over the whole model, positive above the line and negative below it; None where there is none."""
+    """Return |scale| over the whole model, positive above the line and negative below it; None where there is none."""
     edges, positive, negative = _merged(values["log10_edges"], values["positive"], values["negative"])
     if not positive:
         return None
@@ -106,7 +109,7 @@ def scales(values: Mapping[str, Any]) -> Histogram | None:
 
 
 def _merged(edges: list[float], up: list[int], down: list[int]) -> tuple[list[float], list[int], list[int]]:
-    """The bins from the first filled one to the last, joined until there are few enough to see."""
+    """Return the bins from the first filled one to the last, joined until there are few enough to see."""
     filled = [index for index, pair in enumerate(zip(up, down, strict=True)) if any(pair)]
     if not filled:
         return [], [], []
@@ -122,7 +125,7 @@ def _merged(edges: list[float], up: list[int], down: list[int]) -> tuple[list[fl
 
 
 def _round_numbers(low: float, high: float) -> list[tuple[float, str]]:
-    """Powers of ten between two exponents; 2 and 5 of each too where few powers lie between."""
+    """Return powers of ten between two exponents; 2 and 5 of each too where few powers lie between."""
     steps = (1, 2, 5) if high - low < 3 else (1,)
     candidates = [
         (power + math.log10(step), step * 10.0**power)
@@ -173,7 +176,10 @@ KINDS = {
 
 
 def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) -> ErrorPlot | None:
-    """The worst rows of a verdict, with the given numbers, named by key ``label``. None where there are no numbers."""
+    """Return the worst rows of a verdict, with the given numbers, named by key ``label``.
+
+    None where there are no numbers.
+    """
     numbers = [value for row in rows for kind in kinds if (value := number(row.get(kind))) is not None and value > 0]
     if not numbers:
         return None
@@ -193,7 +199,7 @@ def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) 
 
 
 def depth(errors: Sequence[Sequence[Any]]) -> Histogram | None:
-    """Errors of values in the order in which they are made, on a logarithmic axis; None where all are zero.
+    """Return errors of values in the order in which they are made, on a logarithmic axis; None where all are zero.
 
     A bar stands for the largest of the values that share it; what is no number reaches to the top.
     """
@@ -229,7 +235,7 @@ def _marks(row: Mapping[str, Any], kinds: Sequence[str], place: Callable[[float]
 
 
 def number(value: Any) -> float | None:
-    """A finite number; reports write nan and inf as strings, which have no place on an axis."""
+    """Return a finite number; reports write nan and inf as strings, which have no place on an axis."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 

@@ -23,7 +23,7 @@ _NEARBY = 256
 
 
 def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
-    """Cuts around all changes that the given cuts do not contain."""
+    """Return cuts around all changes that the given cuts do not contain."""
     old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
     covered: dict[str, set[ir.Node]] = {}
     for cut in cuts_done:
@@ -38,7 +38,7 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
 
 
 def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
-    """Names of inputs with a default that is another one in the other model, or that callers cannot override there."""
+    """Return inputs whose default is another one in the other model, or that callers cannot override there."""
     old, new = (
         {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
     )
@@ -66,7 +66,7 @@ def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
 
 
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
-    """Domain and name of functions that are called in another way, or that only one model has."""
+    """Return domain and name of functions that are called in another way, or that only one model has."""
     old, new = (
         {(function.path, *_key(function)): signature(function) for function in model.functions}
         for model in (before, after)
@@ -80,7 +80,7 @@ def _key(function: ir.Graph) -> tuple[str, str]:
 
 
 def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
-    """The nodes of a cut; those that make what is read outside it as well are compared by themselves."""
+    """Return the nodes of a cut; those that make what is read outside it as well are compared by themselves."""
     if graph is None:
         return set()
     outputs = {graph.values[name] for name in cut.outputs if name in graph.values}
@@ -126,7 +126,7 @@ def _is_dequantized(value: ir.Value | None) -> bool:
 
 
 def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
-    """The next larger cuts around unannounced changes whose values differ.
+    """Return the next larger cuts around unannounced changes whose values differ.
 
     Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
     that is made of it is the same. So such values are hidden, and what is behind each is compared instead; what is
@@ -153,7 +153,7 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
 
 
 def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
-    """Names of the first common values that are made from ``values``."""
+    """Yield names of the first common values that are made from ``values``."""
     stack, seen = list(values), set(values)
     while stack:
         made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
@@ -168,7 +168,7 @@ def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]
 def _changed(
     graph: ir.Graph, twin: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
 ) -> Iterator[ir.Cut]:
-    """Cuts around the changed nodes of a graph, and around outputs that are no longer (or newly) inputs or weights."""
+    """Yield cuts around the changed nodes of a graph, and outputs that are no longer (or newly) inputs or weights."""
     common = {name for name in graph.values if _is_activation(graph, twin, name)}
     stops = _stops(graph, twin, common)
     for node in graph.nodes:
@@ -190,13 +190,13 @@ def _same_output(old: ir.Value, new: ir.Value) -> bool:
 
 
 def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
-    """Where regions may begin: at values of both models that may be fed on either side."""
+    """Return where regions may begin: at values of both models that may be fed on either side."""
     fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(twin.values[name])]
     return [{side.values[name] for name in fed} for side in (twin, graph)]
 
 
 def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
-    """The smallest cut with the output ``name``: back to values of both models."""
+    """Return the smallest cut with the output ``name``: back to values of both models."""
     leaves: dict[str, None] = {}
     for side, stop in zip((twin, graph), stops, strict=True):
         leaves.update(dict.fromkeys(leaf.name for leaf in walk([side.values[name]], stop)[1] if leaf in stop))
@@ -204,14 +204,14 @@ def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequen
 
 
 def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """The cut without inputs that depend on others: fed beside them, they may be what they never are."""
+    """Return the cut without inputs that depend on others: fed beside them, they may be what they never are."""
     values = next(graph for graph in before.graphs() if graph.path == cut.graph).values
     leaves = [values[name] for name in cut.inputs]
     return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
 def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """The cut without inputs that only one side reads: the other reads what may be the same by another name."""
+    """Return the cut without inputs that only one side reads: the other reads what may be the same by another name."""
     sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
     stops = [{side.values[name] for name in cut.inputs} for side in sides]
     read = [

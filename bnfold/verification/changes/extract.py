@@ -22,7 +22,7 @@ from bnfold.verification.tolerance.floats import is_float
 
 
 def producer_of_elements(value: ir.Value | None) -> ir.Node | None:
-    """The node that makes the elements of a value, which others have only rearranged since."""
+    """Return the node that makes the elements of a value, which others have only rearranged since."""
     producers = value.producers() if value is not None else ()
     return next((node for node in producers if not node.has_trait(REARRANGING)), None)
 
@@ -75,7 +75,7 @@ class Subgraph:
 
 
 def fed_apart(old: Subgraph, new: Subgraph, boundaries: Collection[str]) -> set[str]:
-    """Boundaries that one side alone meets, and that it makes of what the other side alone meets.
+    """Return boundaries that one side alone meets, and that it makes of what the other side alone meets.
 
     Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
     none that the models ever compute.
@@ -98,7 +98,7 @@ def _is_free(value: ir.Value) -> bool:
 
 
 def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from.
+    """Return nodes between ``stops`` and ``outputs`` in an order that can be executed, and the values they start from.
 
     The walk goes through the outputs themselves even if they are among the stops.
     """
@@ -124,7 +124,7 @@ def walk(outputs: Sequence[ir.Value], stops: Collection[ir.Value]) -> tuple[list
 
 
 def _header(source: ir.Model, graph: ir.Graph) -> onnx.ModelProto:
-    """An empty model of the same dialect; from IR version 4 on, weights need not be listed as inputs."""
+    """Return an empty model of the same dialect; from IR version 4 on, weights need not be listed as inputs."""
     proto = onnx.ModelProto(ir_version=max(source.proto.ir_version, 4))
     imports = graph.proto.opset_import if isinstance(graph.proto, onnx.FunctionProto) else source.proto.opset_import
     proto.opset_import.extend(imports)
@@ -140,7 +140,7 @@ def _check_names(values: Sequence[ir.Value]) -> None:
 
 
 def constant_of(value: ir.Value | None) -> ir.Tensor | None:
-    """The tensor that a value is, unless a caller overrides it."""
+    """Return the tensor that a value is, unless a caller overrides it."""
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:
         return ir.constant(value) or (value.tensor if value is not None else None)
@@ -149,7 +149,7 @@ def constant_of(value: ir.Value | None) -> ir.Tensor | None:
 
 
 def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
-    """The message of a sparse initializer."""
+    """Return the message of a sparse initializer."""
     stored = getattr(value.graph.proto, "sparse_initializer", ())
     return next((sparse for sparse in stored if sparse.values.name == value.name), None)
 
@@ -162,7 +162,7 @@ def _info(value: ir.Value) -> onnx.ValueInfoProto:
 
 
 def computed(nodes: Iterable[ir.Node], is_constant: Callable[[ir.Value], bool]) -> list[ir.Node]:
-    """The nodes, of some in their order, that compute from constants alone."""
+    """Return the nodes, of some in their order, that compute from constants alone."""
     values: set[ir.Value] = set()
     found = []
     for node in nodes:
@@ -174,7 +174,7 @@ def computed(nodes: Iterable[ir.Node], is_constant: Callable[[ir.Value], bool]) 
 
 
 def computed_constants(model: ir.Model, fed: Collection[str]) -> list[ir.Value]:
-    """The values of the main graph that nodes compute from nothing that is ``fed``, and that others or callers read."""
+    """Return values of the main graph that are computed from nothing ``fed``, and that others or callers read."""
     nodes = computed(
         model.graph.nodes, lambda value: value.name not in fed and (value.is_initializer or value.holds_constant)
     )

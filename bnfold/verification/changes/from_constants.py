@@ -24,7 +24,10 @@ _FEW = 64
 
 
 def fixed(value: ir.Value | None) -> ir.Tensor | None:
-    """What a value is in every run; None where that is not certain. Kept as long as what constants come to is."""
+    """Return what a value is in every run; None where that is not certain.
+
+    Kept as long as what constants come to is.
+    """
     tensor = ir.constant(value)
     if value is None or tensor is not None or value.producer is None:
         return tensor
@@ -36,7 +39,7 @@ def fixed(value: ir.Value | None) -> ir.Tensor | None:
 
 
 def _filled(producer: ir.Node) -> ir.Tensor | None:
-    """A fill of known size. It may have more elements than anybody would have computed as a constant."""
+    """Return a fill of known size. It may have more elements than anybody would have computed as a constant."""
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
@@ -80,7 +83,7 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
 
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
-    """The dims that a value has in every run, as the operators say that make it, whatever is declared."""
+    """Return the dims that a value has in every run, as the operators say that make it, whatever is declared."""
     producer = _maker(value)
     for _ in range(_FEW):
         if producer is None or not producer.has_trait(KEEPS_SHAPE):
@@ -97,7 +100,7 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def _rank(value: ir.Value | None) -> int | None:
-    """The rank that a value has in every run: of what is broadcast, the largest."""
+    """Return the rank that a value has in every run: of what is broadcast, the largest."""
     stack, seen, rank = [value], {value}, 0
     while stack:
         held, producer = ir.constant(read := stack.pop()), _maker(read)
@@ -118,6 +121,6 @@ def _rank(value: ir.Value | None) -> int | None:
 
 
 def _maker(value: ir.Value | None) -> ir.Node | None:
-    """The operator whose first output a value is."""
+    """Return the operator whose first output a value is."""
     producer = value.producer if value is not None else None
     return None if producer is None or producer.is_call or value is not producer.output(0) else producer

@@ -10,7 +10,7 @@ from bnfold.verification.tolerance.bits import same
 
 
 def settled(old: Subgraph, new: Subgraph) -> set[ir.Node]:
-    """The nodes that make nothing but what whoever reads it is given on the other side as well."""
+    """Return the nodes that make nothing but what whoever reads it is given on the other side as well."""
     sides = _Computed(old), _Computed(new)
     return {node for side, other in (sides, sides[::-1]) for node in side.settled(other)}
 

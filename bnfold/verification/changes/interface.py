@@ -19,7 +19,7 @@ Shape = Sequence[Dim] | None
 
 
 def interface_fault(before: ir.Model, after: ir.Model) -> str:
-    """One sentence that says why no feeds and results can be compared; empty where they can."""
+    """Return one sentence that says why no feeds and results can be compared; empty where they can."""
     inputs, outputs = required(before), before.graph.outputs
     offered, made = [*required(after), *overridable(after)], after.graph.outputs
     known = [*inputs, *overridable(before)]
@@ -34,7 +34,7 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 
 
 def narrowed(before: ir.Model, after: ir.Model) -> str:
-    """One sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
+    """Return one sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
     free = overridable(before)
     takes, took = (_declared(model.graph.proto.input) for model in (after, before))
     gone = _without(free, overridable(after))
@@ -50,12 +50,15 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
 
 
 def _declared(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
-    """Shapes of inputs or outputs as the file declares them, without what was learnt since."""
+    """Return shapes of inputs or outputs as the file declares them, without what was learnt since."""
     return {info.name: shape_of(info.type) for info in infos}
 
 
 def flaw(model: ir.Model) -> str:
-    """What is missing for any runtime to compute the model: a value that nothing makes, or an input of an operator."""
+    """Return what is missing for any runtime to compute the model.
+
+    A value that nothing makes, or an input of an operator.
+    """
     for graph in model.graphs():
         for value in graph.values.values():
             is_there = value.producer is not None or value.is_input or value.is_initializer
@@ -69,7 +72,10 @@ def flaw(model: ir.Model) -> str:
 
 
 def ill_typed(model: ir.Model) -> str:
-    """An operand of a type or form that its operator does not take, which runtimes refuse; types must be inferred."""
+    """Return an operand of a type or form that its operator does not take, which runtimes refuse.
+
+    Types must be inferred.
+    """
     for node in (node for graph in model.graphs() for node in graph.nodes if not node.subgraphs):
         if _is_flattened(node):
             return f"node {node.label!r} ({node.op_type}) has spatial=0 and parameters for channels"
@@ -90,7 +96,7 @@ def ill_typed(model: ir.Model) -> str:
 
 
 def _is_flattened(node: ir.Node) -> bool:
-    """What MXNet wrote and we read as ``spatial=1`` (onnx/models#156)."""
+    """Return what MXNet wrote and we read as ``spatial=1`` (onnx/models#156)."""
     if not node.is_op("BatchNormalization") or node.attr("spatial", 1) or len(node.inputs) < 2:
         return False
     x, scale = (value.shape if value is not None else None for value in node.inputs[:2])
@@ -98,20 +104,22 @@ def _is_flattened(node: ir.Node) -> bool:
 
 
 def unlisted(before: ir.Model, after: ir.Model) -> list[str]:
-    """Names of constants that only ``before`` lists as inputs, as IR version 3 demands."""
+    """Return names of constants that only ``before`` lists as inputs, as IR version 3 demands."""
     kept = {value.name for value in after.graph.inputs}
     return [value.name for value in before.graph.inputs if value.is_initializer and value.name not in kept]
 
 
 def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]:
-    """Names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
+    """Return names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
     values = after.graph.values
     free = (value for value in overridable(before) if value.name not in fed and not value.is_unread)
     return [value.name for value in free if values[value.name].is_unread]
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """One sentence about an output that ``after`` alone declares with another size than was computed; else empty.
+    """Return one sentence about an output that ``after`` alone declares with another size than was computed.
+
+    Else empty.
 
     Where ``after`` takes fewer sizes, what it declares is meant for those.
     """
@@ -126,7 +134,7 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
 
 
 def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """One sentence about an output of which ``after`` declares more, computed in a shape that not even ``before`` does.
+    """Say if an output of which ``after`` declares more has a shape that not even ``before`` declares.
 
     Of an input of unknown rank, the wrong one may have been guessed.
     """
@@ -139,7 +147,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
 
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
-    """One sentence about an output of a size that neither the original nor inference tells; else empty."""
+    """Return one sentence about an output of a size that neither the original nor inference tells; else empty."""
     had, has = (_declared(model.graph.proto.output) for model in (before, after))
     changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
@@ -180,7 +188,7 @@ def _output_fault(name: str, *models: ir.Model) -> str:
 
 
 def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:
-    """Of an input or a constant that is an output as well, what is declared of it as an output."""
+    """Return the type that is declared of an output, also where it is an input or a constant as well."""
     value = model.graph.values[name]
     if value.producer is not None:
         return value.type
@@ -196,7 +204,7 @@ def _type_fault(what: str, old: onnx.TypeProto | None, new: onnx.TypeProto | Non
 
 
 def _spelled(kind: onnx.TypeProto | None) -> str:
-    """The declared type in words, without dims; empty where nothing is declared."""
+    """Return the declared type in words, without dims; empty where nothing is declared."""
     words = ""
     while kind is not None and (which := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
         kind, words = getattr(kind, which).elem_type, f"{words}{which.removesuffix('_type')} of "

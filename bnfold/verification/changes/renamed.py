@@ -24,7 +24,7 @@ REASON = "nothing but names differs: the same nodes, attributes and constants"
 
 
 def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
-    """The verdict where nothing but names differs; None for any other two models, which are to be compared."""
+    """Return the verdict where nothing but names differs; None for any other two models, which are to be compared."""
     try:
         with ir.evaluated_once(before), ir.evaluated_once(after):
             is_same = _Twins(before, after).are_same()
@@ -90,7 +90,7 @@ class _Twins:
         return found.get(old) is new
 
     def _is_fed(self, old: ir.Value, new: ir.Value) -> bool:
-        """Inputs in one place; both have the same default, or none."""
+        """Whether both are inputs in one place; both have the same default, or none."""
         self._declared.append((old, new))
         stored = new.tensor
         is_same = old.tensor is None if stored is None else same(old.tensor, stored)
@@ -111,7 +111,7 @@ class _Twins:
         return old.slot == new.slot
 
     def _are_nodes(self) -> bool:
-        """Those that were met, and what they are made from."""
+        """Whether these are nodes that were met, and what they are made from."""
         while self._waiting:
             if not self._is_node(*self._waiting.pop()):
                 return False
@@ -175,7 +175,7 @@ def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
 
 
 def _stored(value: ir.Value) -> ir.Tensor | None:
-    """The tensor of a constant that needs no computing."""
+    """Return the tensor of a constant that needs no computing."""
     return ir.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
 
 
@@ -191,7 +191,10 @@ def _operator(node: ir.Node) -> object:
 
 
 def _texts(attributes: Iterable[onnx.AttributeProto]) -> list[bytes]:
-    """Attributes byte by byte, in any order; a tensor too large for its message is the same in one model only."""
+    """Return attributes byte by byte, in any order.
+
+    A tensor too large for its message is the same in one model only.
+    """
     return sorted(attribute.SerializeToString(deterministic=True) for attribute in attributes)
 
 
@@ -200,13 +203,13 @@ def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> set[tuple[str, int]]
 
 
 def _interface(model: ir.Model) -> object:
-    """Inputs and outputs in their order, with their types; what a dim is called in other words has no say."""
+    """Return inputs and outputs in their order, with their types; what a dim is called in other words has no say."""
     graph = model.proto.graph
     return [[(info.name, _bare(info.type)) for info in ends] for ends in (graph.input, graph.output)]
 
 
 def _bare(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """A type without denotations."""
+    """Return a type without denotations."""
     bare = onnx.TypeProto()
     bare.CopyFrom(kind)
     bare.ClearField("denotation")

@@ -52,12 +52,17 @@ def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
 
 
 def identity(node: ir.Node) -> tuple[object, ...]:
-    """What a node means, and the first value that it makes: one of the same in another model is its counterpart."""
+    """Return what a node means, and the first value that it makes.
+
+    One of the same in another model is its counterpart.
+    """
     return (*meaning(node), next((value.name for value in node.outputs if value is not None), ""))
 
 
 def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """What nobody can override means what it is, however it is made or called; and a copy, what it is one of.
+    """Compare inputs: what nobody can override means what it is, however it is made or called.
+
+    And a copy, what it is one of.
 
     Of a value that the original makes twice either one may be read.
     """
@@ -112,7 +117,7 @@ def _is_repeatable(node: ir.Node) -> bool:
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:
-    """What nodes that hand on one of their inputs have made the value from."""
+    """Return what nodes that hand on one of their inputs have made the value from."""
     for _ in range(_FAR):
         producer = value.producer if value is not None else None
         source = _handed_on(producer) if producer is not None and value is producer.output(0) else None
@@ -123,7 +128,7 @@ def _copied(value: ir.Value | None) -> ir.Value | None:
 
 
 def _handed_on(producer: ir.Node) -> ir.Value | None:
-    """The input that the first output is: of Dropout, where no input can say that it trains."""
+    """Return the input that the first output is: of Dropout, where no input can say that it trains."""
     if producer.is_call:
         return None
     if producer.is_op("Concat"):
@@ -133,13 +138,16 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
 
 
 def _only_one(concat: ir.Node) -> ir.Value | None:
-    """The one operand that is not known to be empty."""
+    """Return the one operand that is not known to be empty."""
     others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
     return others[0] if len(others) == 1 else None
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """Activations mean the same under one name and in one scope; what is stored is compared, defaults included."""
+    """Whether two are the same value: activations mean the same under one name and in one scope.
+
+    What is stored is compared, defaults included.
+    """
     if old is None or new is None:
         return old is new
     one, other = constant_of(old), constant_of(new)
@@ -156,7 +164,7 @@ def _names(values: list[ir.Value | None]) -> list[str]:
 
 
 def _attributes(node: ir.Node) -> dict[str, object]:
-    """Attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
+    """Return attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
     return {
         name: [signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
@@ -167,7 +175,10 @@ def _attributes(node: ir.Node) -> dict[str, object]:
 
 
 def telling(node: ir.Node) -> list[onnx.AttributeProto]:
-    """The attributes without those of a Conv that say nothing: VALID without padding, the sizes of its weight."""
+    """Return the attributes without those of a Conv that say nothing.
+
+    VALID without padding, the sizes of its weight.
+    """
     found = list(node.proto.attribute)
     if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
         return found
@@ -183,7 +194,7 @@ def telling(node: ir.Node) -> list[onnx.AttributeProto]:
 
 
 def signature(graph: ir.Graph) -> object:
-    """The formal inputs and outputs, in order, and of functions the attributes with their defaults."""
+    """Return the formal inputs and outputs, in order, and of functions the attributes with their defaults."""
     inputs = [value.name for value in graph.inputs]
     outputs = [(value.name, value.graph.path) for value in graph.outputs]
     if not isinstance(graph.proto, onnx.FunctionProto):

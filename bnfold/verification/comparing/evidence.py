@@ -49,7 +49,7 @@ class Mutant(NamedTuple):
     poison: Callable[[Any], Any] | None = None
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
-        """``model``, a part or a copy of the side's, with the change.
+        """Return ``model``, a part or a copy of the side's, with the change.
 
         ``find`` tells what a value is there, and ``theirs`` what the other model computes under a name.
         """
@@ -139,7 +139,7 @@ class Evidence:
 
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
-    """The value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
+    """Return the value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
     values = next(graph for graph in model.graphs() if graph.path == value.graph.path).values
     if value.name not in values:
         raise Unsupported(f"value {value.name!r} is not there as it was")

@@ -19,19 +19,19 @@ SHARES = 8
 
 
 def flat(array: Array, dtype: int) -> Array:
-    """The elements one after the other, floats widened."""
+    """Return the elements one after the other, floats widened."""
     return (array.astype(np.float64) if is_float(dtype) else array).reshape(-1)
 
 
 def shares(places: Array) -> list[Array]:
-    """The places of one constant that are changed together."""
+    """Return the places of one constant that are changed together."""
     if places.size <= FEW:
         return np.split(places, places.size) if places.size else []
     return np.array_split(places, SHARES)
 
 
 def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
-    """What puts ``numbers`` at ``places`` of an array."""
+    """Return what puts ``numbers`` at ``places`` of an array."""
 
     def change(array: Array) -> Array:
         copy = np.array(array)
@@ -42,7 +42,7 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
 
 
 def nudge(datum: Any) -> Any:
-    """Every number a little larger, truths turned round, words doubled; what is no array of these stays."""
+    """Perturb an array: numbers a little larger, truths turned round, words doubled; others stay."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
     if kind == "f":
         return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
@@ -52,7 +52,7 @@ def nudge(datum: Any) -> Any:
 
 
 def _let_through(held_back: Array) -> Array:
-    """Negative where a Relu made zeros."""
+    """Make numbers negative where a Relu made zeros."""
     return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
 
 

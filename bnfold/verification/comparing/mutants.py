@@ -65,7 +65,7 @@ def _facing(
 
 
 def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-    """``moved`` are contents that both have somewhere."""
+    """Find mutants between the two; ``moved`` are contents that both have somewhere."""
     yield from after.changed_back(before)
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
@@ -73,12 +73,12 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
-    """A value that is computed, moved a little."""
+    """Return a value that is computed, moved a little."""
     return Mutant(side, f"value {value.name!r}", value, nudge)
 
 
 def taken_over(value: ir.Value) -> Mutant:
-    """A value of the rewritten model replaced by what the original has under its name."""
+    """Return a value of the rewritten model replaced by what the original has under its name."""
     return Mutant(1, f"value {value.name!r}", value)
 
 
@@ -149,13 +149,13 @@ class _Side:
         return True
 
     def contents(self) -> set[tuple[float, ...]]:
-        """What its small lone constants and the attributes of its lone nodes hold."""
+        """Return what its small lone constants and the attributes of its lone nodes hold."""
         numbers = [tensor.numpy() for _, tensor in self.lone_constants if tensor.size <= _SMALL]
         numbers += [np.asarray(setting) for node in self.lone_nodes for setting in settings(node).values()]
         return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
 
     def changed_back(self, old: _Side) -> Iterator[Mutant]:
-        """What ``old`` has under the same name and otherwise."""
+        """Yield what ``old`` has under the same name and otherwise."""
         for name, (value, tensor) in self.constants.items():
             twin = old.constants.get(name)
             is_taken = name in self.plain and name not in self.rough and is_float(tensor.dtype)
@@ -174,7 +174,7 @@ class _Side:
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-        """What ``other`` has not.
+        """Yield what ``other`` has not.
 
         Of the original only what may bound or switch: the rewritten model has the rest. Where that has no constant of
         its own, also what is read in front of a jump, which may hide it.
@@ -200,7 +200,7 @@ class _Side:
     def _of_constant(
         self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
     ) -> Iterator[Mutant]:
-        """Each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
+        """Change each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
         array = flat(tensor.numpy(), tensor.dtype)
         goal = nudge(array)
         if is_float(tensor.dtype):
@@ -237,7 +237,7 @@ def _types(node: ir.Node) -> list[int | None]:
 
 
 def _is_unread(node: ir.Node, name: str) -> bool:
-    """Of Dropouts with a ratio of their own only those are evaluated that drop nothing."""
+    """Whether nothing reads it: of Dropouts with a ratio of their own only those that drop nothing are evaluated."""
     return node.is_op("Dropout") and name == "ratio"
 
 
@@ -263,7 +263,7 @@ def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: b
 
 
 def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:
-    """What bodies make that only this side has: a branch that was not taken proves nothing."""
+    """Yield what bodies make that only this side has: a branch that was not taken proves nothing."""
     nodes = [node for node in side.nodes.values() if node.subgraphs]
     models = [node.graph.model for node in other.nodes.values()] if nodes else []
     known = {graph.path for model in models[:1] for graph in model.graphs()}

@@ -29,7 +29,10 @@ UNSEEN = "no output reacts to the new weights on these inputs, so a fault in the
 
 
 def largest_difference(dtype: int | None) -> float:
-    """`LARGEST_DIFFERENCE` for values or weights of an element type; None for an unknown one, which is as float32."""
+    """Return `LARGEST_DIFFERENCE` for values or weights of an element type.
+
+    None for an unknown one, which is as float32.
+    """
     return LARGEST_DIFFERENCE * float_type(dtype).roundoff / float_type(None).roundoff
 
 
@@ -102,7 +105,7 @@ def compared(  # noqa: PLR0913 - a value, and what it is compared by
     is_output: bool = True,
     new: int | None = None,
 ) -> Compared:
-    """One value; the first ``new`` draws of a round (None: all) are those of new weights."""
+    """Compare one value; the first ``new`` draws of a round (None: all) are those of new weights."""
     draws = [[draw[name] for draw in group] for group in rounds]
     measured = compare_values(expected, actual, draws, dtype, by_channel=False)
     item = Compared(name, sample, measured, dtype, shape_of(expected), is_output, _response(actual, draws[0][:new]))
@@ -115,7 +118,10 @@ def compared(  # noqa: PLR0913 - a value, and what it is compared by
 
 
 def _response(actual: Any, draws: Sequence[Any]) -> float | None:
-    """The largest move of an element, relative to the largest element; 0 for what cannot move a little (integers)."""
+    """Return the largest move of an element, relative to the largest element.
+
+    0 for what cannot move a little (integers).
+    """
     if not draws:
         return None
     if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
@@ -126,7 +132,7 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
 
 
 def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] = Compared.exceeds) -> str:
-    """Why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
+    """Say why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
     found = [*found]
     if not any(item.reacts for item in found):
         return UNSEEN
@@ -142,7 +148,7 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
-    """One row an output: its worst sample, and how the first one was."""
+    """Return one row an output: its worst sample, and how the first one was."""
     first: dict[str, Difference] = {}
     worst: dict[str, Compared] = {}
     for item in (item for item in found if item.is_output):

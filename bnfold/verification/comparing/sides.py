@@ -40,7 +40,7 @@ LARGEST_MOVE = 1e-4
 
 
 def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
-    """`reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
+    """Return `reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
 
     def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> Results:
         drawing = {"noise": reference.Noise(), **options}
@@ -77,11 +77,11 @@ class ModelRuns(NamedTuple):
         compare: Callable[[Sequence[Sequence[Results]]], Found],
         is_in_doubt: Callable[[Found], bool],
     ) -> Found:
-        """The results compared beside what rounding does to them."""
+        """Return the results compared beside what rounding does to them."""
         return explained(self._rounds(expected, actual), compare, is_in_doubt)
 
     def _rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[list[Results]]:
-        """What rounding does to the results of the new side, `ROUNDS` times its weights, at last all else that errs.
+        """Yield what rounding does to the new side's results, `ROUNDS` times its weights, at last all else that errs.
 
         Evaluations in float64 err by themselves, and disturbed weights do not always show it: a normaliser takes out
         again what a scale or a shift is off by, and blows up what is left of numbers that nearly cancel. A rewrite may
@@ -104,7 +104,9 @@ class ModelRuns(NamedTuple):
         ]
 
     def _errs(self) -> list[reference.Alterations]:
-        """What moves the original: its weights that are removed, and its computed constants rounded at every node.
+        """Return what moves the original.
+
+        Its weights that are removed, and its computed constants rounded at every node.
 
         Who stores such a constant may have it as a runtime makes it, whose rounding a normaliser of few numbers
         amplifies.
@@ -146,7 +148,7 @@ def _instead(made: Datum, _: Datum) -> Datum:
 def explained(
     rounds: Iterable[Draws], compare: Callable[[Sequence[Draws]], Found], is_in_doubt: Callable[[Found], bool]
 ) -> Found:
-    """What ``compare`` makes of the first round of draws, and of more as long as those may explain a difference."""
+    """Compare the first round of draws, and more as long as those may explain a difference."""
     drawn: list[Draws] = []
     for draws in rounds:
         drawn.append(draws)
@@ -157,14 +159,14 @@ def explained(
 
 
 def that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
-    """All of them, or none where one does not run: because a size came out another one, it tells nothing."""
+    """Return all results, or none where one does not run: because a size came out another one, it tells nothing."""
     with suppress(reference.Misfit):
         return [*results]
     return []
 
 
 def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
-    """``actual``, moved as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
+    """Move ``actual`` as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
     arrays = [value for value in (actual, expected, draw) if isinstance(value, np.ndarray)]  # and not a sequence
     if len(arrays) < 3 or any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
         return actual

@@ -38,7 +38,7 @@ def is_smooth(node: ir.Node) -> bool:
 
 
 def settings(node: ir.Node) -> dict[str, Any]:
-    """The attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
+    """Return the attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
     known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     spelled = {
         attribute.name: attribute_value(attribute)
@@ -54,7 +54,7 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
 
 
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
-    """What such nodes mean, and the values that they make and read."""
+    """Return what such nodes mean, and the values that they make and read."""
     nodes = (node for node in subgraph.nodes if constant_of(node.output(0)) is None)
     return {(*meaning(node), *_names(node)) for node in nodes if node.has_trait(SINGULAR) or not is_smooth(node)}
 

@@ -15,7 +15,7 @@ from bnfold.verification.tolerance.floats import is_float
 
 
 def tables(old: Subgraph, new: Subgraph) -> list[Table]:
-    """What one model chooses from otherwise than the other; where only its numbers differ, these."""
+    """Return what one model chooses from otherwise than the other; where only its numbers differ, these."""
     nodes = [
         {identity(node): node for node in side.nodes if constant_of(node.output(0)) is None} for side in (old, new)
     ]
@@ -42,7 +42,7 @@ def tables(old: Subgraph, new: Subgraph) -> list[Table]:
 
 
 def _marks(node: ir.Node, tensor: ir.Tensor) -> Array:
-    """A number for each row of a table that rows are chosen from, else for each element."""
+    """Return a number for each row of a table that rows are chosen from, else for each element."""
     dtype = np.float64 if is_float(tensor.dtype) else np.int64
     axis = int(node.attr("axis", 0)) if node.is_op("Gather") and not node.has_references else None
     if axis is None or not -len(tensor.dims) <= axis < len(tensor.dims):

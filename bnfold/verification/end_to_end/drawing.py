@@ -29,7 +29,7 @@ class Sample:
 
 
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
-    """The sample of that number at the chosen sizes."""
+    """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(required(choice.model), feeds, pair.rows, index)
     return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
@@ -38,7 +38,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
 def drawn_in_range(
     request: Request, pair: ModelPair, choice: Choice, first: Sample, index: int, *, signed: bool = False
 ) -> Sample:
-    """A sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
+    """Return a sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
 
     What overflows may be infinite or NaN, as the order of the operators has it.
     """
@@ -53,7 +53,7 @@ def _has_nan(array: object) -> bool:
 
 
 def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int, total: int) -> Sample:
-    """A sample with these feeds, the original evaluated on them."""
+    """Return a sample with these feeds, the original evaluated on them."""
     request.progress("original", index, max(index, total))
     expected = pair.expect(run.feeds)
     return Sample(run.feeds, expected, run.outputs, pair.has_empty)

@@ -90,7 +90,10 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
 
 
 def _with_more_time(request: Request, seconds: float) -> str:
-    """What gives an evaluation the seconds that it needs; where it chooses, bnfold does not wait for a surprise."""
+    """Return what gives an evaluation the seconds that it needs.
+
+    Where it chooses, bnfold does not wait for a surprise.
+    """
     if not math.isfinite(seconds):
         return ""
     enough = request.clock.enough(seconds * EVALUATIONS * request.checks.samples)
@@ -144,7 +147,9 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
 
 
 def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> tuple[ModelPair, list[Compared]]:
-    """All samples; where operators jump elsewhere than before, what is made of a value inside decides if that agrees.
+    """Compare all samples.
+
+    Where operators jump elsewhere than before, what is made of a value inside decides if that agrees.
 
     Names inside are their maker's business: who quantizes earlier gives a value that is quantized later its old name.
     """
@@ -157,7 +162,7 @@ def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -
 
 
 def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> list[Compared]:
-    """Values before jumps come first: a fault there is the cause of what follows."""
+    """Compare values before jumps first: a fault there is the cause of what follows."""
     request.progress("rewritten", index, max(index, request.checks.samples))
     try:
         return pair.compare(sample.feeds, sample.expected, index)
@@ -172,7 +177,7 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
 
 
 def _told(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
-    """What is found of the sizes that outputs are declared with, and those that they have."""
+    """Return what is found of the sizes that outputs are declared with, and those that they have."""
     shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
     return next((found for made in shapes if (found := find(request.before, request.after, made))), "")
 

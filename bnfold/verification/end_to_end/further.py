@@ -41,7 +41,7 @@ EVALUATIONS = 3
 
 
 def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
-    """More samples than asked for, where an input or an output is very few numbers.
+    """Return more samples than asked for, where an input or an output is very few numbers.
 
     They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
     variance of those is nothing but roundoff, on either side another one.
@@ -61,7 +61,7 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
 def other_sizes(
     request: Request, pair: ModelPair, known: Mapping[str, Known], main: Choice
 ) -> Iterator[tuple[Choice, Sample]]:
-    """A sample of each kind of other sizes that the original takes, as long as trying takes little time or is asked."""
+    """Yield a sample of each kind of other sizes that the original takes, as long as that takes little time."""
     told = inferred_sizes(
         {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
     )
@@ -90,7 +90,9 @@ def other_sizes(
 
 
 def other_defaults(request: Request, pair: ModelPair, first: Sample) -> list[Sample]:
-    """The first sample with other values for the inputs that have a default: all of them, and those of floats alone.
+    """Return the first sample with other values for the inputs that have a default.
+
+    All of them, and those of floats alone.
 
     What is read in other places than before may be read in one branch only: further samples take the other one. A
     truth with a default may be what chooses it. Bounds with a default are crossed once.
@@ -117,14 +119,14 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample) -> list[Sam
 
 
 def _other(value: ir.Value, seed: int, number: int) -> Array:
-    """Another value than the default."""
+    """Draw another value than the default."""
     if value.dtype == onnx.TensorProto.BOOL and value.tensor is not None:
         return ~value.tensor.numpy()
     return random_value(value, tuple(dim for dim in value.shape or () if isinstance(dim, int)), seed, number)
 
 
 def _opposite(array: Array) -> Array:
-    """Truths turned round and floats of the other sign; sequences stay as they are."""
+    """Turn truths round and the sign of floats; sequences stay as they are."""
     kind = np.dtype(getattr(array, "dtype", object)).kind
     return ~array if kind == "b" else -array if kind == "f" else array
 

@@ -98,7 +98,10 @@ def _is_asked(request: Request) -> bool:
 
 
 def _sizes(request: Request) -> list[Choice]:
-    """The sizes to run at, one after the other until they fit; none where the whole is to be looked at otherwise."""
+    """Return the sizes to run at, one after the other until they fit.
+
+    None where the whole is to be looked at otherwise.
+    """
     if not _is_asked(request):
         return []
     try:
@@ -115,7 +118,7 @@ def _sizes(request: Request) -> list[Choice]:
 
 
 def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Images of more than the usual size with fewer elements."""
+    """Return images of more than the usual size with fewer elements."""
     return (*shape[:2], *_SIDES) if len(shape) == 4 and min(shape[2:]) > _USUAL else shape
 
 
@@ -134,7 +137,7 @@ def _cost(request: Request, choice: Choice) -> Cost:
 
 
 def _seconds(request: Request, choice: Choice) -> float:
-    """What the guard takes; endless where there is no room."""
+    """Return what the guard takes; endless where there is no room."""
     cost = _cost(request, choice)
     if max(cost.memory, choice.elements * 8) > memory_there_is():
         return math.inf
@@ -142,7 +145,10 @@ def _seconds(request: Request, choice: Choice) -> float:
 
 
 def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
-    """What is found at the first sizes that the runtime takes; at none, what is said ``unless_run``, or the last."""
+    """Return what is found at the first sizes that the runtime takes.
+
+    At none, what is said ``unless_run``, or the last.
+    """
     found = unless_run
     for choice in sizes:
         found = _guard_at(request, choice, moved, has_new)
@@ -175,7 +181,10 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
 
 
 def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
-    """The worst output. Each has to agree; what does not move with the weights would not show a fault in them."""
+    """Return the worst output. Each has to agree.
+
+    What does not move with the weights would not show a fault in them.
+    """
     relative = allowed = 0.0
     reacts = moved is None
     for name in old:
@@ -196,7 +205,7 @@ def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -
 
 
 def _apart(one: Array, other: Array) -> float:
-    """The largest difference of finite elements, relative to the largest of them."""
+    """Return the largest difference of finite elements, relative to the largest of them."""
     finite = np.isfinite(one) & np.isfinite(other)
     wide = [np.where(finite, array, 0.0).astype(np.float64) for array in (one, other)]
     scale = float(np.abs(wide[0]).max(initial=0.0))

@@ -52,7 +52,7 @@ class ModelPair:
         self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
 
     def without(self, names: Collection[str]) -> ModelPair:
-        """The same, but that jumping operators of the rewritten model read its own values of these ``names``."""
+        """Return the same, but that jumping operators of the rewritten model read its own values of these ``names``."""
         other = copy(self)
         other.pin([name for name in self.watched if name not in names])
         other.pinned = [name for name in self.pinned if name not in names]
@@ -65,11 +65,11 @@ class ModelPair:
         return 2 if self._sources.elements < FEW else 1
 
     def round(self, model: ir.Model, number: int) -> list[reference.Alterations]:
-        """What disturbs the new weights of (a copy of) the rewritten model; one number, one way."""
+        """Return what disturbs the new weights of (a copy of) the rewritten model; one number, one way."""
         return self._sources.of(model, self.groups, number)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
-        """What the original computes: outputs and watched values.
+        """Return what the original computes: outputs and watched values.
 
         `pinned` then names those watched that are floats, and `has_empty` says whether a value had no elements.
         """
@@ -85,7 +85,7 @@ class ModelPair:
         self.has_empty = self.has_empty or getattr(value, "size", 1) == 0
 
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
-        """Outputs and watched values of the rewritten model beside the expected ones, watched values first."""
+        """Compare outputs and watched values of the rewritten model beside the expected ones, watched values first."""
         pair = self._fed(feeds, expected)
         actual = pair.new(noise=reference.Noise(self.drawn))
 
@@ -101,7 +101,7 @@ class ModelPair:
         return found
 
     def with_removed_moved(self, feeds: Feeds) -> list[Results]:
-        """The original's outputs, once for each share of the weights that the rewritten model has not, moved."""
+        """Return the original's outputs, once for each share of the weights that the rewritten model has not, moved."""
         altered = self._sources.removed.of(self.before, self.groups, 0)
         run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
         return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
@@ -113,7 +113,10 @@ class ModelPair:
         return self._evaluate(model, feeds, names, **options)
 
     def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> ModelRuns:
-        """Both models with the values to compare; jumping operators of the rewritten one are held to the original."""
+        """Feed both models, with the values to compare.
+
+        Jumping operators of the rewritten one are held to the original.
+        """
         names = [*self.watched, *self.outputs]
         held = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
         return ModelRuns(

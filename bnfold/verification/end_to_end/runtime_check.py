@@ -45,7 +45,7 @@ class RuntimeErrors:
     notes: tuple[str, ...] = ()
 
     def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
-        """The rows with the errors in storage precision filled in."""
+        """Return the rows with the errors in storage precision filled in."""
         before, after = self.errors_before, self.errors_after
         return tuple(
             replace(
@@ -92,7 +92,9 @@ def evaluate_runtimes(
 def _second_opinion(
     request: Request, pair: ModelPair, samples: Sequence[Sample], evidence: RuntimeErrors
 ) -> RuntimeErrors:
-    """Where the runtime is far off on the original as well, its errors compare two draws of its own approximations.
+    """Ask again where the runtime is far off on the original as well.
+
+    Its errors compare two draws of its own approximations.
 
     onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
     and one ulp of its input decides whether it says zero or ten times too much. Our own kernels say whether the
@@ -108,7 +110,7 @@ def _second_opinion(
 
 
 def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> str:
-    """What our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
+    """Return what our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in HALVES for value in values):
         return ""
@@ -117,7 +119,7 @@ def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) ->
 
 
 def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> list[WitnessRow]:
-    """Recorded outputs, as one more witness of what the original computes; none where none were recorded.
+    """Return recorded outputs, as one more witness of what the original computes; none where none were recorded.
 
     They are of the mode that the original states, whatever it is read as.
     """
@@ -137,7 +139,10 @@ def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> Ru
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
-    """Our kernels computing in each tensor's own type: no independent witness, but it knows every legacy operator."""
+    """Return our kernels computing in each tensor's own type.
+
+    No independent witness, but it knows every legacy operator.
+    """
     try:
         results = [
             reference.evaluate(
@@ -189,7 +194,7 @@ def _weigh(
 def _at_worst(
     pair: ModelPair, samples: Sequence[Sample], found: Mapping[str, StorageErrors]
 ) -> dict[str, StorageErrors]:
-    """The original's errors, and what it errs by with the weights that are removed moved by a unit in the last place.
+    """Return the original's errors, also with the removed weights moved by a unit in the last place.
 
     One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
     """
@@ -209,7 +214,7 @@ def _first(faults: Iterable[str]) -> str:
 def _errors(
     pair: ModelPair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
 ) -> dict[str, StorageErrors]:
-    """The errors by output; none where there are no results."""
+    """Return the errors by output; none where there are no results."""
     found = {name: errors(truth, results, name) for name in pair.outputs if results}
     return {name: error for name, error in found.items() if error is not None}
 
@@ -219,7 +224,10 @@ def _agrees(pair: ModelPair, name: str, found: StorageErrors) -> bool:
 
 
 def _growth(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, jumping: bool) -> str:
-    """The fault of an output; behind operators that jump, both sides may err by any size, so only breakage counts."""
+    """Return the fault of an output.
+
+    Behind operators that jump, both sides may err by any size, so only breakage counts.
+    """
     if jumping:
         before, after = (StorageErrors(0.0, 0.0, side.broken) for side in (before, after))
     return growth_fault(name, dtype, before, after)

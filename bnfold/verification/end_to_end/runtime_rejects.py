@@ -22,7 +22,7 @@ _SIZES = 16
 
 @contextmanager
 def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
-    """The yielded function says that the runtime takes the original, but not the rewritten model, if nobody ran them.
+    """Yield a function that says that the runtime takes the original, but not the rewritten model, if nobody ran them.
 
     It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
     only a runtime computes.
@@ -50,20 +50,20 @@ def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
 
 
 def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
-    """One input at each of the first sizes to try."""
+    """Yield one input at each of the first sizes to try."""
     with suppress(BnfoldError):
         for choice in islice(sizes_of_original(request)[1], _SIZES):
             yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
 
 
 def refusal(before: RuntimeResult, after: RuntimeResult) -> str:
-    """The reason, where only the original ran; else empty."""
+    """Return the reason, where only the original ran; else empty."""
     if not before.ran or after.ran:
         return ""
     return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
 
 
 def session_too_long(request: Request, limit: float) -> float:
-    """The seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
+    """Return the seconds that onnxruntime takes to open a model of so many nodes, if they are more; else 0."""
     seconds = session_seconds(request.before, request.after) if request.checks.runtime == "onnxruntime" else 0.0
     return seconds if seconds > limit else 0.0

@@ -60,7 +60,7 @@ class Samples:
 
 
 def choose_samples(request: Request, pair: ModelPair) -> Samples:
-    """Recorded or random samples, the original evaluated on each of them.
+    """Return recorded or random samples, the original evaluated on each of them.
 
     Raises Impossible where the original cannot be fed, or cannot be evaluated on anything that was tried.
     """
@@ -86,7 +86,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
 def _fitting(
     request: Request, pair: ModelPair, model: ir.Model, until: float = math.inf
 ) -> Samples | Unsupported | None:
-    """Samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
+    """Return samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
 
     After ``until``, in seconds of the process, none are tried.
     """
@@ -118,7 +118,7 @@ def _sizes(request: Request, model: ir.Model) -> tuple[Mapping[str, Known], Iter
 
 
 def _looser(request: Request) -> Iterator[ir.Model]:
-    """The original with inputs as its operators take them, where it declares them all and trying takes no time.
+    """Yield the original with inputs as its operators take them, where it declares them all and trying takes no time.
 
     Whoever wants whole models compared wants them as they are declared.
     """
@@ -138,7 +138,7 @@ def _runs_elsewhere(request: Request) -> bool:
 
 
 def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known], choice: Choice) -> Samples:
-    """Samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
+    """Return samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
     first = drawn(request, pair, choice, 0)
     elsewhere = [*other_sizes(request, pair, known, choice)]
     sizes = [choice, *(other for other, _ in elsewhere)]
@@ -160,7 +160,7 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
 
 
 def _open_inputs(request: Request) -> list[str]:
-    """The inputs whose shapes nobody gave and the original leaves open."""
+    """Return the inputs whose shapes nobody gave and the original leaves open."""
     return [
         value.name
         for value in required(request.before)

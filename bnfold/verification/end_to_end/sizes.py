@@ -13,13 +13,16 @@ from bnfold.verification.request import Request
 
 
 def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
-    """The shapes of its inputs as far as they are known, and the choices that these leave. Raises as `known_shapes`."""
+    """Return the shapes of its inputs as far as they are known, and the choices that these leave.
+
+    Raises as `known_shapes`.
+    """
     known, kept = request.once(_sizes)
     return known, copy(kept)
 
 
 def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
-    """As above; the choices are found as somebody comes to them, and every copy begins with the first."""
+    """Do as above; the choices are found as somebody comes to them, and every copy begins with the first."""
     known = known_shapes(request.before, request.checks.inputs)
     (kept,) = tee(choices(request.before, known), 1)
     return known, kept

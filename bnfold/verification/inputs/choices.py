@@ -64,7 +64,7 @@ class Choice(NamedTuple):
 
 
 def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
-    """The sizes worth trying until the model runs: those that inference has nothing against come first.
+    """Yield the sizes worth trying until the model runs: those that inference has nothing against come first.
 
     A model that leaves nothing open has one choice.
     """
@@ -89,7 +89,10 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
 
 
 def _numbers_in(model: ir.Model) -> list[int]:
-    """What sizes may have to do with: the numbers that operators are told, what they come to, and their divisors."""
+    """Return what sizes may have to do with.
+
+    The numbers that operators are told, what they come to, and their divisors.
+    """
     lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model.nodes()) for held in told if len(held) % 8 == 0]
     sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
     sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
@@ -101,7 +104,7 @@ def _numbers_in(model: ir.Model) -> list[int]:
 def other_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """For each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
+    """Yield for each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
 
     The last is another batch of what the main choice has: all else may have to be as it is.
     """
@@ -116,7 +119,7 @@ def other_choices(
 
 
 def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
-    """The axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
+    """Return the axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
 
     Those of one name are together.
     """
@@ -138,7 +141,10 @@ def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Kno
 def further_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """Rows of choices beside the main one, of each of which one tells something else; ``told`` by `inferred_sizes`."""
+    """Yield rows of choices beside the main one, of each of which one tells something else.
+
+    ``told`` by `inferred_sizes`.
+    """
     # What is broadcast there may be as small, whatever it meets.
     yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
     open_ = _open(known)[:_MOST_NARROWED]
@@ -153,7 +159,7 @@ def further_choices(
 
 
 def _open(known: Mapping[str, Known]) -> list[Places]:
-    """The axes whose sizes are open; those of one name together."""
+    """Return the axes whose sizes are open; those of one name together."""
     rows: dict[str, Places] = {}
     for name, shape in known.items():
         for axis, dim in enumerate(shape):
@@ -171,7 +177,7 @@ def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int],
 
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
-    """The operators whose results depend on sizes and that only one of two models has."""
+    """Return the operators whose results depend on sizes and that only one of two models has."""
     old, new = _kinds(before.nodes()), _kinds(after.nodes())
     return (old - new) + (new - old)
 
@@ -182,7 +188,10 @@ def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
 
 
 def largest_bound(nodes: Sequence[ir.Node]) -> int:
-    """The largest size or place that an operator among the nodes is told, or may choose; 0 where there is none."""
+    """Return the largest size or place that an operator among the nodes is told, or may choose.
+
+    0 where there is none.
+    """
     return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
 
 
@@ -210,13 +219,13 @@ def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
 
 
 def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
-    """The last places of constants of which as much is chosen as something else is long."""
+    """Return the last places of constants of which as much is chosen as something else is long."""
     tables = (ir.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
     return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= _MOST_BOUND)
 
 
 def _bounds(kinds: Kinds) -> Iterator[int]:
-    """The sizes and places that operators are told."""
+    """Yield the sizes and places that operators are told."""
     for _, told in kinds:
         for held in told:
             numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
@@ -224,14 +233,17 @@ def _bounds(kinds: Kinds) -> Iterator[int]:
 
 
 def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
-    """Operators with the numbers they are told, and how many there are of each."""
+    """Return operators with the numbers they are told, and how many there are of each."""
     return Counter(
         (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
     )
 
 
 def _numbers(node: ir.Node) -> Iterator[bytes]:
-    """Attributes and small constants, as int64 where they are integers: later versions read what earlier ones state."""
+    """Yield attributes and small constants, as int64 where they are integers.
+
+    Later versions read what earlier ones state.
+    """
     for attribute in node.proto.attribute:
         if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
             yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
@@ -249,7 +261,7 @@ def _usual() -> Iterator[tuple[Sizing, int]]:
 
 
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
-    """Shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
+    """Yield shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
     for sizing, most in found:
         shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
         if shapes not in tried and not (tried and sum(map(math.prod, shapes.values())) > most):
@@ -258,11 +270,14 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
 
 
 def _followed(model: ir.Model, known: Mapping[str, Known]) -> ir.Model | None:
-    """The model as far as inference can follow it; where it cannot, what it has against some sizes means nothing."""
+    """Return the model as far as inference can follow it.
+
+    Where it cannot, what it has against some sizes means nothing.
+    """
     return fitted(model, known) if len(model.graph.nodes) <= MANY_NODES else None
 
 
 def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
-    """None for sizes that inference has something against."""
+    """Return the choice; None for sizes that inference has something against."""
     copy = fitted(model, shapes)
     return None if copy is None else Choice(shapes, copy)

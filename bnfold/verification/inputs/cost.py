@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 def estimate(model: ir.Model) -> Cost:
-    """Seconds and bytes of a model whose values have sizes (`sized`); what cannot be told counts nothing."""
+    """Return seconds and bytes of a model whose values have sizes (`sized`); what cannot be told counts nothing."""
     seconds = NODE_SECONDS * len(model.graph.nodes)
     if len(model.graph.nodes) > MANY_NODES:
         return Cost(seconds, 0)
@@ -45,7 +45,7 @@ def estimate(model: ir.Model) -> Cost:
 
 
 def estimate_pair(before: ir.Model, after: ir.Model, shapes: Mapping[str, Known]) -> Cost:
-    """The same for a model that has sizes and its rewriting at these ``shapes`` of inputs: the larger.
+    """Return the same for a model that has sizes and its rewriting at these ``shapes`` of inputs: the larger.
 
     Inference does not know what some old operators make; of those that took their place it may.
     """
@@ -60,12 +60,12 @@ def _is_inferred(node: ir.Node) -> bool:
 
 
 def session_seconds(*models: ir.Model) -> float:
-    """What a runtime takes to open the largest of the models."""
+    """Return what a runtime takes to open the largest of the models."""
     return max(_SESSION_SECONDS * len(model.graph.nodes) ** 2 for model in models)
 
 
 def memory_there_is() -> int:
-    """Bytes of main memory; where the system does not tell, no limit."""
+    """Return bytes of main memory; where the system does not tell, no limit."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -73,7 +73,7 @@ def memory_there_is() -> int:
 
 
 def _products_an_element(node: ir.Node) -> int:
-    """Multiply-adds for each element of the output."""
+    """Return multiply-adds for each element of the output."""
     if node.is_op("Conv"):
         return math.prod(_dims(node.input(1))[1:])
     if node.is_op("ConvTranspose"):

@@ -26,7 +26,7 @@ class Recorded:
 
 
 def load_data(path: Path, model: ir.Model) -> list[Recorded]:
-    """The runs recorded at ``path``: an .npz archive (one run, arrays by input name) or a folder.
+    """Return the runs recorded at ``path``: an .npz archive (one run, arrays by input name) or a folder.
 
     A folder holds input_*.pb files itself, or test_data_set_* folders that do. Raises BadInput where nothing usable is
     there, an input of the model is missing, or a shape or type does not fit.
@@ -59,7 +59,7 @@ def _folder(folder: Path, model: ir.Model) -> Recorded:
 
 
 def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
-    """Arrays of kind_0.pb, kind_1.pb …, by the name a tensor carries, or else the model's name at that place."""
+    """Return arrays of kind_0.pb, kind_1.pb …, by the name a tensor carries, or else the model's name at that place."""
     found = {
         int(match[1]): file for file in folder.iterdir() if (match := re.fullmatch(rf"{kind}_(\d+)\.pb", file.name))
     }
@@ -77,7 +77,7 @@ def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
 
 
 def _conform(path: Path, run: Recorded, model: ir.Model) -> Recorded:
-    """The run with every array in the type that the model declares, for numpy makes float64 and int64 by default."""
+    """Return the run with every array in the type that the model declares: numpy makes float64 and int64."""
     feeds = dict(run.feeds)
     for value in required(model):
         if value.name not in feeds:

@@ -44,12 +44,12 @@ class Dims:
         self._mute: set[tuple[object, ...]] = set()
 
     def of(self, value: ir.Value | None) -> list[Dim] | None:
-        """The shape; None for an unknown rank."""
+        """Return the shape; None for an unknown rank."""
         known = self._known(value)
         return None if known is None else [*known]
 
     def _known(self, value: ir.Value | None) -> list[Dim] | None:
-        """As `of`, for who only looks at it."""
+        """Do as `of`, for who only looks at it."""
         if value is None:
             return None
         if value not in self._shapes:
@@ -65,7 +65,7 @@ class Dims:
         return [self._now(dim) for dim in known] if self._same else known
 
     def tell(self, value: ir.Value | None, shape: Known) -> None:
-        """The value has this shape, as far as it is known; what was known before wins."""
+        """Note the value's shape, as far as it is known; what was known before wins."""
         own = self.of(value)
         if value is not None and own is None:
             self._put(value, shape)
@@ -76,7 +76,7 @@ class Dims:
                     self.equal(mine, theirs)
 
     def equal(self, one: Dim, other: Dim) -> None:
-        """Two dims are one size; sizes that contradict each other stay as they are."""
+        """Note that two dims are one size; sizes that contradict each other stay as they are."""
         one, other = self._now(one), self._now(other)
         if isinstance(one, int) or (isinstance(other, str) and other.startswith(_NOBODYS)):
             one, other = other, one  # sizes stay, and names that a file gave
@@ -115,7 +115,7 @@ class Dims:
         return any(self._guess_widest(node) for node in nodes if node.is_op("Expand"))
 
     def _guess_widest(self, node: ir.Node) -> bool:
-        """Data of an Expand that may be as small as 1 tells more when it is as large as it can be."""
+        """Guess the widest: data of an Expand that may be as small as 1 tells more when it is as large as it can be."""
         before, data = self._facts, node.input(0)
         with suppress(*_ILL_FORMED):
             self.tell(data, widest(node, len(self.of(data) or ())))
@@ -144,7 +144,7 @@ class Dims:
             self._multiply(node.input(0), node.output(0))
 
     def _match(self, found: Sequence[Term]) -> None:
-        """Equal letters are equal dims; a value of unknown rank has a dim for each letter."""
+        """Match letters: equal ones are equal dims; a value of unknown rank has a dim for each letter."""
         sizes: dict[Dim, Dim] = {}
         for value, letters in found:
             own = self.of(value)
@@ -156,7 +156,7 @@ class Dims:
                 self.tell(value, [letter if isinstance(letter, int) else sizes.get(letter) for letter in letters])
 
     def _add_up(self, node: ir.Node, parts: Sequence[ir.Value | None], whole: ir.Value | None, *, default: int) -> None:
-        """Along their axis, the parts together have the size of the whole."""
+        """Add up: along their axis, the parts together have the size of the whole."""
         axis = int(node.attr("axis", default))
         total, shapes = self.of(whole), [self.of(part) for part in parts]
         if total is None or any(shape is None for shape in shapes):
@@ -170,7 +170,7 @@ class Dims:
             self.equal(names[0], sum_ - known)
 
     def _multiply(self, one: ir.Value | None, other: ir.Value | None) -> None:
-        """Both have as many elements: the only dim that is not known follows."""
+        """Multiply: both have as many elements, so the only dim that is not known follows."""
         left, right = self.of(one), self.of(other)
         if left is None or right is None:
             return

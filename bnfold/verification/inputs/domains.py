@@ -22,7 +22,7 @@ _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
 def declared_shape(value: ir.Value | None) -> Shape:
-    """The shape as the model says it."""
+    """Return the shape as the model says it."""
     return None if value is None else value.shape
 
 
@@ -41,7 +41,7 @@ class _Ask:
         return int(np.prod(self.shape))
 
     def dims(self, slot: int = 0) -> list[int]:
-        """The sizes of an input; 1 for those that nothing tells."""
+        """Return the sizes of an input; 1 for those that nothing tells."""
         return [dim if isinstance(dim, int) and dim > 0 else 1 for dim in self.shape_of(self.node.input(slot)) or ()]
 
     def size(self, axis: int, slot: int = 0) -> int:
@@ -49,14 +49,14 @@ class _Ask:
         return dims[axis] if -len(dims) <= axis < len(dims) else 1
 
     def made(self) -> list[int] | None:
-        """The shape of the result; None if it is not known."""
+        """Return the shape of the result; None if it is not known."""
         dims = self.shape_of(self.node.output(0))
         known = [dim for dim in dims or () if isinstance(dim, int)]
         return known if dims is not None and len(known) == len(dims) == self.count else None
 
 
 def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: ShapeOf) -> Array | None:
-    """Numbers that the first understood reader accepts; None where none asks for any of its own."""
+    """Return numbers that the first understood reader accepts; None where none asks for any of its own."""
     for node, slot in uses(value):
         place = node.op_type, slot
         rule = _RULES.get(place) or (None if is_float(value.dtype) else _OF_INTEGERS.get(place))
@@ -66,7 +66,9 @@ def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sha
 
 
 def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
-    """Of both signs if ``signed`` or where nothing is done with them that asks for a count: floats are made of them.
+    """Draw small integers, of both signs if ``signed`` or where nothing is done with them that asks for a count.
+
+    Floats are made of them.
 
     If ``signed``, one is too large for a narrower type that they are cast to.
     """
@@ -94,7 +96,7 @@ def _place(ask: _Ask) -> Array:
 
 
 def _places_once(ask: _Ask) -> Array:
-    """No place twice along the axis: which of two updates is the last, nobody says."""
+    """Draw no place twice along the axis: which of two updates is the last, nobody says."""
     axis = int(ask.node.attr("axis", 0))
     lines = list(ask.shape)
     lines[axis] = max(ask.size(axis), ask.shape[axis])
@@ -102,7 +104,7 @@ def _places_once(ask: _Ask) -> Array:
 
 
 def _tuples(ask: _Ask) -> Array:
-    """Rows that are places along the first axes, each at most once if there are enough."""
+    """Return rows that are places along the first axes, each at most once if there are enough."""
     first, width = int(ask.node.attr("batch_dims", 0)), ask.shape[-1]
     sizes = (ask.dims() + [1] * width)[first : first + width]
     rows, places = ask.count // max(width, 1), int(np.prod(sizes))
@@ -111,7 +113,7 @@ def _tuples(ask: _Ask) -> Array:
 
 
 def _below(axis: int) -> Callable[[_Ask], Array]:
-    """Less than the size of an axis of the first input."""
+    """Draw numbers less than the size of an axis of the first input."""
     return lambda ask: ask.rng.integers(0, ask.size(axis), size=ask.shape)
 
 
@@ -121,7 +123,7 @@ def _depth(ask: _Ask) -> Array:
 
 
 def _lengths(ask: _Ask) -> Array:
-    """At least 1, and one of them all there is."""
+    """Draw lengths of at least 1, one of them all there is."""
     node = ask.node
     axis = int(node.attr("time_axis", 0)) if node.is_op("ReverseSequence") else int(bool(node.attr("layout", 0)))
     found = ask.rng.integers(1, ask.size(axis), size=ask.shape, endpoint=True)
@@ -134,13 +136,13 @@ def _largest(ask: _Ask) -> Array:
 
 
 def _target(ask: _Ask) -> Array:
-    """The shape of the result; else ones, the last one open."""
+    """Return the shape of the result; else ones, the last one open."""
     made = ask.made()
     return np.array(made if made is not None else [1] * (ask.count - 1) + [-1] * min(ask.count, 1), np.int64)
 
 
 def _expanded(ask: _Ask) -> Array:
-    """The shape of the result; else that of the data, so far as it is known."""
+    """Return the shape of the result; else that of the data, so far as it is known."""
     dims = ask.dims()[-ask.count :] if ask.count else []
     made = ask.made()
     return np.array(made if made is not None else [1] * (ask.count - len(dims)) + dims, np.int64)
@@ -153,7 +155,7 @@ def _result_dims(ask: _Ask) -> Array:
 
 
 def _shares(ask: _Ask) -> Array:
-    """Parts of an axis that make up all of it."""
+    """Return parts of an axis that make up all of it."""
     size, parts = ask.size(int(ask.node.attr("axis", 0))), max(ask.count, 1)
     return np.array([size // parts] * (ask.count - 1) + [size - size // parts * (parts - 1)][: ask.count], np.int64)
 
@@ -167,14 +169,14 @@ def _sliced_to(ask: _Ask) -> Array:
 
 
 def _sliced(ask: _Ask) -> list[int]:
-    """The sizes of the axes of a Slice: those that are stored, else the first."""
+    """Return the sizes of the axes of a Slice: those that are stored, else the first."""
     held = ir.constant(ask.node.input(3))
     axes = held.numpy().reshape(-1).tolist() if held is not None else range(ask.count)
     return [ask.size(axis) for axis in axes][: ask.count] + [1] * (ask.count - len(axes))
 
 
 def _boxes(ask: _Ask) -> Array:
-    """Corners in the image, the second behind the first; MaxRoiPool's begin with the number of the image."""
+    """Return corners in the image, the second behind the first; MaxRoiPool's begin with the number of the image."""
     if len(ask.shape) != 2:
         return np.zeros(ask.shape)
     scale = float(ask.node.attr("spatial_scale", 1.0))
@@ -187,12 +189,12 @@ def _boxes(ask: _Ask) -> Array:
 
 
 def _transformed(ask: _Ask) -> Array:
-    """As many points as the axis has."""
+    """Return as many points as the axis has."""
     return np.full(ask.shape, max(ask.size(int(ask.node.attr("axis", 1))), 1))
 
 
 def _pooled_places(ask: _Ask) -> Array:
-    """Places in what MaxUnpool makes, none twice: as many as its windows span."""
+    """Return places in what MaxUnpool makes, none twice: as many as its windows span."""
     kernel, pads = ask.node.attr("kernel_shape") or [1], ask.node.attr("pads") or []
     strides, rank = ask.node.attr("strides") or [1] * len(kernel), len(kernel)
     sides = zip(ask.shape[-rank:], strides, kernel, strict=False)
@@ -203,19 +205,19 @@ def _pooled_places(ask: _Ask) -> Array:
 
 
 def _blocks(ask: _Ask) -> Array:
-    """Col2Im's image of as many blocks as there are, each of one element."""
+    """Return Col2Im's image of as many blocks as there are, each of one element."""
     stride = (ask.node.attr("strides") or [1])[0]
     return np.array([(ask.size(-1) - 1) * stride + 1, *[1] * (ask.count - 1)][: ask.count], np.int64)
 
 
 def _free_place(ask: _Ask) -> Array:
-    """Where TensorScatter's update still fits."""
+    """Return where TensorScatter's update still fits."""
     axis = int(ask.node.attr("axis", -2))
     return ask.rng.integers(0, max(ask.size(axis) - ask.size(axis, 1), 0), size=ask.shape, endpoint=True)
 
 
 def _filled(ask: _Ask) -> Array:
-    """How many of its keys each row of an Attention has: at least one, and at most all."""
+    """Return how many of its keys each row of an Attention has: at least one, and at most all."""
     return ask.rng.integers(1, ask.size(-2, 1), size=ask.shape, endpoint=True)
 
 

@@ -42,23 +42,23 @@ class CannotFeed(BadInput):
 
 
 def required(model: ir.Model) -> list[ir.Value]:
-    """The inputs that a caller must feed: those without a stored default."""
+    """Return the inputs that a caller must feed: those without a stored default."""
     sparse = {entry.values.name for entry in model.proto.graph.sparse_initializer}
     return [value for value in model.graph.inputs if value.tensor_proto is None and value.name not in sparse]
 
 
 def overridable(model: ir.Model) -> list[ir.Value]:
-    """The inputs that a caller may feed or leave: a default is stored for them."""
+    """Return the inputs that a caller may feed or leave: a default is stored for them."""
     return [value for value in model.graph.inputs if model.is_overridable(value)]
 
 
 def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """The shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
+    """Return the shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
     return {name: sizing.concrete(shape) for name, shape in known_shapes(model, given).items()}
 
 
 def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
-    """The shape of every required input, as ``given``, else as declared, open dims as the operators tell.
+    """Return the shape of every required input, as ``given``, else as declared, open dims as the operators tell.
 
     Raises CannotFeed for inputs that are no tensors or whose rank nothing tells, BadInput for given shapes that do not
     fit or whose input is not there.
@@ -90,14 +90,17 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
 def random_feeds(
     model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
 ) -> Feeds:
-    """A value for every required input, of the shapes that `input_shapes` chose; ``signed`` as in `random_value`."""
+    """Return a value for every required input, of the shapes that `input_shapes` chose.
+
+    ``signed`` as in `random_value`.
+    """
     return {
         value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in required(model)
     }
 
 
 def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
-    """The feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
+    """Return the feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
     chosen = dict(feeds)
     for value in inputs:
         tables = [node.input(0) for node, slot in uses(value) if node.is_op("Gather") and slot == 1]
@@ -121,7 +124,9 @@ def random_value(
     *,
     signed: bool = False,
 ) -> Array:
-    """A value of the input's element type; the same (seed, name, sample) gives the same numbers on every machine.
+    """Return a value of the input's element type.
+
+    The same (seed, name, sample) gives the same numbers on every machine.
 
     Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values. Where
     ``signed``, other integers are of both signs; a model that computes places from them may not take those.
@@ -154,7 +159,10 @@ def random_value(
 
 
 def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array:
-    """Beyond the normal ones, rows that are mixed, all true or all false; of the flat kinds, all are alike."""
+    """Draw flags: beyond the normal ones, rows that are mixed, all true or all false.
+
+    Of the flat kinds, all are alike.
+    """
     mixed = rng.integers(0, 2, size=shape)
     if kind == "normal":
         return mixed
@@ -165,12 +173,14 @@ def _flags(shape: tuple[int, ...], rng: np.random.Generator, kind: str) -> Array
 
 
 def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Any integers of a type, its last one too."""
+    """Return any integers of a type, its last one too."""
     return rng.integers(np.iinfo(target).min, np.iinfo(target).max, size=shape, endpoint=True)
 
 
 def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
-    """Parameters fed as inputs get the statistics of trained ones in every sample: activations stay in range.
+    """Draw floats; parameters fed as inputs get the statistics of trained ones in every sample.
+
+    Activations stay in range.
 
     In every second sample numbers of both signs go to whoever reads a value beside a Log or Sqrt.
     """
@@ -202,7 +212,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
 
 
 def _large(normal: Array) -> Array:
-    """Every channel of every sample is of one sign, unlike its neighbours'.
+    """Give every channel of every sample one sign, unlike its neighbours'.
 
     What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
     """
@@ -214,7 +224,7 @@ def _large(normal: Array) -> Array:
 
 
 def _constant_channels(normal: Array) -> Array:
-    """Every channel holds one number, a half or a whole one; the first holds zero.
+    """Give every channel one number, a half or a whole one; the first is zero.
 
     There is a tie wherever someone rounds, and a division by nothing may be one.
     """
@@ -238,7 +248,7 @@ def _every_second_flat(normal: Array) -> Array:
 
 
 def _stored_mean(value: ir.Value, normal: Array) -> Array:
-    """The mean stored by a BatchNormalization that reads the value; 0 where there is none."""
+    """Return the mean stored by a BatchNormalization that reads the value; 0 where there is none."""
     mean = np.zeros(1)
     for node, slot in value.uses:
         stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None

@@ -17,7 +17,9 @@ _TYPES = ("int64", "int32", "uint8", "float", "bool", "string")
 
 
 def loosened(model: ir.Model) -> Iterator[ir.Model]:
-    """Copies to feed, each looser than the last: of types that the readers take, and of shapes that only they tell.
+    """Yield copies to feed, each looser than the last.
+
+    Of types that the readers take, and of shapes that only they tell.
 
     The shape of one input is left open, or those of all.
     """
@@ -34,7 +36,7 @@ def loosened(model: ir.Model) -> Iterator[ir.Model]:
 
 
 def _type(value: ir.Value) -> int:
-    """The declared element type, unless an operator that reads the value takes it in none of its versions."""
+    """Return the declared element type, unless an operator that reads the value takes it in none of its versions."""
     for node, slot in value.uses:
         taken = _taken(node, slot)
         if taken and value.dtype and onnx.TensorProto.DataType.Name(value.dtype).lower() not in taken:
@@ -43,7 +45,7 @@ def _type(value: ir.Value) -> int:
 
 
 def _taken(node: ir.Node, slot: int) -> set[str]:
-    """The element types that any version of the operator takes there; none for operators that nobody knows."""
+    """Return the element types that any version of the operator takes there; none for operators that nobody knows."""
     found = set[str]()
     for opset in range(1, onnx.defs.onnx_opset_version() + 1):
         try:

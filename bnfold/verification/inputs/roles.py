@@ -45,7 +45,9 @@ _ROLES: dict[tuple[str, int], str] = {
 
 
 def role(value: ir.Value) -> str:
-    """What `random_value` knows a distribution for: ``weight``, ``bias``, ``positive``, … and ``data`` for all else.
+    """Return what `random_value` knows a distribution for.
+
+    ``weight``, ``bias``, ``positive``, … and ``data`` for all else.
 
     ``factor`` is for resizing, ``unit`` is 0…1, ``inner`` -1…1 without the ends, and ``wide`` larger than data. What
     has to be positive for one reader is, whatever it is for others.
@@ -73,7 +75,7 @@ def _is_product_with(node: ir.Node) -> bool:
 
 
 def uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """Uses by operators of the default domain, through those that only hand values on."""
+    """Yield uses by operators of the default domain, through those that only hand values on."""
     queue, seen = [value], {value}
     while queue and len(seen) < _LOOKAHEAD:
         for node, slot in queue.pop(0).uses:

@@ -48,7 +48,9 @@ class Sizing:
 
 
 def sizings() -> tuple[Sizing, ...]:
-    """The choices worth trying for a whole model, most telling first: odd batch and unlike sides before the usual ones.
+    """Return the choices worth trying for a whole model, most telling first.
+
+    Odd batch and unlike sides before the usual ones.
 
     The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
     Detectors of speech take frames of 512 samples and no others.
@@ -64,7 +66,7 @@ def sizings() -> tuple[Sizing, ...]:
 
 
 def further_sizings() -> tuple[Sizing, ...]:
-    """Further choices beside the first: at a size of 1, which may come next, broadcasting hides what an axis is.
+    """Return further choices beside the first: at a size of 1, which may come next, broadcasting hides what an axis is.
 
     Each may take an evaluation, so they are for models of small inputs.
     """
@@ -74,7 +76,10 @@ def further_sizings() -> tuple[Sizing, ...]:
 
 
 def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[Sizing]:
-    """Choices to look through where none of the above runs: what the model's ``numbers`` suggest, and alike ones."""
+    """Yield choices to look through where none of the above runs.
+
+    What the model's ``numbers`` suggest, and alike ones.
+    """
     rng = np.random.default_rng(0)
     pool = [1, *numbers, *range(2, 11)]
     if len(pool) ** len(names) <= _MOST_COMBINED:
@@ -91,7 +96,9 @@ def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[S
 
 
 def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
-    """Choices at which operators differ that agree at the first ones; of each row one is enough, the first that fits.
+    """Return choices at which operators differ that agree at the first ones.
+
+    Of each row one is enough, the first that fits.
 
     One row, and sides that stay odd however often they are halved, rounded down or up; an odd batch; all that is open
     is 1; sizes beyond a ``bound`` at which operators may end.

@@ -22,7 +22,7 @@ _LARGEST = 2**63 - 1
 
 
 def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool = False) -> ir.Model:
-    """A copy whose inputs have these shapes, as far as they are known, and all else what follows from them.
+    """Return a copy whose inputs have these shapes, as far as they are known, and all else what follows from them.
 
     Raises Unsupported if ``strict`` and operators are known not to fit together at these sizes.
     """
@@ -50,14 +50,14 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
 
 
 def _loses_elements(node: ir.Node) -> bool:
-    """What inference does not look at."""
+    """Whether elements are lost, which inference does not look at."""
     shapes = [value.shape for value in (node.input(0), node.output(0)) if value is not None and value.shape is not None]
     sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes if node.is_op("Reshape")]
     return sorted(map(len, sizes)) == sorted(map(len, shapes)) and len(set(map(math.prod, sizes))) > 1
 
 
 def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:
-    """As `sized`; None where operators are known not to fit together at these sizes."""
+    """Do as `sized`; None where operators are known not to fit together at these sizes."""
     try:
         return sized(model, shapes, strict=True)
     except Unsupported:
@@ -65,7 +65,7 @@ def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | No
 
 
 def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
-    """The shapes of inputs, with what operators tell of dims and ranks that are open in ``shapes``.
+    """Return the shapes of inputs, with what operators tell of dims and ranks that are open in ``shapes``.
 
     A size of 0 is what exporters write for an open one.
     """
@@ -110,12 +110,12 @@ class SharedShapes:
         self._alone = {path: _tell_alone(old[path], new[path], inferred[path]) for path in both}
 
     def claimed(self, path: str) -> frozenset[str]:
-        """Of a graph of the original, the values whose sizes the rewritten model may tell wrongly."""
+        """Return, of a graph of the original, the values whose sizes the rewritten model may tell wrongly."""
         return frozenset(self._claimed.get(path, ())) | frozenset(self._alone.get(path, ()))
 
     @contextmanager
     def without_claims(self, path: str) -> Iterator[None]:
-        """Within this, these sizes are open again."""
+        """Open these sizes again, within the block."""
         known = []
         for graphs, claimed in zip(self.graphs, (self._claimed, self._alone), strict=True):
             if path in graphs and path in claimed:

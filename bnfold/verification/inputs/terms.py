@@ -16,7 +16,10 @@ ShapeOf = Callable[[ir.Value | None], list[Dim] | None]
 
 
 def terms(node: ir.Node, shape_of: ShapeOf) -> list[Term]:
-    """What is known of the shapes around a node; nothing of operators that say nothing. Damaged nodes may raise."""
+    """Return what is known of the shapes around a node; nothing of operators that say nothing.
+
+    Damaged nodes may raise.
+    """
     rule = _RULES.get(node.op_type) if not node.domain else None
     return list(rule(node, shape_of)) if rule is not None else []
 
@@ -26,7 +29,7 @@ def _axes(rank: int, what: str = "axis") -> list[Letter]:
 
 
 def _rank(shape_of: ShapeOf, *values: ir.Value | None) -> int:
-    """Of the first value whose rank is known, else 0."""
+    """Return the rank of the first value whose rank is known, else 0."""
     return next((len(shape) for value in values if (shape := shape_of(value)) is not None), 0)
 
 
@@ -56,7 +59,10 @@ def _per_channel(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def _spread(shapes: Sequence[Sequence[Dim]], rank: int) -> list[list[Letter]]:
-    """Letters of shapes that are broadcast: counted from the right sizes are equal or 1, and what may be 1 is equal."""
+    """Return letters of shapes that are broadcast.
+
+    Counted from the right sizes are equal or 1, and what may be 1 is equal.
+    """
     letters = _axes(rank)
     sizes = [{shape[place] for shape in shapes if -len(shape) <= place} for place in range(-rank, 0)]
     return [
@@ -80,7 +86,7 @@ def _broadcast(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> list[Dim]:
-    """The shape of an operand, with ones behind it where it stands at a named axis, as before opset 7."""
+    """Return the shape of an operand, with ones behind it where it stands at a named axis, as before opset 7."""
     if shape is None:
         return [f"slot {slot}"] * rank
     is_slope = node.is_op("PRelu") and node.graph.opset("") < 7 and len(shape) == 1 < rank
@@ -93,7 +99,7 @@ def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> lis
 
 
 def _expand(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
-    """The result; a dim of the data that is open may be 1 or what is wanted (`widest`)."""
+    """Yield the result; a dim of the data that is open may be 1 or what is wanted (`widest`)."""
     own, held = shape_of(node.input(0)), ir.constant(node.input(1))
     if own is None or held is None:
         return
@@ -111,7 +117,7 @@ def _expand(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def widest(node: ir.Node, rank: int) -> list[int | None]:
-    """The largest dims of data of that rank that an Expand takes; None where any size will do."""
+    """Return the largest dims of data of that rank that an Expand takes; None where any size will do."""
     held = ir.constant(node.input(1)) if node.is_op("Expand") else None
     target = held.numpy().tolist() if held is not None else []
     return [size if size > 1 else None for size in _last(rank, target)]
@@ -142,7 +148,7 @@ def _pool(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def _made(node: ir.Node, kernel: Sequence[Dim]) -> list[Letter]:
-    """The sides that windows make: those they read where one element is for each, which padding may see to."""
+    """Return the sides that windows make: those they read where one element is for each, which padding may see to."""
     rank = len(kernel)
     ones, mode = [1] * rank, node.attr("auto_pad", "NOTSET")
     pads = node.attr("pads") or [0] * 2 * rank
@@ -195,7 +201,7 @@ def _recurrent(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
 
 
 def _parts(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
-    """All parts of a Concat or a Split are alike beside the axis."""
+    """Yield the letters of parts: all of a Concat or a Split are alike beside the axis."""
     whole, parts, axis = node.output(0), node.inputs, node.attr("axis", 1)
     sizes: Sequence[Letter] = _axes(len(parts), "part")
     if node.is_op("Split"):
@@ -243,7 +249,7 @@ def _regions(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
 
 
 def _elements(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
-    """Places are of the rank of what they are places in; a GatherElements makes one element of each."""
+    """Yield letters: places are of the rank of what they are places in; a GatherElements makes one element of each."""
     rank = _rank(shape_of, node.input(0), node.input(1))
     yield node.input(0), _axes(rank)
     for value in (node.input(1), node.input(2), None if node.input(2) else node.output(0)):
@@ -253,7 +259,7 @@ def _elements(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
 
 
 def _scattered(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
-    """An update is what lies behind a place."""
+    """Yield the letters of a scatter: an update is what lies behind a place."""
     rank, places = _rank(shape_of, node.input(0), node.output(0)), shape_of(node.input(1))
     yield node.input(0), _axes(rank)
     yield node.output(0), _axes(rank)

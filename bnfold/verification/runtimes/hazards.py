@@ -7,7 +7,7 @@ from bnfold.verification.changes.extract import producer_of_elements
 
 
 def hazards(model: ir.Model) -> list[str]:
-    """One sentence for every known defect that the model as it is would run into."""
+    """Return one sentence for every known defect that the model as it is would run into."""
     notes = []
     for node in model.nodes():
         if not node.is_op("BatchNormalization"):

@@ -62,7 +62,7 @@ class Helper:
         return self._process.pid
 
     def ask(self, request: bytes, limit_seconds: float) -> Answer:
-        """The answer; raises HelperLate or HelperDied, and then the process is gone."""
+        """Return the answer; raises HelperLate or HelperDied, and then the process is gone."""
         process, late = self._process, threading.Event()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
@@ -111,7 +111,7 @@ class Helper:
 
 
 def _scratch() -> IO[bytes] | None:
-    """Where a helper complains; None where there is no place for temporary files."""
+    """Return where a helper complains; None where there is no place for temporary files."""
     with suppress(OSError):
         return tempfile.TemporaryFile()
     return None
@@ -131,7 +131,7 @@ def start(python: str, runtime: str) -> None:
 
 
 def ask(python: str, head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]], limit_seconds: float) -> Answer:
-    """The answer of a helper. One that did other work before may have died of that: then a new one is asked.
+    """Return the answer of a helper. One that did other work before may have died of that: then a new one is asked.
 
     Raises HelperLate, HelperDied, and OSError where no process can be started.
     """

@@ -23,7 +23,7 @@ Sample = dict[str, Array]
 
 
 def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> bytes:
-    """One message: ``head`` and lists of named arrays; strings travel in the JSON."""
+    """Pack one message: ``head`` and lists of named arrays; strings travel in the JSON."""
     table, payload = [], []
     for sample in samples:
         row = []
@@ -39,7 +39,7 @@ def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> byt
 
 
 def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[Sample]]:
-    """What `pack` made. Raises ValueError on anything else, a truncated message included."""
+    """Return what `pack` made. Raises ValueError on anything else, a truncated message included."""
     head = json.loads(stream.readline())
     samples: list[Sample] = []
     for row in head.pop("samples"):
@@ -56,7 +56,7 @@ def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[Sample]]:
 
 
 def processors() -> int:
-    """How many this process may use: those it is bound to, and no more than the quota of its container."""
+    """Return how many this process may use: those it is bound to, and no more than the quota of its container."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no control groups, or no quota ("max")
@@ -66,7 +66,7 @@ def processors() -> int:
 
 
 def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) -> tuple[str, list[Sample]]:
-    """The model in onnxruntime, every graph optimisation off (with them on, it folds BatchNormalization itself)."""
+    """Run the model in onnxruntime without graph optimisation, which folds BatchNormalization itself."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -89,7 +89,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) 
 
 
 def run_openvino(path: str, samples: Sequence[Sample], _: Sample) -> tuple[str, list[Sample]]:
-    """The model in OpenVINO on the CPU, held to float32: by default it may take a shorter type."""
+    """Return the model in OpenVINO on the CPU, held to float32: by default it may take a shorter type."""
     import openvino
 
     core = openvino.Core()

@@ -95,7 +95,7 @@ class SubgraphPair:
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
 
     def drowned(self) -> str | None:
-        """A result in which no element of some channel, or of a place on another axis, was ever finite.
+        """Return a result in which no element of some channel, or of a place on another axis, was ever finite.
 
         Where all is NaN, a weight cannot show.
         """
@@ -114,7 +114,7 @@ class SubgraphPair:
         )
 
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
-        """A value in the region; what was captured from around it is in its main graph."""
+        """Return a value in the region; what was captured from around it is in its main graph."""
         path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
         graphs = {graph.path: graph for graph in subgraph.graphs()}
         return graphs.get(path, subgraph.graph).values[value.name]
@@ -179,7 +179,7 @@ class SubgraphPair:
 
     @staticmethod
     def _other(array: Array) -> Array:
-        """Shuffle floats; leave other types as they are."""
+        """Return shuffle floats; leave other types as they are."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
     def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
@@ -244,7 +244,7 @@ class SubgraphPair:
         altered: reference.Alterations | None = None,
         **options: Any,
     ) -> Results:
-        """``model`` is that of ``one``, or a changed copy of it."""
+        """Run ``model``, that of ``one`` or a changed copy of it."""
         held = dict(one.held)
         for value, change in (altered or {}).items():
             if value.name in held and value.graph is model.graph:
@@ -293,5 +293,5 @@ def _is_floats(value: Any) -> bool:
 
 
 def _shape(value: object) -> object:
-    """The shape of an array; None for a sequence or nothing."""
+    """Return the shape of an array; None for a sequence or nothing."""
     return getattr(value, "shape", None)

@@ -25,7 +25,7 @@ _LARGEST = 1 << 20
 
 
 def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
-    """Equal for regions of a graph that differ in nothing but names and the numbers of float weights.
+    """Return a key, equal for regions of a graph that differ in nothing but names and the numbers of float weights.
 
     None where that cannot be told: of bodies, say.
     """
@@ -51,7 +51,7 @@ def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
 
 
 def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
-    """What counts of a stored tensor; None where it cannot be shared."""
+    """Return what counts of a stored tensor; None where it cannot be shared."""
     tensor = value.tensor
     if tensor is None or tensor.size > LARGEST_HELD:
         return None
@@ -62,7 +62,7 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
 
 
 def repeatable(subgraphs: SubgraphPair, mutants: Mutants) -> SubgraphPair | None:
-    """What others may repeat; None where more than equal results was needed, or would be with other weights.
+    """Return what others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
     """
@@ -82,7 +82,7 @@ def repeatable(subgraphs: SubgraphPair, mutants: Mutants) -> SubgraphPair | None
 
 
 def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | None:
-    """The largest difference of regions of one signature; None where they have to be compared by themselves."""
+    """Return the largest difference of regions of one signature; None where they have to be compared by themselves."""
     old, new = (
         runnable(like.subgraph, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )

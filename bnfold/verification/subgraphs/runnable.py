@@ -26,7 +26,7 @@ class Runnable:
 
 
 def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
-    """The region with what ``values`` store in the place of what it does: read and widened once."""
+    """Return the region with what ``values`` store in the place of what it does: read and widened once."""
     held: dict[str, Array] = {}
     names: dict[str, str] = {}
     for value, other in zip(values, subgraph.stored, strict=True):

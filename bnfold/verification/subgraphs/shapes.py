@@ -46,7 +46,7 @@ class Trial(NamedTuple):
 
 
 def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
-    """Shapes to try until the region runs: small ones, then those that are declared.
+    """Yield shapes to try until the region runs: small ones, then those that are declared.
 
     A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is
     not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
@@ -90,7 +90,10 @@ def _trials(
 
 
 def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
-    """Other shapes that callers may feed: open sizes as 1 beside another input, one axis where the rank is unknown."""
+    """Yield other shapes that callers may feed.
+
+    Open sizes as 1 beside another input, one axis where the rank is unknown.
+    """
     inputs = {name: value for name, value in fed.items() if value.is_input}
     places: dict[object, list[tuple[str, int]]] = {}
     for name, value in inputs.items():
@@ -147,7 +150,10 @@ def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
 
 
 def fed_shapes(shapes: Shapes) -> ShapeOf:
-    """The shapes that a region is fed, also where operators keep them, and of weights; others are not known then."""
+    """Return the shapes that a region is fed, also where operators keep them, and of weights.
+
+    Others are not known then.
+    """
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
@@ -166,12 +172,12 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
 
 
 def _known(value: ir.Value) -> Known | None:
-    """The shape; 0 is what exporters write for an unknown size."""
+    """Return the shape; 0 is what exporters write for an unknown size."""
     return None if value.shape is None else [dim or None for dim in value.shape]
 
 
 def _guesses(known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
-    """The known shapes, and for the others those of their neighbours, then the usual ranks."""
+    """Yield the known shapes, and for the others those of their neighbours, then the usual ranks."""
     told = [shape for shape in known.values() if shape is not None]
     ranks = (
         dict.fromkeys([*sorted(map(len, told), reverse=True), *_GUESSED_RANKS]) if None in known.values() else {0: None}
@@ -192,7 +198,7 @@ def _small(value: ir.Value, known: Known) -> Known:
 def _inferred(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known], *, by_axis: bool
 ) -> dict[str, list[Dim]]:
-    """The shapes with what weights dictate in the region.
+    """Return the shapes with what weights dictate in the region.
 
     Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits; with
     ``by_axis``, all axes at one place do.
@@ -214,7 +220,10 @@ def _inferred(
 def _sizes(
     told: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
 ) -> Shapes:
-    """Sizes for open axes, other ones at other places: at least so large, multiples of ``step``, and ``more``."""
+    """Return sizes for open axes, other ones at other places.
+
+    At least so large, multiples of ``step``, and ``more``.
+    """
     names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
     free = (name for name in names if name != _FREE_BATCH)
     least = -(-least // step)
@@ -224,7 +233,7 @@ def _sizes(
 
 
 def _reach(nodes: Sequence[ir.Node]) -> int:
-    """How many elements the windows of a region span beyond one, one after the other."""
+    """Return how many elements the windows of a region span beyond one, one after the other."""
     reach, stride = 0, 1
     for node in nodes:
         if not (window := _window(node)):

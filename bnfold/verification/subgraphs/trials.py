@@ -68,7 +68,7 @@ class SubgraphTrials:
         return False
 
     def outcome(self) -> Found:
-        """The result when no trial was conclusive."""
+        """Return the result when no trial was conclusive."""
         if self._conclusive is not None:
             return self._conclusive if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):

@@ -104,7 +104,9 @@ class SubgraphVerifier:
         )
 
     def evidence(self, cut: ir.Cut, seconds: float) -> Evidence:
-        """All that comparing whole models has to show of what differs in a cut: what it makes, and its constants.
+        """Return all that comparing whole models has to show of what differs in a cut.
+
+        What it makes, and its constants.
 
         Raises Unsupported for a cut that is not in both models.
         """
@@ -173,7 +175,7 @@ class SubgraphVerifier:
         return outcome
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
-        """Why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
+        """Say why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
         near = nearby(_passed(subgraphs), self._shapes.claimed(subgraphs.cut.graph))
         with self._shapes.without_claims(subgraphs.cut.graph):
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
@@ -187,7 +189,7 @@ class SubgraphVerifier:
         return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
-        """Why equal results do not count: at other sizes that callers may feed, they are not."""
+        """Say why equal results do not count: at other sizes that callers may feed, they are not."""
         usual = _passed(subgraphs)
         with self._shapes.without_claims(subgraphs.cut.graph):
             others = list(further_shapes(fed, usual))
@@ -207,7 +209,7 @@ class SubgraphVerifier:
     def _at_other_sizes(
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
-        """What is found there, if it is worse than at ``first``, and not because these sizes are not declared."""
+        """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared."""
         if (has_guesses(fed, others) and not guessed) or _takes_long(subgraphs.old.subgraph.model, others):
             return first
         found = self._sampled(subgraphs, fed, others, guessed=guessed)
@@ -216,7 +218,10 @@ class SubgraphVerifier:
     def _sampled(
         self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool
     ) -> Found:
-        """The largest difference over a few samples; where none could be compared, why the first one could not."""
+        """Return the largest difference over a few samples.
+
+        Where none could be compared, why the first one could not.
+        """
         found: list[Found] = []
         wanted = 1
         subgraphs.start()
@@ -277,7 +282,7 @@ def _takes_long(subgraph: ir.Model, shapes: Shapes) -> bool:
 
 
 def _taken_over(cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> Iterator[Mutant]:
-    """The values inside that differ, which have to show."""
+    """Return the values inside that differ, which have to show."""
     made, others = (
         {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
     )
@@ -290,7 +295,10 @@ def _fails(found: Found | None) -> bool:
 
 
 def _samples(shapes: Shapes, first: Found) -> int:
-    """Of very few numbers more samples: they may all be negative before a Relu, or hide behind the largest of all."""
+    """Return how many samples to try.
+
+    Of very few numbers more, as they may all be negative before a Relu, or hide behind the largest of all.
+    """
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
     return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))

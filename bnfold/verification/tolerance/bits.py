@@ -29,7 +29,7 @@ def same(old: ir.Tensor | None, new: ir.Tensor) -> bool:
 
 
 def _filled_with(tensor: ir.Tensor) -> Array | None:
-    """The number that all elements of a view of one are, however many."""
+    """Return the number that all elements of a view of one are, however many."""
     array = tensor.numpy() if isinstance(tensor, InMemory) else None
     if array is None or not array.size:
         return None
@@ -38,7 +38,7 @@ def _filled_with(tensor: ir.Tensor) -> Array | None:
 
 
 def _pieces(tensor: ir.Tensor) -> Iterator[Array]:
-    """All numbers, a few at a time; of those that are all one, one is enough."""
+    """Yield all numbers, a few at a time; of those that are all one, one is enough."""
     number = _filled_with(tensor)
     for block in tensor.blocks() if number is None else [number]:
         yield from (block[start : start + _PIECE] for start in range(0, block.size, _PIECE))

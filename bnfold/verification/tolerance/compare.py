@@ -82,7 +82,10 @@ class Difference(NamedTuple):
 def compare_values(
     expected: Any, actual: Any, rounds: Sequence[Sequence[Any]], dtype: int | None, *, by_channel: bool
 ) -> Difference:
-    """The difference of two results, floats within what the draws explain; lists (sequences) element by element."""
+    """Return the difference of two results, floats within what the draws explain.
+
+    Lists (sequences) element by element.
+    """
     if isinstance(expected, list) or isinstance(actual, list):
         return _compare_lists(expected, actual, dtype)
     expected, actual = _in_floats(expected), _in_floats(actual)
@@ -99,17 +102,17 @@ def compare_values(
 
 
 def size_of(value: Any) -> int:
-    """How many numbers an array has, or all arrays of a sequence."""
+    """Return how many numbers an array has, or all arrays of a sequence."""
     return sum(map(size_of, value)) if isinstance(value, list) else int(np.size(value))
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of an array; of a sequence, whose arrays may be of several, how many it has."""
+    """Return the shape of an array; of a sequence, whose arrays may be of several, how many it has."""
     return (len(value),) if isinstance(value, list) else np.shape(value)
 
 
 def _in_floats(value: Any) -> npt.NDArray[Any]:
-    """Complex numbers as two floats each, along an axis of their own; anything else as it is."""
+    """Return complex numbers as two floats each, along an axis of their own; anything else as it is."""
     array = np.asarray(value)
     return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
 
@@ -168,7 +171,7 @@ def _ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:
 
 
 def _rms(delta: F64) -> float:
-    """Scaled first: differences beyond 1e154 have no square."""
+    """Return the root mean square, scaled first: differences beyond 1e154 have no square."""
     largest = float(delta.max(initial=0.0))
     if not np.isfinite(largest):
         return largest
@@ -183,7 +186,9 @@ def tolerance(
     *,
     by_channel: bool,
 ) -> F64:
-    """How far each element of ``actual`` may lie from ``expected``; ``rounds`` are ``actual``, new weights disturbed.
+    """Say how far each element of ``actual`` may lie from ``expected``.
+
+    ``rounds`` are ``actual``, new weights disturbed.
 
     Axes along which all are alike may be of size 1.
 
@@ -212,12 +217,12 @@ def tolerance(
 
 
 def distance(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> F64:
-    """How far the elements of two arrays are apart; 0 where one of them is not finite."""
+    """Say how far the elements of two arrays are apart; 0 where one of them is not finite."""
     return _apart(one, other)[0]
 
 
 def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDArray[np.bool_] | None]:
-    """Their `distance`, and where both are finite: None for everywhere, which takes half as long to find out."""
+    """Return their `distance`, and where both are finite: None for everywhere, which takes half as long to find out."""
     with np.errstate(all="ignore"):  # beyond all numbers is beyond any tolerance
         apart: F64 = np.abs(np.subtract(other, one, dtype=np.float64))
     if np.isfinite(apart).all():
@@ -227,12 +232,12 @@ def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDA
 
 
 def magnitude(values: npt.NDArray[Any]) -> float:
-    """The largest finite number, whatever its sign; 0 where there is none."""
+    """Return the largest finite number, whatever its sign; 0 where there is none."""
     return float(np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=0.0))
 
 
 def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
-    """Where the NaN or the (signed) infinities of the two differ: a sentence, or an empty string."""
+    """Return where the NaN or the (signed) infinities of the two differ: a sentence, or an empty string."""
     for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
         before, after = test(expected), test(actual)
         if not np.array_equal(before, after):

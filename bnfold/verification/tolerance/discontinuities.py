@@ -45,7 +45,7 @@ _JUMPS: Mapping[str, tuple[int, ...]] = {
 
 
 def jump_slots(node: ir.Node) -> tuple[int, ...]:
-    """The input slots of ``node`` at which a tiny difference can become a large one."""
+    """Return the input slots of ``node`` at which a tiny difference can become a large one."""
     if node.domain:
         return ()
     if node.is_op("Cast", "CastLike"):
@@ -69,7 +69,9 @@ def jump_elsewhere(before: ir.Model, after: ir.Model) -> bool:
 
 
 def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
-    """Names of the values read by jumping operators of ``after``: those that can be held to ``before``, and the others.
+    """Return names of the values read by jumping operators of ``after``.
+
+    Those that can be held to ``before``, and the others.
 
     Held can be what nodes of both main graphs make; bodies run where nobody sees their values.
     """
@@ -83,7 +85,10 @@ def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
 
 
 def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
-    """What jumping operators read, if a node makes it and it may be a float; constants and inputs are alike anyway."""
+    """Yield what jumping operators read, if a node makes it and it may be a float.
+
+    Constants and inputs are alike anyway.
+    """
     for node in model.nodes():
         for slot in jump_slots(node):
             value = node.input(slot)
@@ -94,7 +99,10 @@ def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:
-    """A copy whose jumping operators read stand-ins for the values ``names``; and the stand-in of each, to be fed."""
+    """Return a copy whose jumping operators read stand-ins for the values ``names``.
+
+    And the stand-in of each, to be fed.
+    """
     copy = model.clone()
     stand_ins = {name: _new_input(copy, f"{name}@before") for name in names}
     for node in copy.nodes():
@@ -106,7 +114,7 @@ def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, s
 
 
 def _new_input(model: ir.Model, hint: str) -> ir.Value:
-    """Listed in the message as well: copies of the model keep it, even if only a body reads it."""
+    """Add an input, listed in the message as well: copies of the model keep it, even if only a body reads it."""
     value = model.graph.fresh(hint)
     value.is_input = True
     model.graph.inputs.append(value)
@@ -115,7 +123,7 @@ def _new_input(model: ir.Model, hint: str) -> ir.Value:
 
 
 def _cast_target(node: ir.Node) -> int:
-    """The type cast to; a name up to version 5, a number since. What nothing tells is no jump."""
+    """Return the type cast to; a name up to version 5, a number since. What nothing tells is no jump."""
     if node.is_op("CastLike"):
         like = node.input(1)
         return (like.dtype if like is not None else None) or onnx.TensorProto.FLOAT

@@ -25,7 +25,7 @@ class FloatType(NamedTuple):
         return float(2.0**-self.precision)
 
     def spacing(self, values: npt.NDArray[Any]) -> F64:
-        """The distance between neighbouring numbers of this type around each of ``values``: one ulp."""
+        """Return the distance between neighbouring numbers of this type around each of ``values``: one ulp."""
         size = np.abs(np.asarray(values, np.float64))
         exponent = np.where(size > 0, np.frexp(size)[1] - 1, self.min_exponent)
         spacing: F64 = np.ldexp(1.0, np.maximum(exponent, self.min_exponent) - (self.precision - 1))
@@ -45,7 +45,7 @@ FLOAT_TYPES: dict[int, FloatType] = {
 
 
 def float_type(dtype: int | None) -> FloatType:
-    """The float type of an onnx data type; float32 where the type is unknown or no float."""
+    """Return the float type of an onnx data type; float32 where the type is unknown or no float."""
     return FLOAT_TYPES.get(dtype or _T.FLOAT, FLOAT_TYPES[_T.FLOAT])
 
 

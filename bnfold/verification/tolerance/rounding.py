@@ -26,7 +26,7 @@ _BLOCK = 1 << 15
 
 
 def disturb(values: Array, dtype: int, seed: int, old: ir.Tensor | None = None) -> Array:
-    """Numbers of the onnx type ``dtype``, each moved to the next one, away from zero or towards it by a seeded coin.
+    """Move numbers of the onnx type ``dtype`` to the next one, away from zero or towards it by a seeded coin.
 
     Zeros stay, and so do what would leave the finite numbers and what ``old``, the original's weight of the same name,
     has in the same place: none was rounded. Where all are one number, all move alike, as they were rounded. Subnormal
@@ -125,7 +125,7 @@ class PerturbedWeights:
         return found
 
     def moved(self, most: int) -> dict[str, Array]:
-        """New initializers of the main graph that have at most so many numbers, perturbed."""
+        """Return new initializers of the main graph that have at most so many numbers, perturbed."""
         graph = self._models[1].graph
         return {
             name: disturb(tensor.numpy(), tensor.dtype, zlib.crc32(name.encode()))
@@ -145,7 +145,7 @@ class PerturbedWeights:
     def of(
         self, model: ir.Model, groups: int, round_number: int, names: Mapping[str, str] | None = None
     ) -> list[reference.Alterations]:
-        """For the rewritten model, a copy or a region, what moves each of ``groups`` shares of its new weights.
+        """Return, for the rewritten model, a copy or a region, what moves each of ``groups`` shares of its new weights.
 
         Another round disturbs the same shares in other directions. The main graph of a region holds weights that came
         from any graph of the model; ``names`` has those that they have there, where they are others.
@@ -157,7 +157,7 @@ class PerturbedWeights:
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
     def _home(self, path: str, name: str) -> Key:
-        """The graph of the model that a weight of a region came from, whose own paths begin at the region."""
+        """Return the graph of the model that a weight of a region came from, whose own paths begin at the region."""
         return (path if (path, name) in self._stored else self._paths.get(name, ""), name)
 
     def _mover(self, key: Key, round_number: int) -> Callable[[Any], Any]:
@@ -177,7 +177,7 @@ def _values(model: ir.Model) -> list[ir.Value]:
 
 
 def stored(value: ir.Value) -> ir.Tensor | None:
-    """The tensor of an initializer or of a Constant node that holds one."""
+    """Return the tensor of an initializer or of a Constant node that holds one."""
     if value.tensor is not None:
         return value.tensor
     node = value.producer

@@ -45,7 +45,7 @@ class StorageErrors(NamedTuple):
 
 
 def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> StorageErrors | None:
-    """How far a runtime's results are from float64; None where it did not give this output in this shape."""
+    """Say how far a runtime's results are from float64; None where it did not give this output in this shape."""
     largest = rms = 0.0
     broken = 0
     for expected_sample, sample in zip(truth, results, strict=True):
@@ -63,7 +63,7 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
 
 
 def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> str:
-    """One sentence when the rewritten model errs more than the original; empty when it does not."""
+    """Return one sentence when the rewritten model errs more than the original; empty when it does not."""
     if after.broken > before.broken:
         return (
             f"output {name!r}: {after.broken} elements overflow or become NaN in the model's own precision, "
