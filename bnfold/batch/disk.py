@@ -45,7 +45,7 @@ class OnDisk:
         return self.path.exists() and not self.path.is_dir()
 
     def signature(self) -> list[Any]:
-        """Size, and what changes when the content does. Raises if there is no such file."""
+        """Return the size, and what changes when the content does. Raises if there is no such file."""
         status = self.path.stat()
         return [status.st_size, status.st_mtime_ns]
 

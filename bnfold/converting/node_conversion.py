@@ -198,7 +198,7 @@ class NodeConversion:
     def reduce_mean(
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
     ) -> ir.Value:
-        """Return mean over ``axes``."""
+        """Add the mean over ``axes``."""
         return self.along("ReduceMean", 18, value, axes, output, keepdims=keepdims)
 
     def along(

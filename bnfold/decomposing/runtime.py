@@ -61,7 +61,7 @@ def parameter(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value
 
 
 def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
-    """Scale or bias such that it broadcasts against the activation."""
+    """Return a scale or bias such that it broadcasts against the activation."""
     value = spec.inputs[name]
     tensor = ir.constant(value)
     if tensor is not None and tensor.dtype in FLOATS:

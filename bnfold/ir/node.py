@@ -166,7 +166,7 @@ class Node:
             del self.proto.attribute[index]
 
     def replace_attrs(self, attributes: Sequence[onnx.AttributeProto]) -> None:
-        """Have copies of these messages for attributes, and no others."""
+        """Take copies of these messages for attributes, and no others."""
         self._spelled = None
         del self.proto.attribute[:]
         self.proto.attribute.extend(attributes)

@@ -114,10 +114,7 @@ def _open_zeros(proto: onnx.ModelProto) -> None:
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
-    """Return what onnx infers.
-
-    Its Slice ends the process at a negative size, so each is shown once its input is known.
-    """
+    """Infer by onnx. Its Slice ends the process at a negative size, so each is shown once its input is known."""
     if not slices:
         return _infer(proto, strict=strict)
     copy = deepcopy(proto)
@@ -263,10 +260,7 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield tensors that inference may want the numbers of.
-
-    Only models with external data have tokens of small ones.
-    """
+    """Yield tensors whose numbers inference may want; only models with external data have tokens of small ones."""
     if not model.has_external_data:
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return

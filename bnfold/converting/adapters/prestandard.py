@@ -37,7 +37,7 @@ def affine(conversion: NodeConversion) -> None:
 
 
 def scale(conversion: NodeConversion) -> None:
-    """Scale: ``scale·x``."""
+    """Convert Scale: ``scale·x``."""
     data = conversion.input(0)
     _become(conversion, "Mul", [data, conversion.scalar(conversion.take("scale", 1.0), data, "scale")])
 

@@ -33,7 +33,7 @@ def slice_down(node: ir.Node, affine: Affine) -> Affine:
 
 
 def _windows(node: ir.Node, rank: int) -> dict[int, slice]:
-    """Return by axis: start, stop and step, as numpy takes them. Bounds beyond the ends are cut, as there."""
+    """Return windows by axis: start, stop and step, as numpy takes them. Bounds beyond the ends are cut, as there."""
     starts, ends = facts.integers(node, 1, "starts"), facts.integers(node, 2, "ends")
     if starts is None or ends is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))

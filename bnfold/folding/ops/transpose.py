@@ -11,7 +11,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def _permutation(node: ir.Node, rank: int) -> list[int]:
-    """Return output axis ``i`` is input axis ``perm[i]``; absent means reversed."""
+    """Return the order of axes: output axis ``i`` is input axis ``perm[i]``; absent means reversed."""
     perm = node.attr("perm") or list(range(rank))[::-1]
     if sorted(perm) != list(range(rank)):
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r} has perm {perm} for rank {rank}")

@@ -193,7 +193,7 @@ def _round(bench: _Bench, old: Document, new: Document, made: Sequence[ir.Stored
 
 
 def _judged(name: str, index: int, before: Results, after: Results, rounds: Sequence[Round], growth: float) -> Compared:
-    """Return output ``name`` on sample ``index``.
+    """Judge output ``name`` on sample ``index``.
 
     A unit on every product shows what rounding the products does, not what rounding their sums does: that is more by
     ``growth``, the root of their length, over the eight or sixteen terms that a processor adds at once.

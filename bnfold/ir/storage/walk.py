@@ -51,7 +51,7 @@ class ByteWindow:
         self._data = b""
 
     def _at(self, position: int) -> int:
-        """Index into the buffer such that at least one whole tag and length can be read there."""
+        """Return an index into the buffer such that at least one whole tag and length can be read there."""
         index = position - self._start
         if index < 0 or index + _LONGEST_HEAD > len(self._data):
             self._start = position

@@ -45,7 +45,7 @@ def varint(value: int) -> bytes:
 
 
 def length_prefix(field: int, length: int) -> bytes:
-    """Tag and length of a length-delimited field."""
+    """Return tag and length of a length-delimited field."""
     if field < 16 and length < 128:
         return bytes((field << 3 | BYTES, length))
     return varint(field << 3 | BYTES) + varint(length)

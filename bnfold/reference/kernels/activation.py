@@ -89,7 +89,7 @@ for _op, (_versions, _function, _names) in _CURVES.items():
 @kernel("Clip", 1, 6)
 @kernel("Clip", 11, 12, 13)
 def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Result:
-    """Return bounds as attributes or scalar inputs.
+    """Clip to bounds that are attributes or scalar inputs.
 
     An absent one does not bound, and the upper one has the last word.
     """

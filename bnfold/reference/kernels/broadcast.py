@@ -101,7 +101,7 @@ for _op, (_legacy, _modern, _function) in _BINARY.items():
 @kernel("Mod", 10, 13)
 @kernel("Mod", 28)
 def modulo(call: Call, a: Array, b: Array) -> Result:
-    """Return remainder with the sign of the divisor, or of the dividend under ``fmod``, which floats need before 28."""
+    """Compute the remainder, of the divisor's sign, or the dividend's under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
         return np.fmod(a, b)
     require(call.version >= 28 or not np.issubdtype(a.dtype, np.inexact), "floats need fmod = 1")
@@ -134,7 +134,7 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
 @kernel("Min", 1, 6)
 @kernel("Min", 8, 12, 13)
 def variadic(call: Call, *operands: Array) -> Result:
-    """Return all operands in one: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
+    """Combine all operands: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
     shapes = {operand.shape for operand in operands}
     require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
     total = reduce({"Max": np.maximum, "Min": np.minimum}.get(call.op, np.add), operands)
@@ -156,7 +156,7 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
 @kernel("Gemm", 1, 6)
 @kernel("Gemm", 7, 9, 11, 13)
 def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
-    """Return alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
+    """Compute alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
     require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")
     product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
     if product.dtype != a.dtype:

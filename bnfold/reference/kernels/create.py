@@ -86,7 +86,7 @@ def cast_like(call: Call, x: Array, like: Array) -> Result:
 
 
 def _cast(call: Call, x: Array, code: int) -> Array:
-    """Return between floats, integers and booleans; to integers it truncates. Strings are declined."""
+    """Cast between floats, integers and booleans; to integers it truncates. Strings are declined."""
     if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
         return saturated(call, x, code)
     known = code in ORDINARY | WIDENED and x.dtype.kind not in "OSUc"
@@ -95,7 +95,7 @@ def _cast(call: Call, x: Array, code: int) -> Array:
 
 
 def saturated(call: Call, x: Array, code: int) -> Array:
-    """Return floats of 8 and 4 bits, within their limits unless ``saturate`` is 0."""
+    """Keep floats of 8 and 4 bits within their limits unless ``saturate`` is 0."""
     limits = ml_dtypes.finfo(call.dtype(code))
     return (np.clip(x, limits.min, limits.max) if call.attr("saturate", 1) else x).astype(call.dtype(code))
 
@@ -142,7 +142,7 @@ def dropout_legacy(call: Call, x: Array) -> tuple[Datum, ...]:
 
 @kernel("Dropout", 12, 13, 22)
 def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Datum, ...]:
-    """Return training is an input; a ratio of 0 drops nothing either way."""
+    """Drop elements where training, an input, says so; a ratio of 0 drops nothing either way."""
     rate = 0.5 if ratio is None else float(ratio.item())
     if not 0 <= rate < 1:  # the text's range, which runtimes check even if nothing is dropped
         raise ValueError(f"a ratio of {rate:.3g} is not in [0, 1)")
@@ -155,7 +155,7 @@ def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | 
 @kernel("RandomUniform", 1, 22)
 @kernel("RandomUniformLike", 1, 22)
 def uniform(call: Call, like: Array | None = None) -> Result:
-    """Return between ``low`` and ``high``."""
+    """Draw between ``low`` and ``high``."""
     low, high = call.attr("low"), call.attr("high")
     return (low + (high - low) * call.generator().random(_shape(call, like))).astype(_dtype(call, like))
 
@@ -163,7 +163,7 @@ def uniform(call: Call, like: Array | None = None) -> Result:
 @kernel("RandomNormal", 1, 22)
 @kernel("RandomNormalLike", 1, 22)
 def normal(call: Call, like: Array | None = None) -> Result:
-    """Return around ``mean``, with the standard deviation ``scale``."""
+    """Draw around ``mean``, with the standard deviation ``scale``."""
     drawn = call.generator().standard_normal(_shape(call, like))
     return (call.attr("mean") + call.attr("scale") * drawn).astype(_dtype(call, like))
 
@@ -176,7 +176,7 @@ def bernoulli(call: Call, x: Array) -> Result:
 
 @kernel("Multinomial", 7, 22)
 def multinomial(call: Call, x: Array) -> Result:
-    """Return classes by logarithms of their odds, as many a row as ``sample_size``."""
+    """Draw classes by logarithms of their odds, as many a row as ``sample_size``."""
     odds = np.exp(x - x.max(axis=1, keepdims=True))
     ends = np.cumsum(odds, axis=1) / odds.sum(axis=1, keepdims=True)
     drawn = call.generator().random((len(x), call.attr("sample_size"), 1))

@@ -20,13 +20,13 @@ def image_scaler(call: Call, x: Array) -> Result:
 
 @kernel("Affine", NO_SCHEMA)
 def affine(call: Call, x: Array) -> Result:
-    """Return alpha · X + beta."""
+    """Compute alpha · X + beta."""
     return call.attr("alpha", 1.0) * x + call.attr("beta", 0.0)
 
 
 @kernel("Scale", NO_SCHEMA)
 def scale(call: Call, x: Array) -> Result:
-    """Scale · X."""
+    """Compute scale · X."""
     return call.attr("scale", 1.0) * x
 
 
@@ -62,7 +62,7 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 @kernel("ParametricSoftplus", NO_SCHEMA)
 @kernel("ScaledTanh", NO_SCHEMA)
 def scaled_curve(call: Call, x: Array) -> Result:
-    """Return alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
+    """Compute alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
     require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", KernelDeclined)
     inner = call.attr("beta") * x
     return call.attr("alpha") * (np.tanh(inner) if call.op == "ScaledTanh" else np.logaddexp(0, inner))

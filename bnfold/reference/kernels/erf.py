@@ -36,7 +36,7 @@ _SERIES = _series()
 
 
 def erf(x: Array) -> Array:
-    """Return to 2 ulp of float64, by the series around the nearest node; NaN stays NaN."""
+    """Compute the error function to 2 ulp of float64, by the series around the nearest node; NaN stays NaN."""
     flat = x.astype(np.float64).ravel()
     parts = [_block(flat[start : start + _BLOCK]) for start in range(0, flat.size, _BLOCK)]
     return np.concatenate([flat[:0], *parts]).astype(x.dtype).reshape(x.shape)

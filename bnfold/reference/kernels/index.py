@@ -14,13 +14,13 @@ from bnfold.reference.registry import Array, Call, Result, dims_to_make, kernel,
 
 @kernel("Gather", 1, 11, 13)
 def gather(call: Call, x: Array, indices: Array) -> Result:
-    """Return whole slices along ``axis``."""
+    """Gather whole slices along ``axis``."""
     return np.take(x, indices, normal_axis(call.attr("axis"), x.ndim))
 
 
 @kernel("GatherElements", 11, 13)
 def gather_elements(call: Call, x: Array, indices: Array) -> Result:
-    """Return single elements along ``axis``; other axes go in step with the indices, from 0 on."""
+    """Gather single elements along ``axis``; other axes go in step with the indices, from 0 on."""
     return x[_element_index(x, indices, normal_axis(call.attr("axis"), x.ndim))]
 
 
@@ -63,13 +63,13 @@ def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Ar
 @kernel("Scatter", 9)
 @kernel("ScatterElements", 11, 13, 16, 18)
 def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Result:
-    """Return single elements placed along ``axis``."""
+    """Scatter single elements along ``axis``."""
     return _place(call, x, _element_index(x, indices, normal_axis(call.attr("axis"), x.ndim)), updates)
 
 
 @kernel("ScatterND", 11, 13, 16, 18)
 def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Result:
-    """Return slices placed where the last axis of the indices points."""
+    """Scatter slices to where the last axis of the indices points."""
     return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
 

@@ -34,7 +34,7 @@ def identity(call: Call, x: Datum) -> Result:
 @kernel("Reshape", 1)
 @kernel("Reshape", 5, 13, 14, 19, *ALL_21)
 def reshape(call: Call, x: Array, shape: Array | None = None) -> Result:
-    """Return to ``shape``: 0 copies the input's dim unless zeros are allowed; one −1 takes what is left."""
+    """Reshape to ``shape``: 0 copies the input's dim unless zeros are allowed; one −1 takes what is left."""
     target = call.listed("shape", shape) or []
     require(min(target, default=0) >= -1, f"target {target} has a dim below -1")
     if not call.attr("allowzero", 0):
@@ -45,7 +45,7 @@ def reshape(call: Call, x: Array, shape: Array | None = None) -> Result:
 
 @kernel("Flatten", 1, 9, 11, 13, *ALL_21)
 def flatten(call: Call, x: Array) -> Result:
-    """Return two dims: those before ``axis``, and the rest."""
+    """Flatten to two dims: those before ``axis``, and the rest."""
     axis = call.attr("axis")
     require(-x.ndim <= axis <= x.ndim, f"axis {axis} is outside rank {x.ndim}")
     axis = axis + x.ndim if axis < 0 else axis
@@ -64,14 +64,14 @@ def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
 @kernel("Unsqueeze", 1, 11)
 @kernel("Unsqueeze", 13, *ALL_21)
 def unsqueeze(call: Call, x: Array, axes: Array | None = None) -> Result:
-    """Return new axes at these places in the result; runtimes take a scalar for a list of one."""
+    """Add axes at these places in the result; runtimes take a scalar for a list of one."""
     places = call.attr("axes") if axes is None else int_list(np.atleast_1d(axes))
     return np.expand_dims(x, tuple(normal_axis(place, x.ndim + len(places)) for place in places))
 
 
 @kernel("Transpose", 1, 13, *ALL_21)
 def transpose(call: Call, x: Array) -> Result:
-    """Return axes in the order of ``perm``, by default reversed."""
+    """Put axes in the order of ``perm``, by default reversed."""
     order = call.attr("perm")
     require(order is None or sorted(order) == list(range(x.ndim)), f"perm {order} for rank {x.ndim}")
     return np.transpose(x, order)
@@ -80,14 +80,14 @@ def transpose(call: Call, x: Array) -> Result:
 @kernel("Concat", 1)
 @kernel("Concat", 4, 11, 13)
 def concat(call: Call, *parts: Array) -> Result:
-    """Return parts one behind the other on ``axis``; version 1 has a default, axis 1."""
+    """Concatenate parts on ``axis``; version 1 has a default, axis 1."""
     axis = call.attr("axis", 1 if call.version == 1 else None)
     return np.concatenate(parts, normal_axis(axis, parts[0].ndim))
 
 
 @kernel("Expand", 8, 13)
 def expand(call: Call, x: Array, shape: Array) -> Result:
-    """Return broadcast to the common shape of X and ``shape``: either may have the larger dim."""
+    """Broadcast to the common shape of X and ``shape``: either may have the larger dim."""
     return np.broadcast_to(x, dims_to_make(np.broadcast_shapes(x.shape, dims_to_make(int_list(shape)))))
 
 

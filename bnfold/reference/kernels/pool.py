@@ -25,7 +25,7 @@ def pooling_window(call: Call, x: Array) -> Window:
 @kernel("AveragePool", 1)
 @kernel("AveragePool", 7, 10, 11, 19, 22)
 def average_pool(call: Call, x: Array) -> Result:
-    """Return mean over each window, without padding unless ``count_include_pad``; what ceil_mode adds never counts."""
+    """Return the mean over each window, without padding unless ``count_include_pad`` or what ceil_mode adds."""
     win = pooling_window(call, x)
     padded = win.padded(x, 0)
     total = np.zeros((*x.shape[:2], *win.size), x.dtype)
@@ -56,7 +56,7 @@ def _counts(win: Window, spatial: tuple[int, ...], include_pad: bool) -> Array:
 @kernel("MaxPool", 1)
 @kernel("MaxPool", 8, 10, 11, 12, 22)
 def max_pool(call: Call, x: Array) -> tuple[Array, ...]:
-    """Return maximum of each window.
+    """Return the maximum of each window.
 
     With a second output also its flat index in X, the first one winning ties, and NaN all.
 
@@ -93,7 +93,7 @@ def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[
 
 @kernel("MaxRoiPool", 1, 22)
 def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
-    """Return maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included.
+    """Return the maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included.
 
     0 of nothing.
 
@@ -136,13 +136,13 @@ def lp_pool(call: Call, x: Array) -> Result:
 
 @kernel("GlobalAveragePool", 1, 22)
 def global_average_pool(call: Call, x: Array) -> Result:
-    """Return mean over the spatial axes, kept as 1."""
+    """Return the mean over the spatial axes, kept as 1."""
     return average(x, tuple(range(2, x.ndim)))
 
 
 @kernel("GlobalMaxPool", 1, 22)
 def global_max_pool(call: Call, x: Array) -> Result:
-    """Return maximum over the spatial axes, kept as 1."""
+    """Return the maximum over the spatial axes, kept as 1."""
     return x.max(tuple(range(2, x.ndim)), keepdims=True)
 
 

@@ -75,7 +75,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
 
 
 def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
-    """Return integers less their zero point, exactly, in float64; ``shape`` aligns a zero point of several elements."""
+    """Subtract from integers their zero point, exactly; ``shape`` aligns a zero point of several elements."""
     wide = x.astype(np.float64)
     if zero is None:
         return wide

@@ -134,7 +134,7 @@ def _gru(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Ar
 
 @kernel("GRU", 1, 3, 7, 14, 22)
 def gru(call: Call, *tensors: Array | None) -> Result:
-    """Return gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product instead of before."""
+    """Run a GRU of gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product."""
     return _run(call, tensors, 3, ("Sigmoid", "Tanh"), _gru)[:2]
 
 
@@ -150,5 +150,5 @@ def _lstm(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[A
 
 @kernel("LSTM", 1, 7, 14, 22)
 def lstm(call: Call, *tensors: Array | None) -> Result:
-    """Return gates i, o, f, c and peepholes i, o, f; C = f·C + i·c, H = o·h(C). ``input_forget`` makes f = 1 − i."""
+    """Run an LSTM of gates i, o, f, c, peepholes i, o, f; C = f·C + i·c, H = o·h(C); ``input_forget``: f = 1 − i."""
     return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), _lstm)

@@ -33,7 +33,7 @@ def _mean(x: Array, axes: Axes, keepdims: bool) -> Datum:
 
 
 def _limit(x: Array, *, lowest: bool) -> Datum:
-    """Return what the extreme of no elements is: the other end of the type."""
+    """Return the extreme of no elements: the other end of the type."""
     if np.issubdtype(x.dtype, np.inexact):
         return -np.inf if lowest else np.inf
     if x.dtype == bool:

@@ -51,7 +51,7 @@ class Method(NamedTuple):
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
 def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
-    """Return by scales: at version 1 of height and width of (N, C, H, W), then as an attribute, from 9 on as an input.
+    """Upsample by scales: at version 1 of height and width, then as an attribute, from 9 on as an input.
 
     Before Resize-11 no text named coordinates or rounding. ``strict`` refuses where roundings would differ, which only
     happens when an axis shrinks.
@@ -74,7 +74,7 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 
 @kernel("Resize", 11, 13, 18, 19)
 def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> Result:
-    """Return scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
+    """Resize by scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
     require(not call.attr("antialias", 0), "antialias is set", KernelDeclined)
     method = Method(
         call.attr("mode"),
@@ -184,7 +184,7 @@ _ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def _taps(positions: Array, axis: Axis, method: Method) -> tuple[Array, Array | None]:
-    """Return for each new element the old ones it is made of, and their weights: both (new, taps).
+    """Return the taps: for each new element the old ones it is made of, and their weights: both (new, taps).
 
     None for plain copies.
     """

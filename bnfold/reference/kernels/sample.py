@@ -57,7 +57,7 @@ def _weights(fraction: Array, mode: str) -> list[Array]:
 
 
 def _inside(padding: str, place: Array, size: int, corners: bool) -> Array:
-    """Return positions outside moved in: to the border, or mirrored at the outer elements or their edges."""
+    """Move positions outside in: to the border, or mirrored at the outer elements or their edges."""
     if padding == "border":
         return np.clip(place, 0, size - 1)
     low, span = (0.0, size - 1) if corners else (-0.5, size)

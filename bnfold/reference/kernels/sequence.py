@@ -65,7 +65,7 @@ def concat(call: Call, sequence: list[Array]) -> Result:
 
 @kernel("SplitToSequence", 11, 24)
 def split(call: Call, x: Array, lengths: Array | None = None) -> Result:
-    """Return pieces along ``axis``.
+    """Split into pieces along ``axis``.
 
     Single slices without lengths, equal ones (or a smaller last) for a scalar length.
     """

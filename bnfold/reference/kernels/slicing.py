@@ -30,7 +30,7 @@ def slice_axes(
     axes: Array | None = None,
     steps: Array | None = None,
 ) -> Result:
-    """Return bounds below zero count from the end once.
+    """Slice axes, whose bounds below zero count from the end once.
 
     What is still outside is clamped, a start always onto an element.
 
@@ -63,7 +63,7 @@ def _bounds(start: int, end: int, step: int, length: int) -> slice:
 @kernel("Split", 13)
 @kernel("Split", 18)
 def split(call: Call, x: Array, lengths: Array | None = None) -> tuple[Array, ...]:
-    """Return parts of these lengths (attribute or input), else equal ones; from version 18 on the last may be smaller.
+    """Split into parts of these lengths, else equal ones; from version 18 on the last may be smaller.
 
     An absent axis, which the text of version 1 leaves open, is 0 as everywhere later.
     """
@@ -80,7 +80,7 @@ def split(call: Call, x: Array, lengths: Array | None = None) -> tuple[Array, ..
 
 
 def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
-    """Return parts of these lengths, which make up the whole axis."""
+    """Cut into parts of these lengths, which make up the whole axis."""
     fits = min(lengths, default=0) >= 0 and sum(lengths) == x.shape[axis]
     require(fits, f"parts {list(lengths)} of {x.shape[axis]}")
     return np.split(x, np.cumsum(lengths)[:-1], axis)
@@ -92,7 +92,7 @@ def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
 def pad(
     call: Call, x: Array, pads: Array | None = None, value: Array | None = None, axes: Array | None = None
 ) -> Result:
-    """Return amounts (at version 1 called ``paddings``) and value as attributes.
+    """Pad by amounts (at version 1 called ``paddings``) and value as attributes.
 
     From 11 on inputs, from 18 on with axes.
     """
@@ -111,7 +111,7 @@ def _spread(amounts: Sequence[int], axes: Sequence[int], rank: int) -> list[int]
 
 
 def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
-    """Return negative amounts crop, before anything is added."""
+    """Pad; negative amounts crop, before anything is added."""
     require(len(amounts) == 2 * x.ndim, f"{len(amounts)} amounts for rank {x.ndim}")
     begins, ends = amounts[: x.ndim], amounts[x.ndim :]
     left = [n + min(b, 0) + min(e, 0) for n, b, e in zip(x.shape, begins, ends, strict=True)]

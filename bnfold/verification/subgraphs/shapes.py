@@ -188,7 +188,7 @@ def _guesses(known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
 
 
 def _small(value: ir.Value, known: Known) -> Known:
-    """Open but for axis 1 (channels), for what is 1, which may be there to be broadcast, and for weights."""
+    """Open all sizes but axis 1 (channels), for what is 1, which may be there to be broadcast, and for weights."""
     return [
         dim if dim == 1 or axis == 1 or value.is_initializer or not isinstance(dim, int) else f"{dim}"
         for axis, dim in enumerate(known)

@@ -218,10 +218,7 @@ class SubgraphVerifier:
     def _sampled(
         self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool
     ) -> Found:
-        """Return the largest difference over a few samples.
-
-        Where none could be compared, why the first one could not.
-        """
+        """Return the largest difference over a few samples; if none could be compared, why the first could not."""
         found: list[Found] = []
         wanted = 1
         subgraphs.start()
@@ -295,10 +292,7 @@ def _fails(found: Found | None) -> bool:
 
 
 def _samples(shapes: Shapes, first: Found) -> int:
-    """Return how many samples to try.
-
-    Of very few numbers more, as they may all be negative before a Relu, or hide behind the largest of all.
-    """
+    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest."""
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
     return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
