@@ -33,7 +33,7 @@ FISH = "bnfold completion fish | source; complete -C $argv[1]"
 ZSH = """
 zmodload zsh/zpty
 zpty z 'PS1="" zsh -f -i'
-zpty -w z 'autoload -Uz compinit; compinit -u -d /dev/null; source <(bnfold completion zsh); print REA\\DY'
+zpty -w z 'autoload -Uz compinit; compinit -u -D; source <(bnfold completion zsh); print REA\\DY'
 zpty -r z out '*READY*'
 zpty -w -n z "$1"$'\\t'
 deadline=$((SECONDS + 20)); out=
