@@ -53,7 +53,7 @@ def gather_up(node: ir.Node, affine: Affine) -> Affine:
     """The picked axes of the output make one axis of the data."""
     axis, picked = _axis(node), shapes.rank(facts.operand(node, 1))
     if all(size == 1 for size in affine.shape[axis : axis + picked]):
-        return affine.map(lambda block: block.reshape(*block.shape[:axis], 1, *block.shape[axis + picked :]))
+        return affine.map(lambda block: block.reshape((*block.shape[:axis], 1, *block.shape[axis + picked :])))
     indices = _constant_indices(node)
 
     def lined(block: Float64) -> Float64:
@@ -68,7 +68,7 @@ def gather_down(node: ir.Node, affine: Affine) -> Affine:
     axis, picked = _axis(node), shapes.rank(facts.operand(node, 1))
     if affine.shape[axis] == 1:
         ones = (1,) * picked
-        return affine.map(lambda block: block.reshape(*block.shape[:axis], *ones, *block.shape[axis + 1 :]))
+        return affine.map(lambda block: block.reshape((*block.shape[:axis], *ones, *block.shape[axis + 1 :])))
     indices = _constant_indices(node)
     return affine.expanded(axis, affine.shape[axis]).map(lambda block: block.take(indices, axis))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
+import bnfold
 from tests.folding.nets import Net, declined, folded
 
 
@@ -122,3 +125,12 @@ def test_gather_down(indices: Any, axis: int) -> None:
     flat = net.node("Flatten", y)
     size = 4 * 5 // (4 if axis == 1 else 5) * np.size(indices)
     assert folded(net, net.node("Gemm", flat, net.const(size, 3))).ops == ["Gather", "Flatten", "Gemm"]
+
+
+@pytest.mark.parametrize("body", ["s = Mul (x, two) y = Gather (s, one)", "g = Gather (x, one) y = Mul (g, two)"])
+def test_an_element_of_a_vector(body: str) -> None:
+    """Nothing is left of the axes."""
+    constants = "float two = {2}, int64 one = {1}"
+    head = '<ir_version: 8, opset_import: ["": 15]>'
+    model = onnx.parser.parse_model(f"{head} g (float[5] x) => (float y) <{constants}> {{ {body} }}")
+    assert bnfold.optimize(model, all_affines=True).verified
