@@ -36,7 +36,8 @@ class Trial(NamedTuple):
 
     ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
     may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
-    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it.
+    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it. Of a
+    table, of which an axis says how many rows are taken, fewer than all.
     """
 
     shapes: Shapes
@@ -83,8 +84,9 @@ def _trials(
         others = [other for other in rest if batch != _BATCH and other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others))
     if any(map(chooses_by_sizes, nodes)):
-        for least in (largest_bound(nodes) + 1, 2):  # all rows, and fewer than there are
-            yield Trial(_sizes(inferred, least, step=1), is_guess or is_static)
+        every, few = (_sizes(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
+        yield Trial(every, is_guess or is_static, (few,) if few != every else ())
+        yield Trial(few, is_guess or is_static)
 
 
 def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
