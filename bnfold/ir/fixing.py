@@ -95,7 +95,7 @@ def state_shapes(model: Model) -> list[str]:
             continue
         if name in stated:
             stated[name].type.CopyFrom(filled(stated[name].type, kind))
-        elif value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
+        elif not _is_open(value):
             proto.value_info.add(name=name).type.CopyFrom(deepcopy(kind))
     return [f"{value.name} ({written(value.shape)})" for value in graph.outputs if _is_open(value)]
 

@@ -26,7 +26,7 @@ class Handler:
         forms: Other ways down, by name: for a shift that zero padding dilutes, or past a node that stays.
         inputs: How many of its first inputs are data, not parameters. An affine may stand on these only.
         outputs: How many of its first outputs are data, not statistics or indices. An affine may be wanted of these.
-        picks: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
+        reads_parts: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
         shift: What becomes of one before it: it passes, is absorbed by a parameter, stops, or makes no difference.
         bias: The slot of an optional bias for each channel, 0 where it has none.
         declines: Why neither way is possible.

@@ -85,7 +85,7 @@ def _fetch(x: Array, spots: list[Array], padding: str, corners: bool) -> Array:
 def deform_conv(
     call: Call, x: Array, w: Array, offset: Array, b: Array | None = None, mask: Array | None = None
 ) -> Result:
-    """Return conv whose kernel elements read X beside their places, by ``offset`` (N, regions · taps · rank, O…).
+    """Compute a Conv whose kernel elements read X beside their places, by ``offset`` (N, regions · taps · rank, O…).
 
     Each of the ``offset_group`` regions of channels has offsets and a ``mask`` (N, regions · taps, O…) of its own.
     """
