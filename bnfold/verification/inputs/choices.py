@@ -146,16 +146,38 @@ def further_choices(
     ``told`` by `inferred_sizes`.
     """
     # What is broadcast there may be as small, whatever it meets.
-    yield from (_with(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+    yield from (_changed(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
     open_ = _open(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may take multiples only
-            yield chain.from_iterable(_with(model, main, places, change) for change in larger)
+            yield chain.from_iterable(_changed(model, main, places, change) for change in larger)
     yield from other_choices(model, known, main, changed)
     if changed:  # an Expand may take what is as small, although nothing tells that it does
-        yield from (_with(model, main, places, lambda _: 1) for places in open_ if places not in told)
+        yield from (_changed(model, main, places, lambda _: 1) for places in open_ if places not in told)
+        yield from (_exchanged(model, main, one, other) for one, other in islice(_unlike(main, open_), _MOST_NARROWED))
+
+
+def _unlike(main: Choice, open_: Sequence[Places]) -> Iterator[tuple[Places, Places]]:
+    """Yield pairs of open axes of which the first has the size 1 and the second, of another input, a larger one.
+
+    An operator that broadcasts its inputs to each other does something else with the sizes exchanged.
+    """
+    sizes = {}
+    for number, ((name, axis), *_) in enumerate(open_):
+        shape = main.shapes[name]
+        sizes[number] = name, axis - len(shape), shape[axis]
+    for one, (name, axis, size) in sizes.items():
+        for other, (other_name, other_axis, larger) in sizes.items():
+            if size == 1 < larger and name != other_name and axis == other_axis:
+                yield open_[one], open_[other]
+
+
+def _exchanged(model: ir.Model, main: Choice, one: Places, other: Places) -> Iterator[Choice]:
+    name, axis = other[0]
+    size = main.shapes[name][axis]
+    return _with(model, main, {**dict.fromkeys(one, size), **dict.fromkeys(other, 1)})
 
 
 def _open(known: Mapping[str, Known]) -> list[Places]:
@@ -168,10 +190,14 @@ def _open(known: Mapping[str, Known]) -> list[Places]:
     return [*rows.values()]
 
 
-def _with(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+def _changed(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+    return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places})
+
+
+def _with(model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int]) -> Iterator[Choice]:
     shapes = {name: [*shape] for name, shape in main.shapes.items()}
-    for name, axis in places:
-        shapes[name][axis] = change(shapes[name][axis])
+    for (name, axis), size in sizes.items():
+        shapes[name][axis] = size
     choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
     return iter(() if choice is None else (choice,))
 
