@@ -194,7 +194,9 @@ class SubgraphPair:
         if found.excess > 1:
             return found
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
-        return found if coarse is None else Skip(f"rounding the new weights changes {coarse!r} too much to compare it")
+        if coarse is None:
+            return found
+        return Skip(f"rounding the new weights changes {coarse!r} too much to compare it", is_coarse=True)
 
     def _is_coarse(self, name: str, sides: ModelRuns, expected: Results, actual: Results) -> bool:
         """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""

@@ -11,12 +11,14 @@ from bnfold.verification.tolerance.compare import Difference
 class Skip(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
-    ``is_same`` says that it was compared, and computed the same.
+    ``is_same`` says that it was compared, and computed the same; ``is_coarse``, that the results differ, by no more
+    than rounding the new weights may cause and by too much to call them equal.
     """
 
     reason: str
     only_after: bool = False
     is_same: bool = False
+    is_coarse: bool = False
 
 
 Found = Difference | Skip
