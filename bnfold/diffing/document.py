@@ -14,6 +14,7 @@ from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
+from bnfold.ir.value import Dim, shape_of
 from bnfold.pipeline.explain.neighbourhood import Neighbourhood, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
@@ -140,8 +141,14 @@ def _typed(value: ir.Value) -> str:
     kind = value.type
     if kind is not None and not kind.HasField("tensor_type"):
         return str(kind.WhichOneof("value") or "unknown").removesuffix("_type")
-    dims = "unknown dims" if value.shape is None else f"[{', '.join(str(dim or '?') for dim in value.shape)}]"
+    shape = _declared_shape(value)
+    dims = "unknown dims" if shape is None else f"[{', '.join(str(dim or '?') for dim in shape)}]"
     return f"{type_name(value.dtype)}{dims}"
+
+
+def _declared_shape(value: ir.Value) -> tuple[Dim, ...] | None:
+    """Return the shape that the file declares, which of an output that is a constant may be another one."""
+    return value.shape if value.type is None else shape_of(value.type)
 
 
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
@@ -176,7 +183,7 @@ def _called(value: ir.Value | None) -> object:
     """Return what a caller has to know of an input or an output."""
     if value is None:
         return None
-    kind, shape = value.type, value.shape
+    kind, shape = value.type, _declared_shape(value)
     default = value.tensor if value.is_input else None
     sizes = None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)
     stored = None if default is None else described(default)
