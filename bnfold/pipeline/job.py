@@ -65,13 +65,11 @@ def process(
             with _timed(seconds, "rewrite"):
                 done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, banned=banned))
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)
-            _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+            return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
             if violation.tensor.origin is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
             banned |= {violation.tensor.origin}
-        else:
-            return outcome
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
 
 
@@ -109,7 +107,7 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 def _deliver(
     outcome: Outcome, delivery: OutputOptions | None, progress: Progress, second_opinion: Callable[[Outcome], None]
-) -> None:
+) -> Outcome:
     """Write and verify, or only verify what stays in memory."""
     written = 0
 
@@ -118,33 +116,37 @@ def _deliver(
         written += count
         progress("write", written, 0)
 
-    def stage() -> AbstractContextManager[StagedFile | None]:
+    def stage(outcome: Outcome) -> AbstractContextManager[StagedFile | None]:
         if delivery is None:
             return nullcontext()
         with _timed(outcome.seconds, "write"):
             return formats.of(outcome.source).stage(outcome.model, delivery, wrote)
 
-    def put_in_place(staged: StagedFile | None) -> None:
+    def put_in_place(outcome: Outcome, staged: StagedFile | None) -> Outcome:
         second_opinion(outcome)
-        if delivery is not None and staged is not None:
-            if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
-                outcome.original = outcome.read_original()
-            staged.commit()
-            outcome.output, outcome.data = delivery.path, staged.data_path
+        if delivery is None or staged is None:
+            return outcome
+        if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
+            outcome = replace(outcome, original=outcome.read_original())
+        staged.commit()
+        return replace(outcome, output=delivery.path, data=staged.data_path)
 
     if outcome.options.simplify:
-        with _simplified(outcome, delivery, progress), stage() as staged:
-            put_in_place(staged)
-        return
+        with _simplified(outcome, delivery, progress) as simplified:
+            with stage(simplified) as staged:
+                outcome = put_in_place(simplified, staged)
+            # The steps' files go at the end of this block.
+            model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
+            return replace(outcome, model=model)
     if delivery is None and outcome.checks.depth != "none":
         check_range(outcome.model)
-    with stage() as staged:
-        _verify(outcome, outcome.model if staged is None else staged.path, delivery, progress)
-        put_in_place(staged)
+    with stage(outcome) as staged:
+        result = outcome.model if staged is None else staged.path
+        return put_in_place(_verified(outcome, result, delivery, progress), staged)
 
 
 @contextmanager
-def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[None]:
+def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[Outcome]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
     from bnfold.pipeline import chain, external_tools
 
@@ -154,29 +156,27 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         external_tools.begun(first) as begun,
     ):
         ir.save(outcome.model, own := folder / "own.onnx")
-        _verify(outcome, own, delivery, progress)
+        outcome = _verified(outcome, own, delivery, progress)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
         steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)
         with _timed(outcome.seconds, "simplify"):
-            outcome.steps = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
-        outcome.model = steps.model
-        yield
-        outcome.model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
+            rows = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
+        yield replace(outcome, steps=rows, model=steps.model)
 
 
-def _verify(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> None:
-    """Compare the result, staged or in memory, with the model as it came. Raises VerificationFailed."""
+def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> Outcome:
+    """Return the outcome with its verdict on the result, staged or in memory. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
-        return
+        return outcome
     kind = formats.of(outcome.source)
     with _timed(outcome.seconds, "verify"):
         verdict = kind.verify(outcome.source, result, outcome.checks, progress, outcome.options, outcome.report)
-    outcome.verdict = verdict
+    outcome = replace(outcome, verdict=verdict)
     tell = log.info if verdict.verified else log.warning
     tell(__name__, "%s: %s", verdict.status, verdict.reason)
     if verdict.status != "failed":
-        return
+        return outcome
     if delivery is not None and delivery.keep_failed is not None:
         with kind.stage(outcome.model, replace(delivery, path=delivery.keep_failed)) as staged:
             staged.commit()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bnfold.verification import Verdict
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Outcome:
     """What became of one model.
 
