@@ -171,9 +171,18 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     except reference.Misfit as error:
         if pair.misfit:
             raise Impossible(pair.misfit) from error
+        if other := _contradicted(request, sample):
+            raise Impossible(f"no size tried gives output {other!r} the shape that the original declares") from error
         raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
     except Unsupported as error:
         raise Impossible(f"the rewritten model cannot be run: {error}") from error
+
+
+def _contradicted(request: Request, sample: Sample) -> str:
+    """Return an output that is not of its declared shape, on which a rewrite may rely; "" where there is none."""
+    outputs = request.before.graph.outputs
+    made = ((value, shape_of(sample.expected[value.name])) for value in outputs if value.name in sample.expected)
+    return next((value.name for value, shape in made if not value.takes(shape)), "")
 
 
 def _told(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
