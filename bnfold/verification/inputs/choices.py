@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -156,28 +156,19 @@ def further_choices(
     yield from other_choices(model, known, main, changed)
     if changed:  # an Expand may take what is as small, although nothing tells that it does
         yield from (_changed(model, main, places, lambda _: 1) for places in open_ if places not in told)
-        yield from (_exchanged(model, main, one, other) for one, other in islice(_unlike(main, open_), _MOST_NARROWED))
+        yield from (_with(model, main, sizes) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
 
 
-def _unlike(main: Choice, open_: Sequence[Places]) -> Iterator[tuple[Places, Places]]:
-    """Yield pairs of open axes of which the first has the size 1 and the second, of another input, a larger one.
+def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str, int], int]]:
+    """Yield the sizes of two open axes of two inputs, exchanged, where one of them is 1.
 
-    An operator that broadcasts its inputs to each other does something else with the sizes exchanged.
+    An operator that broadcasts its inputs to each other does something else then.
     """
-    sizes = {}
-    for number, ((name, axis), *_) in enumerate(open_):
-        shape = main.shapes[name]
-        sizes[number] = name, axis - len(shape), shape[axis]
-    for one, (name, axis, size) in sizes.items():
-        for other, (other_name, other_axis, larger) in sizes.items():
-            if size == 1 < larger and name != other_name and axis == other_axis:
-                yield open_[one], open_[other]
-
-
-def _exchanged(model: ir.Model, main: Choice, one: Places, other: Places) -> Iterator[Choice]:
-    name, axis = other[0]
-    size = main.shapes[name][axis]
-    return _with(model, main, {**dict.fromkeys(one, size), **dict.fromkeys(other, 1)})
+    for one, other in permutations(open_, 2):
+        (name, axis), (second, place) = one[0], other[0]
+        small, large = main.shapes[name], main.shapes[second]
+        if name != second and axis - len(small) == place - len(large) and small[axis] == 1 < large[place]:
+            yield {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)}
 
 
 def _open(known: Mapping[str, Known]) -> list[Places]:

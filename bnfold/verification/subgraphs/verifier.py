@@ -242,7 +242,6 @@ class SubgraphVerifier:
             return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         worst = max(differences, key=lambda difference: difference.excess, default=found[0])
-        # Another sample may have hidden that difference: one that is the mean of a BatchNormalization, say.
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
         return worst if _fails(worst) else coarse
 
