@@ -139,9 +139,17 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
     Of an input of unknown rank, the wrong one may have been guessed.
     """
     had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    return declared_otherwise(
+        before, {name: shape for name, shape in outputs.items() if not _tells(had[name], has[name])}
+    )
+
+
+def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
+    """Return one sentence about an output that the model declares with another shape than it has; else empty."""
+    declared = _declared(model.graph.proto.output)
     for name, shape in outputs.items():
-        if _clash(had[name], shape) and not _tells(had[name], has[name]):
-            promise = _written(had[name])
+        if _clash(declared[name], shape):
+            promise = _written(declared[name])
             return f"output {name!r} was declared with the shape {promise}, and has the shape {_written(shape)}"
     return ""
 

@@ -11,8 +11,7 @@ from bnfold.ir.elements import Array
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_feeds, required
-from bnfold.verification.inputs.roles import is_positive_for_some
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, is_of_both_signs, random_feeds, required
 from bnfold.verification.request import Request
 
 
@@ -46,7 +45,7 @@ def drawn_in_range(
     """
     sample = drawn(request, pair, choice, index, signed=signed)
     is_large = SAMPLE_KINDS[index % len(SAMPLE_KINDS)] == "large"
-    if not is_large and any(map(is_positive_for_some, required(choice.model))):
+    if not is_large and any(is_of_both_signs(value, index) for value in required(choice.model)):
         return sample
     if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
         return sample

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.changes.interface import broken_promise, contradicted
+from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
 from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
@@ -171,24 +171,31 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     except reference.Misfit as error:
         if pair.misfit:
             raise Impossible(pair.misfit) from error
-        if other := _contradicted(request, sample):
-            raise Impossible(f"no size tried gives output {other!r} the shape that the original declares") from error
+        if doubt := _guess_contradicted(request, pair, sample):
+            raise Impossible(doubt) from error
         raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
     except Unsupported as error:
         raise Impossible(f"the rewritten model cannot be run: {error}") from error
 
 
-def _contradicted(request: Request, sample: Sample) -> str:
-    """Return an output that is not of its declared shape, on which a rewrite may rely; "" where there is none."""
-    outputs = request.before.graph.outputs
-    made = ((value, shape_of(sample.expected[value.name])) for value in outputs if value.name in sample.expected)
-    return next((value.name for value, shape in made if not value.takes(shape)), "")
+def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> str:
+    """Return one sentence about an output that is not of its declared shape at guessed sizes; else empty.
+
+    A rewrite may rely on the declared shape.
+    """
+    if request.checks.data is not None or request.checks.inputs:
+        return ""
+    return declared_otherwise(request.before, _output_shapes(pair, sample))
 
 
 def _told(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
     """Return what is found of the sizes that outputs are declared with, and those that they have."""
-    shapes = ({name: shape_of(sample.expected[name]) for name in pair.outputs} for sample in seen)
+    shapes = (_output_shapes(pair, sample) for sample in seen)
     return next((found for made in shapes if (found := find(request.before, request.after, made))), "")
+
+
+def _output_shapes(pair: ModelPair, sample: Sample) -> dict[str, tuple[int, ...]]:
+    return {name: shape_of(sample.expected[name]) for name in pair.outputs}
 
 
 def _ignores_inputs(pair: ModelPair, drawn: Samples) -> str:

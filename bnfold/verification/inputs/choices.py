@@ -146,16 +146,16 @@ def further_choices(
     ``told`` by `inferred_sizes`.
     """
     # What is broadcast there may be as small, whatever it meets.
-    yield from (_changed(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+    yield from (_resized(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
     open_ = _open(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may take multiples only
-            yield chain.from_iterable(_changed(model, main, places, change) for change in larger)
+            yield chain.from_iterable(_resized(model, main, places, change) for change in larger)
     yield from other_choices(model, known, main, changed)
     if changed:  # an Expand may take what is as small, although nothing tells that it does
-        yield from (_changed(model, main, places, lambda _: 1) for places in open_ if places not in told)
+        yield from (_resized(model, main, places, lambda _: 1) for places in open_ if places not in told)
         yield from (_with(model, main, sizes) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
 
 
@@ -181,7 +181,7 @@ def _open(known: Mapping[str, Known]) -> list[Places]:
     return [*rows.values()]
 
 
-def _changed(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+def _resized(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
     return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places})
 
 

@@ -181,12 +181,10 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     """Draw floats; parameters fed as inputs get the statistics of trained ones in every sample.
 
     Activations stay in range.
-
-    In every second sample numbers of both signs go to whoever reads a value beside a Log or Sqrt.
     """
     normal = rng.standard_normal(shape)
     purpose = role(value)
-    if purpose == "data" or (purpose == "positive" and sample % 2 and is_positive_for_some(value)):
+    if purpose == "data" or is_of_both_signs(value, sample):
         kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
         center = _stored_mean(value, normal) if kind == "at mean" else 0.0
         data = _DATA[kind](normal)
@@ -209,6 +207,11 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         "unit": uniform,
         "inner": 1.98 * uniform - 0.99,
     }[purpose]
+
+
+def is_of_both_signs(value: ir.Value, sample: int) -> bool:
+    """Whether a Log or Sqrt gets negative numbers too, for another consumer of the value: in every second sample."""
+    return sample % 2 == 1 and role(value) == "positive" and is_positive_for_some(value)
 
 
 def _large(normal: Array) -> Array:

@@ -46,3 +46,13 @@ def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.Monke
     weights = {"W": np.arange(12.0).reshape(3, 4)}
     old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
     assert verify(old, new).decided_by == "float64"
+
+
+@pytest.mark.parametrize(("checks", "status"), [({}, "unverified"), ({"inputs": {"x": (2, 3)}}, "failed")])
+def test_what_runs_only_at_the_declared_sizes_fails_only_where_sizes_are_given(checks: Any, status: str) -> None:
+    text = "(float[A,B] x) => (float[6,7] y) {{ {} }}"
+    old, new = (
+        ir.load(model(text.format(body), {"s": np.array([6, 7])}))
+        for body in ("y = Neg (x)", "n = Neg (x)  y = Reshape (n, s)")
+    )
+    assert verify(old, new, depth="full", runtime="none", **checks).status == status

@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.errors import BadInput
-from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, random_feeds, required
+from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, is_of_both_signs, random_feeds, required
 from bnfold.verification.inputs.shapes import sizings
 from tests.verification.graphs import model, numbers, statistics
 
@@ -190,3 +190,18 @@ def test_a_rank_that_nothing_tells() -> None:
     loaded.graph.inputs[0].type.tensor_type.ClearField("shape")
     with pytest.raises(CannotFeed, match=r"rank of input 'x'.*--input x="):
         feeds(loaded)
+
+
+@pytest.mark.parametrize(
+    ("body", "sample", "expected"),
+    [
+        ("y = Log (x)", 1, False),
+        ("y = Div (x, x)", 1, False),
+        ("l = Log (x)  y = Concat <axis = 0> (x, l)", 0, False),
+        ("l = Log (x)  y = Concat <axis = 0> (x, l)", 1, True),
+    ],
+)
+def test_a_value_is_of_both_signs_for_what_reads_it_beside_a_log(body: str, sample: int, expected: bool) -> None:
+    loaded = load(f"(float[2,3,4,4] x) => (float[A,B,C,D] y) {{ {body} }}")
+    assert is_of_both_signs(loaded.graph.values["x"], sample) is expected
+    assert bool((feeds(loaded, sample=sample)["x"] < 0).any()) is (expected or "Log" not in body)
