@@ -48,11 +48,21 @@ def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.Monke
     assert verify(old, new).decided_by == "float64"
 
 
-@pytest.mark.parametrize(("checks", "status"), [({}, "unverified"), ({"inputs": {"x": (2, 3)}}, "failed")])
-def test_what_runs_only_at_the_declared_sizes_fails_only_where_sizes_are_given(checks: Any, status: str) -> None:
-    text = "(float[A,B] x) => (float[6,7] y) {{ {} }}"
-    old, new = (
-        ir.load(model(text.format(body), {"s": np.array([6, 7])}))
-        for body in ("y = Neg (x)", "n = Neg (x)  y = Reshape (n, s)")
-    )
-    assert verify(old, new, depth="full", runtime="none", **checks).status == status
+@pytest.mark.parametrize(
+    ("declared", "checks", "status"),
+    [
+        ("float[] x", {}, "unverified"),
+        ("float[] x", {"inputs": {"x": (2, 3)}}, "failed"),
+        ("float[A,B] x", {}, "failed"),
+    ],
+)
+def test_what_runs_only_at_the_declared_sizes_fails_unless_a_rank_is_guessed(
+    declared: str, checks: Any, status: str
+) -> None:
+    text = f"({declared}) => (float[6,7] y) {{{{ m = MatMul (x, W)  {{}} }}}}"
+    weights = {"s": np.array([6, 7]), "W": np.ones((3, 7), np.float32)}
+    bodies = ("y = Neg (m)", "n = Neg (m)  y = Reshape (n, s)")
+    old, new = (ir.load(model(text.format(body), weights)) for body in bodies)
+    verdict = verify(old, new, depth="full", runtime="none", **checks)
+    assert verdict.status == status, verdict.reason
+    assert ("was declared with the shape" in verdict.reason) is (status == "unverified")
