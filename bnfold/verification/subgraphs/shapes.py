@@ -112,11 +112,16 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shape
 
 
 def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
-    """Yield shapes with one axis of ``names`` one smaller: a table may have more rows than are taken."""
+    """Yield shapes with one axis of ``names`` one smaller, or twice as large.
+
+    A table may have more rows than are taken; a Reshape may take multiples only.
+    """
     for name, shape in usual.items():
         for axis, size in enumerate(shape if name in names else ()):
-            if size > 1:
-                yield {**usual, name: (*shape[:axis], size - 1, *shape[axis + 1 :])}
+            for other in (size - 1, 2 * size):
+                shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
+                if other and _elements(shapes) <= LARGEST_FEED:
+                    yield shapes
 
 
 def _elements(shapes: Shapes) -> int:
