@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bnfold.settings import OutputOptions
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
-FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize")
+FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")

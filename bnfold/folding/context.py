@@ -55,7 +55,7 @@ class FoldContext:
         self.note_names(before, apply_plan(plan, self.budget), cut)
         for removed in gone:
             if removed in self.events:
-                self.events[removed].fold(plan.direction, into, operators, passed)
+                self.events[removed].fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
 
     def replace(self, found: NodeMerge, origin: tuple[str, str], title: str) -> None:
         """Let one node do the work of several."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import chains, extras, shapes
+from bnfold.folding import chains, extras, gain, shapes
 from bnfold.folding.context import FoldContext, is_live
 from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
@@ -95,16 +95,31 @@ def fold(run: FoldContext, node: ir.Node) -> bool:
 
 
 def _plan(run: FoldContext, node: ir.Node) -> Plan:
-    """Plan for the first of the rows around a node that has a plan.
+    """Plan for the first of the rows around a node that has a plan; one that leaves an Add has to pay.
 
     Raises Declined with the refusal that got furthest.
     """
     refused: list[Declined] = []
+    exchanges: list[Plan] = []
     for row in chains.around(node, run.policy):
         try:
-            return guarded(node, search, row, run.limits, run.budget)
+            plan = guarded(node, search, row, run.limits, run.budget)
+            if not plan.exchanges or run.patient or run.limits.exchange == "always":
+                return plan
+            exchanges.append(plan)
         except Declined as refusal:
             refused.append(refusal.without_frames())
             if isinstance(refusal, TooLarge):
                 run.budget.want(refusal)
+    # No part of the row goes without an Add: a BatchNormalization that can take its neighbours has taken them.
+    if exchanges:
+        return _that_pays(exchanges)
     raise max(refused, key=lambda refusal: refusal.depth)
+
+
+def _that_pays(exchanges: list[Plan]) -> Plan:
+    """Return the first plan that is worth its Adds. Raises Declined where none is."""
+    for plan in exchanges:
+        if gain.pays(plan):
+            return plan
+    raise gain.without_gain(exchanges[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bnfold import ir
 from bnfold.folding.step import Edit, ExtraAdd, SetConstant
@@ -140,6 +140,7 @@ class Limits(NamedTuple):
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         equalize: Even out the channels of layers that follow each other.
+        exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simple: Only plans that change no value for anybody who would have to undo it.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
@@ -150,6 +151,7 @@ class Limits(NamedTuple):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    exchange: Literal["auto", "always"] = "auto"
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 

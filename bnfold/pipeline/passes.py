@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import onnx
 
@@ -46,7 +47,7 @@ def _gone(run: PassContext, *, freezes: bool) -> int:
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
-    return trial.report.count("folded") + trial.report.count("removed")
+    return sum(not event.is_left for event in trial.report.batchnorms)
 
 
 def normalise(run: PassContext) -> None:
@@ -106,6 +107,7 @@ def fold_affines(run: PassContext) -> None:
         all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
         equalize=options.equalize,
+        exchange=_exchange(options),
         banned=run.banned,
     )
     folding.fold(
@@ -121,6 +123,12 @@ def fold_affines(run: PassContext) -> None:
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes
+
+
+def _exchange(options: Options) -> Literal["auto", "always"]:
+    """Return whether an Add has to pay: beside a BatchNormalization that is spelled out as several it always does."""
+    is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
+    return "always" if is_spelled_out else options.exchange
 
 
 def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:

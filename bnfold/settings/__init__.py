@@ -86,6 +86,10 @@ class Options(Checked):
         equalize: Apply cross-layer equalization, so that per-tensor int8 quantization loses less accuracy.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
+        exchange: Put an Add in a BatchNormalization's place where that saves operators or elements (auto), or always.
+            A BatchNormalization whose scale finds a weight and whose shift does not ends so. ``auto`` leaves it where
+            the Add would be as many operators on as many elements, which runtimes are no faster with; ``always`` is
+            for targets that know no BatchNormalization. ``decompose="residual"`` includes it.
         simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification.
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
@@ -108,6 +112,7 @@ class Options(Checked):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    exchange: Literal["auto", "always"] = "auto"
     simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = ()
     step_seconds: int = field(default=600, metadata={"low": 1})
 
@@ -142,6 +147,7 @@ class OptionFields(TypedDict, total=False):
     all_affines: bool
     merge_branches: bool
     equalize: bool
+    exchange: Literal["auto", "always"]
     step_seconds: int
 
 

@@ -75,7 +75,7 @@ def test_an_image_before_a_border_of_zeros_keeps_an_add() -> None:
     net = Net()
     x = net.node("Div", net.node("Sub", net.input(2, 3, 6, 5), net.const(1, 3, 1, 1)), net.const(1, 3, 1, 1))
     y = net.node("Conv", x, net.const(4, 3, 3, 3), pads=[1, 1, 1, 1])
-    assert _rows(net.model(y)) == ([("spelled-out", "folded")], ["Add", "Conv"])
+    assert _rows(net.model(y)) == ([("spelled-out", "exchanged")], ["Add", "Conv"])
 
 
 def _left(net: Net, x: str) -> str:
