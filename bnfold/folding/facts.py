@@ -69,13 +69,16 @@ def made_of_constants(value: ir.Value) -> str:
     )
 
 
+_MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile")
+
+
 def is_quantized(value: ir.Value | None) -> bool:
     """Whether a weight is stored in a smaller type: behind a DequantizeLinear, or a Cast to a wider one.
 
-    Behind either, there may be what moves its elements.
+    Behind either, there may be what moves its elements, or puts several together.
     """
     for node in value.producers() if value is not None else ():
-        if not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
+        if not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast", *_MOVING)):
             return node.is_op("DequantizeLinear")
         source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0)))
         if source is not None and made is not None and source.nbytes < made.nbytes:

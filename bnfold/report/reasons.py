@@ -26,7 +26,9 @@ class Reason(Enum):
     DYNAMIC_WEIGHT = "the weight is a graph input, or computed by nodes that bnfold does not evaluate"
     QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the scale exactly"
     QUANTIZED_ACTIVATION = "the value is rounded to integers there; scaled or shifted, it would round differently"
-    SHARED_WEIGHT = "the weight is shared, and a copy would enlarge the model too much (--max-growth allows more)"
+    SHARED_WEIGHT = (
+        "the weight is shared or computed, and storing another would enlarge the model too much (see --max-growth)"
+    )
     AXIS = "the operator there mixes the channels or scales another axis"
     NOT_STATIC = "a size that the rewrite depends on is unknown"
     RANK_UNKNOWN = "the rank of the value is unknown"

@@ -76,9 +76,9 @@ class Options(Checked):
         overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
             or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
             them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
-        max_growth: Maximum number of bytes that duplicating shared weights may add; small weights are copied by
-            default. None means what folding frees, plus 64 KiB, a quarter of the weights up to
-            1 MiB, or 1 % of them, whichever is most.
+        max_growth: Maximum number of bytes that copies of shared weights, and weights that were computed from smaller
+            constants, may add; small ones are copied by default. None means what folding frees, plus 64 KiB, a quarter
+            of the weights up to 1 MiB, or 1 % of them, whichever is most.
         only: Fold only into and across operators of this type, such as Conv; may be repeated. Empty means all.
         excluded: Do not fold into or across operators of this type; may be repeated.
         all_affines: Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.

@@ -95,7 +95,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
     ),
     Reason.SHARED_WEIGHT: Advice(
         "Several layers use one weight, and only one of them is followed by this BatchNormalization. Folding needs a "
-        "second copy of the weight, which would enlarge the model beyond the limit.",
+        "second copy of the weight, which would enlarge the model beyond the limit. Or the weight is computed from "
+        "smaller constants, or from some that others need too, and is stored nowhere so far.",
         "Raise the limit with --max-growth BYTES; the report says how many bytes are needed.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y, float[1,2,4,4] z)",
