@@ -253,7 +253,7 @@ def arithmetic(function: Function, of_integers: Function | None = None, since: i
 
 
 def _quotient(dividend: Array, divisor: Array) -> Array:
-    """Divide integers, towards zero. Raises ValueError for a divisor that is zero."""
+    """Compute a quotient of integers, cut towards zero. Raises ValueError for a divisor that is zero."""
     if not divisor.all():
         raise ValueError("division by zero")
     whole, rest = np.divmod(dividend, divisor)

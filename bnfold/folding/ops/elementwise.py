@@ -21,6 +21,8 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if affine.is_scale_only and made is not None and elementwise_nary.is_factor(made):
         return _into_constant(node, affine)
     link = chains.arithmetic(node)
+    if node.is_op("Add", "Sub") and any(np.greater(link.affine.shape, affine.shape)):
+        return elementwise_nary.up(node, slot, affine)  # of places, or images, no weight further up knows
     return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
 
 
