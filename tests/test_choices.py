@@ -49,6 +49,7 @@ EXCHANGED = text(
 CASES: Mapping[str, tuple[Case, ...]] = {
     "decompose": (Case("dense.onnx"),),
     "decompose_form": (Case("dense.onnx", ("--decompose", "all")),),
+    "constants": (Case("constant_nodes.onnx"),),
     "overridable": (
         Case(text(15, f"(float[2,3,5] x, float[3,3,1] w, {LISTED}) => (float[2,3,5] y)", NORM)),
         Case(text(15, f"(float[2,3,5] x, {LISTED}) => (float[2,3,5] y)", NORM)),

@@ -9,6 +9,7 @@ import onnx
 
 from bnfold import converting, folding, ir, log
 from bnfold.errors import Unsupported
+from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import overridable
@@ -155,6 +156,15 @@ def spell_out(run: PassContext) -> None:
     )
 
 
+def lift_constants(run: PassContext) -> None:
+    """Turn Constant nodes into initializers after the rewrites, some of which fold into them.
+
+    Before IR version 4 there are none that are no inputs.
+    """
+    if run.options.constants == "lift" and lifting.lift_constants(run.model):
+        converting.leave_old_ir(run.model)
+
+
 def remove_dead_nodes(run: PassContext) -> None:
     """Remove, last of the rewrites, what they left without a consumer."""
     run.report.removed_names.extend(run.model.remove_dead_nodes())
@@ -193,7 +203,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, remove_dead_nodes, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, lift_constants,
+    remove_dead_nodes, check,
 )  # fmt: skip
 
 

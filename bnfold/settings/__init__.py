@@ -73,6 +73,8 @@ class Options(Checked):
         decompose_form: Operators that replace an inference BatchNormalization.
         decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
         policy: How to read what the ONNX specification leaves open.
+        constants: What becomes of Constant nodes: initializers (lift), or what they are (keep). They mean the same, and
+            runtimes make initializers of them when they load a model.
         overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
             or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
             them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
@@ -105,6 +107,7 @@ class Options(Checked):
         default=frozenset({"BatchNormalization"}), metadata={"operators": NORMALIZATIONS}
     )
     policy: Policy = field(default_factory=Policy)
+    constants: Literal["lift", "keep"] = "lift"
     overridable: Literal["auto", "freeze", "keep"] = "auto"
     max_growth: int | None = field(default=None, metadata={"low": 0})
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
@@ -140,6 +143,7 @@ class OptionFields(TypedDict, total=False):
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
     decompose_ops: AbstractSet[str]
     policy: Policy
+    constants: Literal["lift", "keep"]
     overridable: Literal["auto", "freeze", "keep"]
     max_growth: int | None
     only: AbstractSet[str]
