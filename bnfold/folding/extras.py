@@ -88,6 +88,7 @@ def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
     small, gone = partial.carry_out(found, run.budget)
     run.events[small] = event
     run.note_names(before, gone, cut)
+    run.follow_exchanges((), tuple(node.label for node in found.plan.absorbers), ())
     run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {into}")
     return small
 

@@ -87,6 +87,12 @@ class BatchNormEvent:
         self.reason, self.detail = None, ""
         self.attempts = (SearchTrace(direction, passed),)
 
+    def absorb(self, into: tuple[str, ...], operators: tuple[str, ...]) -> None:
+        """Note that the Add in its place went into the nodes labelled ``into``."""
+        self.into = tuple(dict.fromkeys((*self.into, *into)))
+        self.operators = tuple(dict.fromkeys((*self.operators, *operators)))
+        self.verdict = "folded" if self.into else "removed"
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``batchnorms``."""
         return {

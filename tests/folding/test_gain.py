@@ -194,7 +194,7 @@ def test_options(options: dict[str, Any], operators: list[str]) -> None:
     assert [node.op_type for node in outcome.model.graph.nodes] == operators
 
 
-OPEN = {
+OPEN: dict[str, tuple[str, dict[str, Any], float]] = {
     "the same": ("Relu", {}, 1.0),
     "half as many each way": ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]}, 0.25),
     "as many": ("MaxPool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, 1.0),
@@ -221,3 +221,23 @@ def test_where_not_even_the_rank_is_known_nothing_is_fewer() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", info, made)
     model = ir.load(helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 15)], ir_version=8))
     assert gain.elements(model.graph.values["y"]) == float("inf")
+
+
+def shared_weight(net: Net) -> list[str]:
+    """Two Convs of one weight, behind one of them a BatchNormalization before a Conv that pads."""
+    w, x = net.const(4, 4, 3, 3), net.input(2, 4, 6, 8)
+    return [padded(net, norm(net, net.node("Conv", x, w))), net.node("Conv", net.node("Neg", x), w)]
+
+
+def test_an_add_that_a_later_fold_takes_is_folded() -> None:
+    net = Net()
+    result = folded(net, *shared_weight(net), growth=0)
+    assert [event.verdict for event in result.report.batchnorms] == ["exchanged"]
+    assert result.ops.count("Add") == 1
+    net = Net()
+    result = folded(net, *shared_weight(net), growth=0, all_affines=True)
+    assert result.ops.count("Add") == 0
+    (event,) = result.report.batchnorms
+    assert event.verdict == "folded"
+    assert event.into == ("Conv_10", "Conv_3")
+    assert result.report.became == "BatchNormalization 1 → 0: 1 folded"
