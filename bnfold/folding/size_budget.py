@@ -44,11 +44,25 @@ class SizeBudget:
         size = added(edits) if adds_spatial_constant else 0
         if adds_spatial_constant and size > self.left:
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
+        for edit in edits:
+            stretched = self._stretched(edit) if isinstance(edit, SetConstant) else 0
+            size += stretched
+            if stretched and size > self.left:
+                where = f"{edit.node.op_type} {edit.node.label!r}"
+                raise Declined(Reason.NO_GAIN, f"the constant of {where} would take {stretched} bytes more")
         copies = [edit for edit in edits if isinstance(edit, SetConstant) and self._is_copied(edit)]
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
             raise TooLarge(copies, growth)
         return growth + size
+
+    def _stretched(self, edit: SetConstant) -> int:
+        """Return bytes that a constant of its own gains where it varies along more axes than it did; few do not count."""
+        value = edit.node.input(edit.slot)
+        if value is None or edit.tensor.nbytes <= _SMALL or not value.holds_constant or self._is_copied(edit):
+            return 0
+        held = ir.constant(value)
+        return max(edit.tensor.nbytes - held.nbytes, 0) if held is not None else 0
 
     def charge(self, cost: int) -> None:
         """Take off what a plan costs, as `check` told."""

@@ -240,4 +240,4 @@ def test_an_add_that_a_later_fold_takes_is_folded() -> None:
     (event,) = result.report.batchnorms
     assert event.verdict == "folded"
     assert event.into == ("Conv_10", "Conv_3")
-    assert result.report.became == "BatchNormalization 1 → 0: 1 folded"
+    assert result.report.became == "BatchNormalization 1 → 0: folded into 1 Conv"
