@@ -22,6 +22,7 @@ MAX_ROUNDS = 8
 def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
     """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
     shapes.learn_unsure(run.model)
+    refused = extras.restore_instances(run)
     waiting = [node for node in run.events if is_live(node)]
     run.limits = run.limits._replace(simple=True)  # only plans that nobody has to undo
     extras.merge_branches(run)
@@ -47,11 +48,12 @@ def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
             fold(run, small)
             node = small  # noqa: PLW2901 - the next part of what is left
     extras.drop_dead_shifts(run)
-    for node, trace in run.unmerged.items():
-        if is_live(node):
-            run.events[node].attempts += (trace,)
     if run.limits.equalize:
         extras.even_out(run)
+    for node in filter(is_live, refused):
+        run.events[node].decline(refused[node])
+    for node in filter(is_live, run.unmerged):
+        run.events[node].attempts += (run.unmerged[node],)
 
 
 def _fold_each(run: FoldContext, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:

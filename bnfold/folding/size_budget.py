@@ -57,7 +57,7 @@ class SizeBudget:
         return growth + size
 
     def _stretched(self, edit: SetConstant) -> int:
-        """Return bytes that a constant of its own gains where it varies along more axes than it did; few do not count."""
+        """Return bytes that a constant of its own gains by varying along more axes than it did; few do not count."""
         value = edit.node.input(edit.slot)
         if value is None or edit.tensor.nbytes <= _SMALL or not value.holds_constant or self._is_copied(edit):
             return 0

@@ -82,7 +82,7 @@ def raise_opset(run: PassContext) -> None:
         f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
         for operator, count in done.passed.items()
     )
-    run.report.notes.extend([done.advice] if done.advice else [])
+    run.converted = done
     if done.before == done.after and not done.changes:
         return
     run.follow_replaced()
@@ -124,6 +124,18 @@ def fold_affines(run: PassContext) -> None:
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes
+
+
+def tell_training(run: PassContext) -> None:
+    """Tell, after folding, which BatchNormalizations still train, but for InstanceNormalization that is written so."""
+    if run.converted is None or not run.converted.training:
+        return
+    from bnfold.folding import instances
+
+    told = {event.name for event in run.report.batchnorms if not event.is_left}
+    told |= {node.label for node in run.live() if instances.stands_between_reshapes(node)}
+    training = tuple(label for label in run.converted.training if label not in told)
+    run.report.notes.extend([run.converted._replace(training=training).advice] if training else [])
 
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
@@ -203,8 +215,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, lift_constants,
-    remove_dead_nodes, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
+    lift_constants, remove_dead_nodes, check,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ class Reason(Enum):
 
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
+    INSTANCE_UNPROVEN = "it may be an InstanceNormalization, written as training mode; what that depends on is unproven"
     DYNAMIC_PARAMETERS = "a parameter is a graph input, or computed by nodes that bnfold does not evaluate"
     OVERRIDABLE_PARAMETER = "a parameter is a graph input that callers may feed (if nobody does: --overridable freeze)"
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
