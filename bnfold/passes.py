@@ -48,14 +48,14 @@ class FoldBatchNormPass(_BatchNormPass):
     """Fold BatchNormalizations into their neighbours' weights; the opset stays.
 
     Args:
-        options: How; ``target_opset``, ``fold`` and ``decompose`` are not for the caller to choose here.
+        options: How; ``target_opset``, ``fold``, ``decompose`` and ``constants`` are not for the caller to choose here.
 
     Raises:
         ValueError: ``options`` ask for what another pass does.
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=True, decompose="never")
+        super().__init__(options, target_opset="keep", fold=True, decompose="never", constants="keep")
 
 
 class UpgradeBatchNormPass(_BatchNormPass):
@@ -63,29 +63,30 @@ class UpgradeBatchNormPass(_BatchNormPass):
 
     Args:
         target_opset: The opset to reach; None for 15, unless the model is newer.
-        options: How (``policy``); ``target_opset``, ``fold`` and ``decompose`` are not to be chosen in them.
+        options: How (``policy``); ``target_opset``, ``fold``, ``decompose`` and ``constants`` are not to be chosen in
+            them.
 
     Raises:
         ValueError: ``options`` ask for what another pass does.
     """
 
     def __init__(self, target_opset: int | None = None, options: Options | None = None) -> None:
-        super().__init__(options, target_opset=target_opset, fold=False, decompose="never")
+        super().__init__(options, target_opset=target_opset, fold=False, decompose="never", constants="keep")
 
 
 class DecomposeBatchNormPass(_BatchNormPass):
     """Spell every BatchNormalization that there is out as primitive operators; the opset stays.
 
     Args:
-        options: How (``decompose_form``, ``decompose_ops``); ``target_opset``, ``fold`` and ``decompose`` are not for
-            the caller to choose here.
+        options: How (``decompose_form``, ``decompose_ops``); ``target_opset``, ``fold``, ``decompose`` and
+            ``constants`` are not for the caller to choose here.
 
     Raises:
         ValueError: ``options`` ask for what another pass does.
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=False, decompose="all")
+        super().__init__(options, target_opset="keep", fold=False, decompose="all", constants="keep")
 
 
 def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:

@@ -40,14 +40,21 @@ FIVE = "c = Conv (x, w) y, p, q, r, t = BatchNormalization (c, s, b, m, v)"
 UNKNOWN = text(
     15, "(float[2,3,5] x) => (float[2,3,5] y)", f"{NORM.replace('y =', 'n =')} y = d.Op (n)", domain=', "d": 1'
 )
+EXCHANGED = text(
+    15,
+    "(float[2,3,5] x) => (float[2,3,7] y)",
+    "n = BatchNormalization (x, s, b, m, v) y = Conv <pads = [1, 1]> (n, w)",
+)
 
 CASES: Mapping[str, tuple[Case, ...]] = {
     "decompose": (Case("dense.onnx"),),
     "decompose_form": (Case("dense.onnx", ("--decompose", "all")),),
+    "constants": (Case("constant_nodes.onnx"),),
     "overridable": (
         Case(text(15, f"(float[2,3,5] x, float[3,3,1] w, {LISTED}) => (float[2,3,5] y)", NORM)),
         Case(text(15, f"(float[2,3,5] x, {LISTED}) => (float[2,3,5] y)", NORM)),
     ),
+    "exchange": (Case(EXCHANGED),),
     "simplify": (Case("constant_nodes.onnx"),),
     "legacy_mode": (
         Case("bn6_no_is_test.onnx"),

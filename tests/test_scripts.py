@@ -325,9 +325,13 @@ def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> 
 
 def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes((ROOT / "models" / "dense.onnx").read_bytes())
+    text = """<ir_version: 8, opset_import: ["" : 15]> g (float[1,2,4,4] x) => (float[1,2,6,6] y)
+        <float[2,2,1,1] w = {1,2,3,4}, float[2] s = {2,3}>
+        { n = BatchNormalization (x, s, s, s, s)  y = Conv <pads = [1,1,1,1]> (n, w) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "padded.onnx")
     done = script("check_reasons", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
-        "negative-scale: 1 hold, 0 do not, 0 with nothing to look up",
-        "shared-value: 1 hold, 0 do not, 0 with nothing to look up",
+        "no-gain: 1 hold, 0 do not, 0 with nothing to look up",
+        "shared-value: 3 hold, 0 do not, 0 with nothing to look up",
     ]

@@ -217,7 +217,11 @@ def test_what_a_command_decides_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnfold.cli.commands._run", seen.append)
     for command in ("fold", "upgrade", "optimize"):
         assert CliRunner().invoke(main, [command, "in.onnx", "out.onnx"]).exit_code == 0
-    assert [asked.options for asked in seen] == [Options(target_opset="keep"), Options(fold=False), Options()]
+    assert [asked.options for asked in seen] == [
+        Options(target_opset="keep", constants="keep"),
+        Options(fold=False, constants="keep"),
+        Options(),
+    ]
     assert all(asked.checks == VerifyOptions() for asked in seen)
 
 

@@ -87,11 +87,15 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """BatchNormalizations of one model: how many there were and are, and how often each reason's code stands."""
+    """BatchNormalizations of one model: how many there were and are, and how often each reason's code stands.
+
+    Of those that are gone ``exchanged`` left an Add in their place.
+    """
 
     before: int
     after: int
     reasons: Mapping[str, int]
+    exchanged: int = 0
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Counts | None:
@@ -100,7 +104,8 @@ class Counts:
             return None
         rows = document["batchnorms"]
         left = sum(row["verdict"] in ("kept", "upgraded") for row in rows)
-        return cls(len(rows), left, dict(Counter(row["reason"]["code"] for row in rows if row["reason"])))
+        reasons = Counter(row["reason"]["code"] for row in rows if row["reason"])
+        return cls(len(rows), left, dict(reasons), sum(row["verdict"] == "exchanged" for row in rows))
 
 
 def process_one(task: Task, settings: Settings) -> FileResult:

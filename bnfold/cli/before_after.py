@@ -41,7 +41,8 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
 def _counts(totals: Totals | None) -> tuple[str, ...]:
     if totals is None:
         return ("-",) * 5
-    named = str(totals.nodes), str(totals.batchnorms), size(totals.weights), products(totals.products)
+    constants = f" ({totals.without_constants} without Constant)" if totals.without_constants < totals.nodes else ""
+    named = f"{totals.nodes}{constants}", str(totals.batchnorms), size(totals.weights), products(totals.products)
     return *named, str(totals.opset or "-")
 
 
@@ -122,6 +123,8 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
         yield "opset", str(report.opset_before), str(report.opset_after), ""
     yield "IR version", str(report.ir_before), str(report.ir_after), ""
     yield "nodes", str(before.nodes), str(after.nodes), ""
+    if (before.nodes, after.nodes) != (before.without_constants, after.without_constants):
+        yield "  without Constant", str(before.without_constants), str(after.without_constants), ""
     where = report.destinations if report.batchnorms else "none in the model"
     yield "  BatchNormalization", str(len(report.batchnorms)), str(report.left), where
     others = [(name, pair) for name, pair in changed(before, after).items() if name != "BatchNormalization"]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bnfold.settings import OutputOptions
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
-FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize")
+FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
+STEPS = ("simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
@@ -54,7 +55,7 @@ def main() -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", "simplify", "step_seconds", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+@takes("target_opset", "fix_shapes", "constants", *STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
 def optimize(args: Invocation) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
@@ -66,7 +67,7 @@ def optimize(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep")
+@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep", constants="keep")
 def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
@@ -77,7 +78,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False)
+@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, constants="keep")
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN, and nothing else.
 

@@ -129,10 +129,12 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Conversion": ("target_opset", "fix_shapes", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+    "Conversion": (
+        *("target_opset", "fix_shapes", "constants", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+    ),
     "What to fold": (
-        *("as_is", "all_affines", "merge_branches", "equalize", "quantization", "only", "excluded", "overridable"),
-        "max_growth",
+        *("as_is", "all_affines", "merge_branches", "equalize", "exchange", "quantization", "only", "excluded"),
+        *("overridable", "max_growth"),
     ),
     "Other tools": ("simplify",),
     "Old files": ("legacy_mode", "force_inference"),

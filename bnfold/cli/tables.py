@@ -133,6 +133,7 @@ def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     for result in sorted(most_left_first, key=lambda result: order.index(result.status)):
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
+        became += f" ({counts.exchanged} exchanged)" if counts and counts.exchanged else ""
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
         told = [result.message] if result.message and (result.left or result.status != "verified") else []
         _add(

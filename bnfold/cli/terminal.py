@@ -293,5 +293,5 @@ def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]], operator
     say(forbidden(len(left), operators), BAD)
     for label, graph, why in left:
         event = events.get((label, graph))
-        folding = f"{event.reason.value} [{event.reason.code}]; " if event and event.reason else ""
+        folding = f"{event.why} [{event.reason.code}]; " if event and event.reason else ""
         say(f"  {f'{graph}: ' if graph else ''}{label}{f': {folding}{why}' if outcome.options.fold else ''}")

@@ -12,8 +12,8 @@ from bnfold.folding.step import Become, Bypass, Edit, ExtraAdd, SetAttr, SetCons
 from bnfold.ir.tensor import Exact
 
 
-def apply_plan(plan: Plan, budget: SizeBudget) -> list[str]:
-    """Edit the graph; the names of values that no longer mean what they did, or are gone."""
+def apply_plan(plan: Plan, budget: SizeBudget) -> tuple[list[str], list[ir.Node]]:
+    """Edit the graph. Returns names of values that mean something else now, or are gone; and the Adds that stay."""
     links = [link.node for link in plan.chain.links]
     served = next((node for node in links if node.is_op("BatchNormalization")), links[0]).label
     made = links[:-1] if plan.direction == "up" else links
@@ -35,8 +35,7 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> list[str]:
     for value in plan.relabelled:
         if value is not source and value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
-    edit_all(plan.edits, budget, served)
-    return gone
+    return gone, edit_all(plan.edits, budget, served)
 
 
 def _take_over(source: ir.Value, target: ir.Value) -> None:
@@ -64,10 +63,10 @@ def _bypass(edit: Bypass) -> None:
     edit.node.graph.remove(edit.node)
 
 
-def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> None:
+def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> list[ir.Node]:
     """Edit constants, attributes and operators first; what is put between two nodes hangs on their final edges.
 
-    New nodes are named after the node that is ``served``, or the value that they change.
+    New nodes, which are returned, are named after the node that is ``served``, or the value that they change.
     """
     for edit in edits:
         if isinstance(edit, SetConstant):
@@ -76,13 +75,14 @@ def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> Non
             edit.node.set_attr(edit.name, edit.value)
         elif isinstance(edit, Become):
             edit.node.op_type = edit.op_type
-    placed: dict[object, ir.Value] = {}
+    placed: dict[object, ir.Node] = {}
     keys = [(edit, edit.edge) for edit in edits if isinstance(edit, ExtraAdd)]
     for edit, key in keys:
         if edit.side == "before" and key in placed:
-            edit.node.set_input(edit.slot, placed[key])
+            edit.node.set_input(edit.slot, placed[key].outputs[0])
         else:
             placed[key] = _add_constant(edit, served)
+    return list(placed.values())
 
 
 def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
@@ -103,8 +103,8 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_constant(edit: ExtraAdd, served: str) -> ir.Value:
-    """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the fresh one."""
+def _add_constant(edit: ExtraAdd, served: str) -> ir.Node:
+    """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the Add."""
     node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
     assert value is not None, "a residual stands beside a value that is there"
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
@@ -115,8 +115,7 @@ def _add_constant(edit: ExtraAdd, served: str) -> ir.Value:
     held = graph.add_constant(f"{value.name}_shift", Exact(edit.dtype, plainest(edit.block)))
     name = graph.model.fresh_node_name(f"{served or value.name}_shift")
     if edit.side == "behind":
-        graph.insert("Add", (fresh, held), (value,), after=node, name=name)
-    else:
-        graph.insert("Add", (value, held), (fresh,), before=node, name=name)
-        node.set_input(slot, fresh)
-    return fresh
+        return graph.insert("Add", (fresh, held), (value,), after=node, name=name)
+    added = graph.insert("Add", (value, held), (fresh,), before=node, name=name)
+    node.set_input(slot, fresh)
+    return added

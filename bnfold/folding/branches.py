@@ -54,7 +54,18 @@ def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: 
     Without ``merge_branches`` only such that one of the ``normalisations`` stands in, or right behind; none with
     another BatchNormalization.
     """
-    for total in [node for node in model.nodes() if node.is_op(*SUMS)][::-1]:
+    totals = [node for node in model.nodes() if node.is_op(*SUMS)]
+    while totals:
+        with ir.evaluated_once(model):  # until one is dealt with
+            found = _next_meeting(totals, normalisations, limits)
+        if found is not None:
+            yield found
+
+
+def _next_meeting(totals: list[ir.Node], normalisations: Collection[ir.Node], limits: Limits) -> Meeting | None:
+    """Return where branches meet, at the last of the sums that has such; it and those behind it leave the list."""
+    while totals:
+        total = totals.pop()
         meeting = None if total.removed else _meeting(total)
         if meeting is None or key_of(total) in limits.banned:
             continue
@@ -63,7 +74,8 @@ def find_meetings(model: ir.Model, normalisations: Collection[ir.Node], limits: 
         made = total.outputs[0]
         behind = made.only_consumer if made is not None else None
         if limits.merge_branches or any(node in normalisations for node in (*meeting.affines, behind)):
-            yield meeting
+            return meeting
+    return None
 
 
 def _meeting(total: ir.Node) -> Meeting | None:
@@ -95,10 +107,16 @@ def _branch(value: ir.Value, sign: int, graph: ir.Graph) -> Branch:
     while at is not None and at.only_consumer is not None and at.graph is graph and (node := at.producer) is not None:
         if node.is_op("Conv"):
             return Branch(node.input(0), node, tuple(affines[::-1]), sign)
-        slots = [slot for slot, operand in enumerate(node.inputs) if ir.constant(operand) is None]
-        is_affine = node.is_op("BatchNormalization") or (node.has_trait(ARITHMETIC) and len(slots) == 1)
-        if not is_affine or len(affines) == MOST:
+        slots = [0] if node.is_op("BatchNormalization") else _computed(node)
+        if len(slots) != 1 or len(affines) == MOST:
             break
         affines.append(node)
-        at = node.input(0 if node.op_type == "BatchNormalization" else slots[0])
+        at = node.input(slots[0])
     return Branch(at, None, tuple(affines[::-1]), sign)
+
+
+def _computed(node: ir.Node) -> list[int]:
+    """Return which operands of arithmetic are no constants; none of other operators."""
+    if not node.has_trait(ARITHMETIC):
+        return []
+    return [slot for slot, operand in enumerate(node.inputs) if ir.constant(operand) is None]

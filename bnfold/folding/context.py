@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bnfold import ir
@@ -20,6 +20,15 @@ from bnfold.semantics import Policy
 
 
 @dataclass(slots=True, eq=False)
+class Exchange:
+    """What became an Add: the ``adds`` that are still there, and how many there may be without being counted."""
+
+    event: BatchNormEvent
+    adds: set[ir.Node]
+    spared: int
+
+
+@dataclass(slots=True, eq=False)
 class FoldContext:
     """State of one run; the arguments are those of `bnfold.folding.fold`."""
 
@@ -34,6 +43,8 @@ class FoldContext:
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
     """Whether one had to."""
+    exchanged: list[Exchange] = field(default_factory=list)
+    """Adds that stand for BatchNormalizations."""
     unmerged: dict[ir.Node, SearchTrace] = field(default_factory=dict)
     """Why branches that a BatchNormalization stands in are not merged."""
 
@@ -52,10 +63,25 @@ class FoldContext:
         if plan.direction == "up" and plan.chain.source.only_use is None:
             self.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
         sign(plan.edits, origin)
-        self.note_names(before, apply_plan(plan, self.budget), cut)
+        names, added = apply_plan(plan, self.budget)
+        self.note_names(before, names, cut)
+        self.follow_exchanges(added, into, operators)
         for removed in gone:
             if removed in self.events:
-                self.events[removed].fold(plan.direction, into, operators, passed)
+                self.events[removed].fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
+                if plan.exchanges:
+                    self.exchanged.append(Exchange(self.events[removed], set(added), plan.bypassed))
+
+    def follow_exchanges(self, added: Sequence[ir.Node], into: tuple[str, ...], operators: tuple[str, ...]) -> None:
+        """Call folded what an Add stood for that went into the nodes ``into``; or follow it into Adds that took it."""
+        for exchange in self.exchanged:
+            left = {node for node in exchange.adds if not node.removed}
+            if len(left) == len(exchange.adds):
+                continue
+            exchange.adds = left.union(added)
+            if len(exchange.adds) <= exchange.spared:
+                exchange.event.absorb(into, operators)
+        self.exchanged = [exchange for exchange in self.exchanged if exchange.event.verdict == "exchanged"]
 
     def replace(self, found: NodeMerge, origin: tuple[str, str], title: str) -> None:
         """Let one node do the work of several."""
@@ -63,7 +89,8 @@ class FoldContext:
         self.budget.charge(found.cost)
         sign(found.edits, origin)
         self.note_names({}, found.carry_out(), cut)
-        edit_all(found.edits, self.budget)
+        added = edit_all(found.edits, self.budget)
+        self.follow_exchanges(added, (found.kept.label,), (found.kept.op_type,))
 
     def note_names(self, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
         """Note after an edit which values have another name now, ``before`` has the old ones, and which are gone."""

@@ -2,7 +2,8 @@
 
 It is a whole row of Mul, Div, Add, Sub and Neg (`rows`), each with one constant and the only reader of the one before,
 in which both a Mul or Div and an Add or Sub have a constant along axis 1: a float for each channel, stored or computed
-from constants, in any shape that broadcasts there and nowhere else. The other constants are single numbers. So
+from constants, in any shape that broadcasts there and nowhere else. In NHWC, beside a Transpose, it is the axis that
+this has moved there, or moves away from there. The other constants are single numbers. So
 exporters write FrozenBatchNorm of detectron2 and detr, and converters a BatchNormalization they know no operator for.
 
 None are: a lone Mul or Add, rows of single numbers (they scale activations as often as they normalise), constants
@@ -61,6 +62,7 @@ def _is_inverse(value: ir.Value | None) -> bool:
 
 def _is_one(row: list[Link]) -> bool:
     kinds: set[bool] = set()
+    axes: set[int] = set()
     for link in row:
         if link.node.is_op("BatchNormalization"):
             return False
@@ -68,7 +70,31 @@ def _is_one(row: list[Link]) -> bool:
         if held is None or held.size == 1:
             continue
         rank = link.affine.rank
-        if rank < 2 or held.size != ((1,) * (rank - len(held.dims)) + held.dims)[1]:
+        sizes = (1,) * (rank - len(held.dims)) + held.dims
+        axes.update(axis for axis, size in enumerate(sizes) if size > 1)
+        if rank < 2 or len(axes) != 1:
             return False
         kinds.add(link.node.is_op(*SCALES))
-    return len(kinds) == 2
+    return len(kinds) == 2 and axes <= _channels(row)
+
+
+def _channels(row: list[Link]) -> set[int]:
+    """Return the axes of channels: the second, and the one that a Transpose in front moved there or one behind takes.
+
+    tf2onnx leaves an NHWC network's arithmetic between such.
+    """
+    (first, slot, affine), last = row[0], row[-1].node
+    source, made = first.input(slot), last.output(0)
+    before, after = source.producer if source is not None else None, made.only_consumer if made is not None else None
+    axes = {1}
+    if before is not None and before.is_op("Transpose"):
+        axes.add(_order(before, affine.rank).index(1))
+    if after is not None and after.is_op("Transpose"):
+        axes.add(_order(after, affine.rank)[1])
+    return axes
+
+
+def _order(transpose: ir.Node, rank: int) -> list[int]:
+    """Return which axis each one of the output is; in reverse where nothing is said, or what does not fit."""
+    stated = list(transpose.attr("perm", []))
+    return stated if sorted(stated) == list(range(rank)) else list(range(rank))[::-1]

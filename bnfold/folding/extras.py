@@ -49,6 +49,33 @@ def compose_products(run: FoldContext) -> None:
         run.replace(found, key_of(second), f"{first.label} times {second.label}")
 
 
+def restore_instances(run: FoldContext) -> dict[ir.Node, Declined]:
+    """Let InstanceNormalization stand for itself. Returns why others that may be one are left."""
+    refused: dict[ir.Node, Declined] = {}
+    norms = [node for node in run.events if node.is_op("BatchNormalization") and not node.removed]
+    read = [(node, node.input(0)) for node in norms]
+    behind_one = [node for node, x in read if x is not None and x.producer is not None and x.producer.is_op("Reshape")]
+    if not behind_one:
+        return refused
+    from bnfold.folding import instances
+
+    for node in behind_one:
+        try:
+            with ir.evaluated_once(run.model):
+                found = guarded(node, instances.find, node, run.policy, run.limits)
+        except Declined as refusal:
+            refused[node] = refusal.without_frames()
+            continue
+        if found is None:
+            continue
+        cut, event = found.cut(run.original), run.events[node]
+        new, gone = found.carry_out()
+        run.note_names({}, gone, cut)
+        event.fold("stay", (new.label,), (new.op_type,), (found.before.label, found.after.label))
+        run.report.notes.append(f"{event.name} was an {new.op_type}, written as a BatchNormalization in training mode")
+    return refused
+
+
 def fold_arithmetic(run: FoldContext) -> bool:
     """Fold rows of constant arithmetic that no BatchNormalization stands in. Returns whether any were."""
     changed = False
@@ -88,6 +115,7 @@ def shrink(run: FoldContext, node: ir.Node) -> ir.Node | None:
     small, gone = partial.carry_out(found, run.budget)
     run.events[small] = event
     run.note_names(before, gone, cut)
+    run.follow_exchanges((), tuple(node.label for node in found.plan.absorbers), ())
     run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {into}")
     return small
 

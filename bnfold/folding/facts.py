@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import shapes
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import REARRANGING
+from bnfold.ir.traits import MOVING
 from bnfold.report.reasons import Declined, Reason
 
 MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
@@ -72,10 +72,10 @@ def made_of_constants(value: ir.Value) -> str:
 def is_quantized(value: ir.Value | None) -> bool:
     """Whether a weight is stored in a smaller type: behind a DequantizeLinear, or a Cast to a wider one.
 
-    Behind either, there may be what moves its elements.
+    Behind either, there may be what moves its elements, or puts several together.
     """
     for node in value.producers() if value is not None else ():
-        if not (node.has_trait(REARRANGING) or node.is_op("Identity", "Cast")):
+        if not (node.has_trait(MOVING) or node.is_op("Identity", "Cast")):
             return node.is_op("DequantizeLinear")
         source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0)))
         if source is not None and made is not None and source.nbytes < made.nbytes:

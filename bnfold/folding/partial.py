@@ -112,7 +112,7 @@ def carry_out(found: Shrink, budget: SizeBudget) -> tuple[ir.Node, list[str]]:
     new.proto.attribute.extend(old.proto.attribute)
     new.proto.metadata_props.extend(old.proto.metadata_props)
     new.proto.doc_string, new.proto.domain = old.proto.doc_string, old.proto.domain
-    gone = apply_plan(found.plan, budget)
+    gone, _ = apply_plan(found.plan, budget)
     found.concat.set_input(found.slot, inner)
     for edit, value, former in zip(edits, stored, old_parameters, strict=True):
         if value is None:

@@ -9,8 +9,9 @@ from bnfold import ir
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Edit
+from bnfold.folding.step import Bypass, Edit
 from bnfold.ir import Node, Value
+from bnfold.report.reasons import SearchTrace
 
 
 @dataclass(slots=True, eq=False)
@@ -60,3 +61,20 @@ class Plan(NamedTuple):
     """Values that have readers which take the inverse of what the value becomes."""
     cost: int = 0
     """Bytes that it takes of what may be added."""
+    refused: tuple[SearchTrace, ...] = ()
+    """How the search in the other direction ended, where that found nothing."""
+
+    @property
+    def removed(self) -> int:
+        """Operations that the plan takes out."""
+        return len(self.chain.links) + self.bypassed
+
+    @property
+    def bypassed(self) -> int:
+        """Those of them that do not stand in the row."""
+        return sum(isinstance(edit, Bypass) for edit in self.edits)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether an Add takes the place of the row; one that was there may stay."""
+        return self.extra_adds > self.bypassed

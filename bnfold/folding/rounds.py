@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding import chains, extras, shapes
+from bnfold.folding import chains, extras, gain, shapes
 from bnfold.folding.context import FoldContext, is_live
 from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
@@ -22,6 +22,7 @@ MAX_ROUNDS = 8
 def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
     """Merge branches, fold all BatchNormalizations, split those behind a Concat, remove shifts without effect."""
     shapes.learn_unsure(run.model)
+    refused = extras.restore_instances(run)
     waiting = [node for node in run.events if is_live(node)]
     run.limits = run.limits._replace(simple=True)  # only plans that nobody has to undo
     extras.merge_branches(run)
@@ -47,11 +48,12 @@ def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
             fold(run, small)
             node = small  # noqa: PLW2901 - the next part of what is left
     extras.drop_dead_shifts(run)
-    for node, trace in run.unmerged.items():
-        if is_live(node):
-            run.events[node].attempts += (trace,)
     if run.limits.equalize:
         extras.even_out(run)
+    for node in filter(is_live, refused):
+        run.events[node].decline(refused[node])
+    for node in filter(is_live, run.unmerged):
+        run.events[node].attempts += (run.unmerged[node],)
 
 
 def _fold_each(run: FoldContext, nodes: list[ir.Node], progress: Callable[[int, int], None]) -> bool:
@@ -95,16 +97,31 @@ def fold(run: FoldContext, node: ir.Node) -> bool:
 
 
 def _plan(run: FoldContext, node: ir.Node) -> Plan:
-    """Plan for the first of the rows around a node that has a plan.
+    """Plan for the first of the rows around a node that has a plan; one that leaves an Add has to pay.
 
     Raises Declined with the refusal that got furthest.
     """
     refused: list[Declined] = []
+    exchanges: list[Plan] = []
     for row in chains.around(node, run.policy):
         try:
-            return guarded(node, search, row, run.limits, run.budget)
+            plan = guarded(node, search, row, run.limits, run.budget)
+            if not plan.exchanges or run.patient or run.limits.exchange == "always":
+                return plan
+            exchanges.append(plan)
         except Declined as refusal:
             refused.append(refusal.without_frames())
             if isinstance(refusal, TooLarge):
                 run.budget.want(refusal)
+    # No part of the row goes without an Add: a BatchNormalization that can take its neighbours has taken them.
+    if exchanges:
+        return _that_pays(exchanges)
     raise max(refused, key=lambda refusal: refusal.depth)
+
+
+def _that_pays(exchanges: list[Plan]) -> Plan:
+    """Return the first plan that is worth its Adds. Raises Declined where none is."""
+    for plan in exchanges:
+        if gain.pays(plan):
+            return plan
+    raise gain.without_gain(exchanges[0])

@@ -5,21 +5,20 @@ Searching is pure. It ends in a `Plan` or in the furthest refusal.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, propagate, range_check, shapes
+from bnfold.folding import facts, gain, propagate, range_check
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import padded, record
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb, mapped, pass_down
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Bypass, Edit, ExtraAdd, SetConstant
+from bnfold.folding.step import ExtraAdd, SetConstant
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
@@ -52,7 +51,8 @@ def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
         plans.append(plan)
     plans = _with_image(plans, refusals, lambda form: _planned(PlanBuilder(chain, limits, budget, form), "down"))
     if plans:
-        return min(plans, key=lambda plan: (plan.extra_adds, plan.inverses))
+        cheapest = min(plans, key=lambda plan: (gain.cost(plan), plan.inverses))
+        return cheapest._replace(refused=tuple(attempts))
     furthest = _furthest(refusals)
     if furthest.reason is Reason.NEGATIVE_SCALE and not limits.simple:
         furthest = _with_cause(furthest, chain, limits, budget)
@@ -123,18 +123,18 @@ def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
 def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
     """Finish the plan. Raises Declined where it loses digits, costs too much or gains nothing."""
     range_check.check(builder.edits)
-    extra_adds = _count_extra_adds(builder.chain, builder.edits)
-    return Plan(
+    plan = Plan(
         builder.chain,
         direction,
         tuple(builder.edits),
         tuple(builder.relabelled),
         tuple(builder.nodes),
         tuple(builder.absorbers),
-        extra_adds,
+        len({edit.edge for edit in builder.edits if isinstance(edit, ExtraAdd)}),
         len(builder.undone),
-        cost=builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form)),
     )
+    _check_extra_adds(plan)
+    return plan._replace(cost=builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form)))
 
 
 def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:
@@ -150,7 +150,7 @@ def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[
             image = find(form)
         except Declined:
             continue
-        if down is None or (image.extra_adds, _work(image)) < (down.extra_adds, _work(down)):
+        if down is None or gain.cost(image) < gain.cost(down):
             return [*(plan for plan in plans if plan is not down), image]
     return plans
 
@@ -162,28 +162,12 @@ def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
     return any(isinstance(edit, ExtraAdd) and "carried" in record(edit.node).forms for edit in down.edits)
 
 
-def _count_extra_adds(chain: AffineChain, edits: Sequence[Edit]) -> int:
-    """Return operations that are added to take the chain out.
-
-    Declines unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former.
-    """
-    extra_adds = len({edit.edge for edit in edits if isinstance(edit, ExtraAdd)})
-    if not extra_adds:
-        return 0
-    removed = len(chain.links) + sum(isinstance(edit, Bypass) for edit in edits)
-    if extra_adds > removed or (extra_adds == removed and not chain.batchnorms):
-        raise Declined(Reason.NO_GAIN, f"{extra_adds} operations would stay for {removed} removed")
-    if chain.source.graph.opset() < 7:
+def _check_extra_adds(plan: Plan) -> None:
+    """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
+    added, removed = plan.extra_adds, plan.removed
+    if not added:
+        return
+    if added > removed or (added == removed and not plan.chain.batchnorms):
+        raise Declined(Reason.NO_GAIN, f"{added} operations would stay for {removed} removed")
+    if plan.chain.source.graph.opset() < 7:
         raise Declined(Reason.OPSET, "an Add of a constant needs opset 7")
-    return extra_adds
-
-
-def _work(plan: Plan) -> int:
-    """Return numbers that the operations which a plan adds read and write, for each element of an unknown size."""
-    total, seen = 0, set()
-    for edit in plan.edits:
-        if isinstance(edit, ExtraAdd) and edit.edge not in seen:
-            seen.add(edit.edge)
-            dims = shapes.known_dims(edit.value) if edit.value is not None else ()
-            total += 2 * math.prod(dim for dim in dims or () if isinstance(dim, int)) + edit.block.size
-    return total

@@ -1,10 +1,10 @@
-"""What folding may use, and how many bytes copies of shared weights may add; equal copies are reused."""
+"""What folding may use, and how many bytes copies of shared or computed weights may add; equal copies are reused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bnfold import ir
 from bnfold.folding.step import Edit, ExtraAdd, SetConstant
@@ -16,7 +16,10 @@ Use = tuple[ir.Node, int]
 
 
 class TooLarge(Declined):
-    """A plan would copy shared weights; ``copies`` says which, so that all readers of one can be judged together."""
+    """A plan would store shared or computed weights anew.
+
+    ``copies`` says which, so that all readers of one can be judged together.
+    """
 
     def __init__(self, copies: list[SetConstant], growth: int) -> None:
         super().__init__(Reason.SHARED_WEIGHT, f"{growth} bytes")
@@ -41,11 +44,25 @@ class SizeBudget:
         size = added(edits) if adds_spatial_constant else 0
         if adds_spatial_constant and size > self.left:
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
+        for edit in edits:
+            stretched = self._stretched(edit) if isinstance(edit, SetConstant) else 0
+            size += stretched
+            if stretched and size > self.left:
+                where = f"{edit.node.op_type} {edit.node.label!r}"
+                raise Declined(Reason.NO_GAIN, f"the constant of {where} would take {stretched} bytes more")
         copies = [edit for edit in edits if isinstance(edit, SetConstant) and self._is_copied(edit)]
         growth = self._growth(copies)
         if growth > 0 and growth > self.left:
             raise TooLarge(copies, growth)
         return growth + size
+
+    def _stretched(self, edit: SetConstant) -> int:
+        """Return bytes that a constant of its own gains by varying along more axes than it did; few do not count."""
+        value = edit.node.input(edit.slot)
+        if value is None or edit.tensor.nbytes <= _SMALL or not value.holds_constant or self._is_copied(edit):
+            return 0
+        held = ir.constant(value)
+        return max(edit.tensor.nbytes - held.nbytes, 0) if held is not None else 0
 
     def charge(self, cost: int) -> None:
         """Take off what a plan costs, as `check` told."""
@@ -59,9 +76,11 @@ class SizeBudget:
         return max(self.limit - self._spent, 0)
 
     def _is_copied(self, edit: SetConstant) -> bool:
-        """Whether it is of a constant that somebody else needs as it is."""
+        """Whether it is of a constant that somebody else needs as it is, or that nobody has stored so far."""
         value = edit.node.input(edit.slot)
-        return value is not None and value.only_use is None and value not in self._granted
+        if value is None or value in self._granted:
+            return False
+        return value.only_use is None or not value.holds_constant
 
     def _growth(self, edits: list[SetConstant]) -> int:
         total = 0
@@ -77,7 +96,7 @@ class SizeBudget:
         for value, sizes in by_value.items():
             total += sum(sizes.values())
             if uses[value] == len(value.uses) and not value.is_output:
-                total -= max(sizes.values())
+                total -= _returned(value, sizes.values())
         return total
 
     def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
@@ -102,13 +121,47 @@ class SizeBudget:
         for value, requested in self._wanted.items():
             covered = not value.is_output and all(use in requested for use in value.uses)
             sizes = dict(requested.values())
-            growth = sum(sizes.values()) - (max(sizes.values()) if covered else 0)
+            growth = sum(sizes.values()) - (_returned(value, sizes.values()) if covered else 0)
             if value not in self._granted and growth <= self.left:
                 self._granted.add(value)
                 self._spent += growth
                 granted = True
         self._wanted.clear()
         return granted
+
+
+def _returned(value: ir.Value, sizes: Collection[int]) -> int:
+    """Return bytes that go when tensors of these ``sizes`` take the place of a constant for all who read it."""
+    return max(sizes) if value.holds_constant else min(computed_from(value), sum(sizes))
+
+
+def computed_from(value: ir.Value) -> int:
+    """Return bytes of stored constants that serve for nothing but to compute ``value``.
+
+    What a ConstantOfShape fills counts as stored: such files are those of others without their weights.
+    """
+    makers = _makers(value)
+    inner = {made for node in makers for made in node.outputs if made is not None} - {value}
+    while outside := {made for made in inner if made.is_output or not makers.issuperset(made.consumers)}:
+        inner -= outside
+        makers -= {made.producer for made in outside if made.producer is not None}
+    leaves = {read for node in makers for read in node.inputs if read is not None and read.holds_constant}
+    own = [leaf for leaf in leaves if not leaf.is_output and makers.issuperset(leaf.consumers)]
+    fills = [made for made in (*inner, value) if made.producer in makers and made.producer.is_op("ConstantOfShape")]
+    held = [ir.constant(constant) for constant in (*own, *fills)]
+    return sum(tensor.nbytes for tensor in held if tensor is not None)
+
+
+def _makers(value: ir.Value) -> set[ir.Node]:
+    """Return the nodes that compute a constant of what is stored."""
+    makers: set[ir.Node] = set()
+    waiting = [value]
+    while waiting:
+        producer = waiting.pop().producer
+        if producer is not None and producer not in makers and not producer.is_op("Constant"):
+            makers.add(producer)
+            waiting += [read for read in producer.inputs if read is not None]
+    return makers
 
 
 def added(edits: Iterable[Edit]) -> int:
@@ -134,12 +187,14 @@ class Limits(NamedTuple):
     """What a plan may cost and use.
 
     Attributes:
-        growth: Bytes that copies of shared weights may add, over the whole run; or what tells them when they matter.
+        growth: Bytes that may be added over the whole run, by copies of shared weights and by computed ones that are
+            stored; or what tells them when they matter.
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         equalize: Even out the channels of layers that follow each other.
+        exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simple: Only plans that change no value for anybody who would have to undo it.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
@@ -150,6 +205,7 @@ class Limits(NamedTuple):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    exchange: Literal["auto", "always"] = "auto"
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnfold.errors import ExternalDataError, MistypedAttribute
-from bnfold.ir import quantizing  # noqa: F401 - it registers its operators
+from bnfold.ir import quantizing, summing  # noqa: F401 - they register their operators
+from bnfold.ir.choosing import split
+from bnfold.ir.derived import Derived
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 from bnfold.ir.traits import DRAWING
@@ -29,7 +31,12 @@ def constant(value: Value | None) -> Tensor | None:
         return value.tensor if model.is_constant_initializer(value) else None
     if value.is_input or _is_computed(value):
         return None
-    return (model.evaluation or ConstantEvaluation()).of(value)
+    if model.evaluation is not None:
+        return model.evaluation.of(value)
+    evaluation = ConstantEvaluation()
+    found = evaluation.of(value)
+    evaluation.release()
+    return found
 
 
 def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
@@ -72,6 +79,8 @@ def evaluated_once(model: Model) -> Iterator[None]:
     try:
         yield
     finally:
+        if outer is None:
+            model.evaluation.release()
         model.evaluation = outer
 
 
@@ -80,7 +89,12 @@ def _is_computed(value: Value) -> bool:
     if value.tensor_proto is not None:
         return False
     producer = value.producer
-    return producer is None or not (producer.op_type in EVALUATORS or producer.op_type == "Constant")
+    return producer is None or not (_evaluates(producer) or producer.op_type == "Constant")
+
+
+def _evaluates(node: Node) -> bool:
+    """Whether an operator is one that constants are computed with; Split is the one that has several outputs."""
+    return node.op_type in EVALUATORS or node.op_type == "Split"
 
 
 MAX_DEPTH = 64
@@ -111,7 +125,7 @@ class ConstantEvaluation:
                 stack.pop()
                 continue
             node = value.producer
-            if node is None or value.tensor_proto is not None or node.op_type not in EVALUATORS or node.domain:
+            if node is None or value.tensor_proto is not None or node.domain or not _evaluates(node):
                 self._known[value] = self._leaf(value)
                 continue
             sources = dict.fromkeys(source for source in node.inputs if source is not None)
@@ -120,10 +134,16 @@ class ConstantEvaluation:
             if hopeless or any(map(_is_computed, waiting)) or (waiting and len(stack) > MAX_DEPTH):
                 self._known[value] = None
             elif waiting:
-                stack.extend(waiting)
+                stack.append(waiting[0])  # where it is no constant, nobody looks at the others
             else:
-                self._known[value] = self._evaluate(node)
+                self._known[value] = self._evaluate(node, value.slot)
         return self._known[target]
+
+    def release(self) -> None:
+        """Forget the values of large constants, which are computed anew where somebody needs them."""
+        for tensor in self._known.values():
+            if isinstance(tensor, Derived):
+                tensor.release()
 
     @staticmethod
     def _leaf(value: Value) -> Tensor | None:
@@ -132,14 +152,14 @@ class ConstantEvaluation:
         node = value.producer
         return _constant_node(node) if node is not None and node.is_op("Constant") else None
 
-    def _evaluate(self, node: Node) -> Tensor | None:
+    def _evaluate(self, node: Node, slot: int) -> Tensor | None:
         operands = [self._known[source] if source is not None else None for source in node.inputs]
-        if len(node.outputs) != 1 or node.has_references or node.is_call:
+        if node.has_references or node.is_call or (len(node.outputs) != 1 and node.op_type != "Split"):
             return None
         if any(operand is not None and operand.size > LIMIT for operand in operands):
             return None
         try:
-            return EVALUATORS[node.op_type](node, operands)
+            return split(node, operands, slot) if node.op_type == "Split" else EVALUATORS[node.op_type](node, operands)
         except _ILL_FORMED:
             return None  # an ill-formed chain is not a constant; whoever runs the model will say what is wrong with it
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.ir.evaluators import EVALUATORS, Operands, exact, need
+from bnfold.ir.evaluators import EVALUATORS, Operands, computed, need
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import FLOATS, TP, Array, Float64, InMemory, Tensor
 
@@ -44,8 +44,14 @@ def dequantize(node: Node, operands: Operands) -> Tensor | None:
     third = operands[2] if len(operands) > 2 else None
     if third is not None and (third.dtype != source.dtype or third.size > scale.size):
         return None  # no runtime takes it
-    values = source.float64() - (spread(third.float64(), source.dims, *layout(node)) if third is not None else 0.0)
-    return exact(scale.dtype, values * spread(scale.float64(), source.dims, *layout(node)))
+    place = layout(node)
+
+    def widen(numbers: Float64, factors: Float64, *zeros: Float64) -> Float64:
+        centre = spread(zeros[0], numbers.shape, *place) if zeros else 0.0
+        widened: Float64 = (numbers - centre) * spread(factors, numbers.shape, *place)
+        return widened
+
+    return computed(scale.dtype, widen, source, scale, *([third] if third is not None else []))
 
 
 _ROUNDED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})

@@ -26,6 +26,8 @@ KEEPS_CHANNELS = KEEPS_SHAPE | _named("AveragePool GlobalAveragePool GlobalLpPoo
 KEEPS_RANK = KEEPS_CHANNELS | _named("Concat Pad Transpose")
 REARRANGING = _named("Flatten Reshape Squeeze Transpose Unsqueeze")
 """Every element of the first input is an element of the output, elsewhere."""
+MOVING = REARRANGING | _named("Concat Expand Gather Pad Slice Split Tile")
+"""Every element of the output is one of the first input, or of others that are put beside it."""
 WINDOWED = _named("AveragePool Conv ConvTranspose LpPool MaxPool")
 """A window of ``kernel_shape`` or of a weight's last axes moves over all axes but two."""
 BROADCASTING = _named(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bnfold import ir
+from bnfold.converting.model import Converted
 from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
 from bnfold.report.events import BatchNormEvent, Report
@@ -31,6 +32,8 @@ class PassContext:
     """Whether initializers that callers may override are taken for constants."""
     before: ir.Model | None = None
     """The model as it came, if there is no file to read it from again."""
+    converted: Converted | None = None
+    """What the conversion to another opset did."""
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import onnx
 
 from bnfold import converting, folding, ir, log
 from bnfold.errors import Unsupported
+from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import overridable
@@ -46,7 +48,7 @@ def _gone(run: PassContext, *, freezes: bool) -> int:
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
-    return trial.report.count("folded") + trial.report.count("removed")
+    return sum(not event.is_left for event in trial.report.batchnorms)
 
 
 def normalise(run: PassContext) -> None:
@@ -80,7 +82,7 @@ def raise_opset(run: PassContext) -> None:
         f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
         for operator, count in done.passed.items()
     )
-    run.report.notes.extend([done.advice] if done.advice else [])
+    run.converted = done
     if done.before == done.after and not done.changes:
         return
     run.follow_replaced()
@@ -106,6 +108,7 @@ def fold_affines(run: PassContext) -> None:
         all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
         equalize=options.equalize,
+        exchange=_exchange(options),
         banned=run.banned,
     )
     folding.fold(
@@ -121,6 +124,24 @@ def fold_affines(run: PassContext) -> None:
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes
+
+
+def tell_training(run: PassContext) -> None:
+    """Tell, after folding, which BatchNormalizations still train, but for InstanceNormalization that is written so."""
+    if run.converted is None or not run.converted.training:
+        return
+    from bnfold.folding import instances
+
+    told = {event.name for event in run.report.batchnorms if not event.is_left}
+    told |= {node.label for node in run.live() if instances.stands_between_reshapes(node)}
+    training = tuple(label for label in run.converted.training if label not in told)
+    run.report.notes.extend([run.converted._replace(training=training).advice] if training else [])
+
+
+def _exchange(options: Options) -> Literal["auto", "always"]:
+    """Return whether an Add has to pay: beside a BatchNormalization that is spelled out as several it always does."""
+    is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
+    return "always" if is_spelled_out else options.exchange
 
 
 def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
@@ -145,6 +166,15 @@ def spell_out(run: PassContext) -> None:
         form=run.options.decompose_form,
         operators=run.options.decompose_ops,
     )
+
+
+def lift_constants(run: PassContext) -> None:
+    """Turn Constant nodes into initializers after the rewrites, some of which fold into them.
+
+    Before IR version 4 there are none that are no inputs.
+    """
+    if run.options.constants == "lift" and lifting.lift_constants(run.model):
+        converting.leave_old_ir(run.model)
 
 
 def remove_dead_nodes(run: PassContext) -> None:
@@ -185,7 +215,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, spell_out, remove_dead_nodes, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
+    lift_constants, remove_dead_nodes, check,
 )  # fmt: skip
 
 

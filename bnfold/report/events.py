@@ -17,7 +17,7 @@ from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, sent
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
-Verdict = Literal["folded", "decomposed", "upgraded", "kept", "removed"]
+Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 
 
@@ -69,12 +69,29 @@ class BatchNormEvent:
         self.brief = obstacles(refusal, named=False) or refusal.reason.value
         self.attempts = refusal.attempts
 
-    def fold(self, direction: str, into: tuple[str, ...], operators: tuple[str, ...], passed: tuple[str, ...]) -> None:
-        """Note that it is folded into the nodes labelled ``into``, or just taken out where there are none."""
-        self.verdict = "folded" if into else "removed"
+    def fold(
+        self,
+        direction: str,
+        into: tuple[str, ...],
+        operators: tuple[str, ...],
+        passed: tuple[str, ...],
+        *,
+        exchanged: bool = False,
+    ) -> None:
+        """Note that it is folded into the nodes labelled ``into``, or just taken out where there are none.
+
+        What leaves an Add in its place is ``exchanged``.
+        """
+        self.verdict = "exchanged" if exchanged else "folded" if into else "removed"
         self.direction, self.into, self.operators = direction, into, operators
         self.reason, self.detail = None, ""
         self.attempts = (SearchTrace(direction, passed),)
+
+    def absorb(self, into: tuple[str, ...], operators: tuple[str, ...]) -> None:
+        """Note that the Add in its place went into the nodes labelled ``into``."""
+        self.into = tuple(dict.fromkeys((*self.into, *into)))
+        self.operators = tuple(dict.fromkeys((*self.operators, *operators)))
+        self.verdict = "folded" if self.into else "removed"
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``batchnorms``."""
@@ -261,12 +278,12 @@ class Report:
 
     @property
     def destinations(self) -> str:
-        """Where those that are gone went: the operators that they were folded into, how many were only taken out."""
+        """Where those that are gone went: the operators that they were folded into, how many went otherwise."""
         folded = (event for event in self.batchnorms if event.verdict == "folded")
         homes = Counter(operator for event in folded for operator in event.operators)
         parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-        fates: tuple[Verdict, ...] = ("decomposed", "removed")
-        parts += [f"{count} {fate}" for fate in fates if (count := self.count(fate))]
+        fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
+        parts += [f"{count} {fate}{what}" for fate, what in fates.items() if (count := self.count(fate))]
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 

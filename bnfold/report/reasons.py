@@ -12,6 +12,7 @@ class Reason(Enum):
 
     # the BatchNormalization itself
     TRAINING_MODE = "it is in training mode: its statistics come from each batch"
+    INSTANCE_UNPROVEN = "it may be an InstanceNormalization, written as training mode; what that depends on is unproven"
     DYNAMIC_PARAMETERS = "a parameter is a graph input, or computed by nodes that bnfold does not evaluate"
     OVERRIDABLE_PARAMETER = "a parameter is a graph input that callers may feed (if nobody does: --overridable freeze)"
     NON_FINITE = "a parameter is NaN or infinite, or variance + epsilon is not positive"
@@ -26,7 +27,9 @@ class Reason(Enum):
     DYNAMIC_WEIGHT = "the weight is a graph input, or computed by nodes that bnfold does not evaluate"
     QUANTIZED_WEIGHT = "the weight is stored in a smaller type, which cannot take the scale exactly"
     QUANTIZED_ACTIVATION = "the value is rounded to integers there; scaled or shifted, it would round differently"
-    SHARED_WEIGHT = "the weight is shared, and a copy would enlarge the model too much (--max-growth allows more)"
+    SHARED_WEIGHT = (
+        "the weight is shared or computed, and storing another would enlarge the model too much (see --max-growth)"
+    )
     AXIS = "the operator there mixes the channels or scales another axis"
     NOT_STATIC = "a size that the rewrite depends on is unknown"
     RANK_UNKNOWN = "the rank of the value is unknown"

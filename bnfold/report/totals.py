@@ -55,6 +55,11 @@ class Totals:
         return sum(self.operators.values())
 
     @property
+    def without_constants(self) -> int:
+        """Those of its nodes that compute something: no Constant."""
+        return self.nodes - self.operators.get("Constant", 0)
+
+    @property
     def batchnorms(self) -> int:
         """Those of its nodes that are BatchNormalizations."""
         return self.operators.get("BatchNormalization", 0)

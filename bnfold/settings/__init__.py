@@ -73,12 +73,14 @@ class Options(Checked):
         decompose_form: Operators that replace an inference BatchNormalization.
         decompose_ops: Operators to decompose: BatchNormalization, InstanceNormalization.
         policy: How to read what the ONNX specification leaves open.
+        constants: What becomes of Constant nodes: initializers (lift), or what they are (keep). They mean the same, and
+            runtimes make initializers of them when they load a model.
         overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
             or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
             them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
-        max_growth: Maximum number of bytes that duplicating shared weights may add; small weights are copied by
-            default. None means what folding frees, plus 64 KiB, a quarter of the weights up to
-            1 MiB, or 1 % of them, whichever is most.
+        max_growth: Maximum number of bytes that copies of shared weights, and weights that were computed from smaller
+            constants, may add; small ones are copied by default. None means what folding frees, plus 64 KiB, a quarter
+            of the weights up to 1 MiB, or 1 % of them, whichever is most.
         only: Fold only into and across operators of this type, such as Conv; may be repeated. Empty means all.
         excluded: Do not fold into or across operators of this type; may be repeated.
         all_affines: Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.
@@ -86,6 +88,10 @@ class Options(Checked):
         equalize: Apply cross-layer equalization, so that per-tensor int8 quantization loses less accuracy.
             After folding, a factor for each channel goes into one layer and its inverse into the next, through what
             passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact rewrite.
+        exchange: Put an Add in a BatchNormalization's place where that saves operators or elements (auto), or always.
+            A BatchNormalization whose scale finds a weight and whose shift does not ends so. ``auto`` leaves it where
+            the Add would be as many operators on as many elements, which runtimes are no faster with; ``always`` is
+            for targets that know no BatchNormalization. ``decompose="residual"`` includes it.
         simplify: Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification.
             onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that crashes,
             takes too long or changes what the model computes is undone. Includes ``all_affines``.
@@ -101,6 +107,7 @@ class Options(Checked):
         default=frozenset({"BatchNormalization"}), metadata={"operators": NORMALIZATIONS}
     )
     policy: Policy = field(default_factory=Policy)
+    constants: Literal["lift", "keep"] = "lift"
     overridable: Literal["auto", "freeze", "keep"] = "auto"
     max_growth: int | None = field(default=None, metadata={"low": 0})
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
@@ -108,6 +115,7 @@ class Options(Checked):
     all_affines: bool = False
     merge_branches: bool = False
     equalize: bool = False
+    exchange: Literal["auto", "always"] = "auto"
     simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = ()
     step_seconds: int = field(default=600, metadata={"low": 1})
 
@@ -135,6 +143,7 @@ class OptionFields(TypedDict, total=False):
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
     decompose_ops: AbstractSet[str]
     policy: Policy
+    constants: Literal["lift", "keep"]
     overridable: Literal["auto", "freeze", "keep"]
     max_growth: int | None
     only: AbstractSet[str]
@@ -142,6 +151,7 @@ class OptionFields(TypedDict, total=False):
     all_affines: bool
     merge_branches: bool
     equalize: bool
+    exchange: Literal["auto", "always"]
     step_seconds: int
 
 

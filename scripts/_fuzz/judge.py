@@ -154,7 +154,7 @@ def _saved(model: ir.Model, keep: Path | None) -> ir.Model:
 
 
 def _gone(report: Report) -> int:
-    return report.count("folded") + report.count("removed")
+    return report.count("folded") + report.count("exchanged") + report.count("removed")
 
 
 def _tolerance(proto: onnx.ModelProto) -> float:

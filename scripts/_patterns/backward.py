@@ -15,6 +15,7 @@ from _patterns.parts import (
     Pattern,
     conv,
     conv_transpose,
+    exchanged,
     gemm,
     given,
     image,
@@ -83,12 +84,15 @@ def _matrices() -> list[Pattern]:
         ),
         Pattern("MatMul 2-D → BN", lambda b: norm(b, matmul(b, given(b, 3, 4)))),
         Pattern("MatMul → Add → BN", lambda b: norm(b, node(b, "Add", matmul(b, given(b, 3, 4)), weight(b, 5)))),
-        Pattern("MatMul N-D → Transpose → BN", lambda b: norm(b, _turned(b, matmul(b, given(b, 2, 3, 4))))),
+        exchanged(
+            "Conv → Relu (s > 0) → BN", lambda b: norm(b, through("Relu")(b, conv(b, image(b), 4)), positive=True)
+        ),
+        exchanged("MatMul N-D → Transpose → BN", lambda b: norm(b, _turned(b, matmul(b, given(b, 2, 3, 4))))),
         Pattern(
             "MatMul → Reshape (N,C,1,1) → BN",
             lambda b: norm(b, through("Reshape", [-1, 5, 1, 1])(b, matmul(b, given(b, 3, 4)))),
         ),
-        Pattern("constant MatMul x → BN", lambda b: norm(b, node(b, "MatMul", weight(b, 5, 3), given(b, 2, 3, 4)))),
+        exchanged("constant MatMul x → BN", lambda b: norm(b, node(b, "MatMul", weight(b, 5, 3), given(b, 2, 3, 4)))),
     ]
 
 
@@ -129,7 +133,6 @@ CARRIERS: dict[str, tuple[Part, dict[str, Any]]] = {
     "Slice": (through("Slice", [1], [4], [1]), {}),
     "Gather": (lambda b, x: node(b, "Gather", x, ints(b, 3, 0, 2), axis=1), {}),
     "DepthToSpace": (through("DepthToSpace", blocksize=2), {}),
-    "Relu (s > 0)": (through("Relu"), {"positive": True}),
     "constant Mul": (lambda b, x: node(b, "Mul", x, weight(b, 1, x.shape[1], 1, 1)), {}),
     "constant Mul, constant first": (lambda b, x: node(b, "Mul", weight(b, 1, x.shape[1], 1, 1), x), {}),
     "constant Add": (lambda b, x: node(b, "Add", x, weight(b, 1, x.shape[1], 1, 1)), {}),

@@ -7,7 +7,7 @@ import onnx
 from _fuzz.builder import Builder, Drawn
 from onnx import TensorProto, helper
 
-from _patterns.parts import Pattern, conv, given, matmul, node, norm, weight
+from _patterns.parts import Pattern, conv, exchanged, given, matmul, node, norm, weight
 
 SAME = {"kernel": 3, "pads": [1, 1, 1, 1]}
 
@@ -102,7 +102,7 @@ def _as_output(b: Builder) -> list[Drawn]:
 
 EXACT = [
     Pattern("Conv → BN, and → Conv", _other_conv),
-    Pattern("Conv → BN, and → Conv that pads with zeros", lambda b: _other_conv(b, **SAME)),
+    exchanged("Conv → BN, and → Conv that pads with zeros", lambda b: _other_conv(b, **SAME)),
     Pattern("Conv → BN, and → Conv with group", lambda b: _other_conv(b, group=1, bias=False)),
     Pattern("BN behind each part of a Transformer", _post_norm, measure=_norms),
     Pattern("pre-activation, two blocks, positive scales", lambda b: _stream(b, positive=True)),

@@ -5,7 +5,21 @@ from __future__ import annotations
 import numpy as np
 from _fuzz.builder import Builder, Drawn
 
-from _patterns.parts import Pattern, conv, conv_transpose, gemm, given, image, ints, matmul, node, norm, through, weight
+from _patterns.parts import (
+    Pattern,
+    conv,
+    conv_transpose,
+    exchanged,
+    gemm,
+    given,
+    image,
+    ints,
+    matmul,
+    node,
+    norm,
+    through,
+    weight,
+)
 
 
 def _direct() -> list[Pattern]:
@@ -13,7 +27,7 @@ def _direct() -> list[Pattern]:
         Pattern("BN → Conv", lambda b: conv(b, norm(b, image(b)))),
         Pattern("BN → Conv with group", lambda b: conv(b, norm(b, given(b, 2, 6, 5, 7)), 8, group=2)),
         Pattern("BN → depthwise Conv", lambda b: conv(b, norm(b, image(b)), 6, group=3)),
-        Pattern("BN → padded Conv (an Add stays)", lambda b: conv(b, norm(b, image(b)), pads=[1, 1, 1, 1])),
+        exchanged("BN → padded Conv", lambda b: conv(b, norm(b, image(b)), pads=[1, 1, 1, 1])),
         Pattern(
             "BN → padded Conv → GlobalAveragePool → Flatten → Gemm",
             lambda b: gemm(
@@ -23,7 +37,7 @@ def _direct() -> list[Pattern]:
                 ),
             ),
         ),
-        Pattern("BN with a zero scale → padded Conv (an Add stays)", _dead_channel),
+        exchanged("BN with a zero scale → padded Conv", _dead_channel),
         Pattern(
             "BN without shift → padded Conv", lambda b: conv(b, norm(b, image(b), scale_only=True), pads=[1, 1, 1, 1])
         ),
@@ -39,8 +53,8 @@ def _direct() -> list[Pattern]:
         ),
         Pattern("BN → MatMul", lambda b: matmul(b, norm(b, given(b, 3, 4)))),
         Pattern("BN → Transpose → MatMul → Add", _token),
-        Pattern(
-            "BN → constant MatMul x (an Add stays)",
+        exchanged(
+            "BN → constant MatMul x",
             lambda b: node(b, "MatMul", weight(b, 5, 3), norm(b, given(b, 2, 3, 4))),
         ),
         Pattern("BN → Conv, Conv", _two_readers),
@@ -115,8 +129,8 @@ def _carried() -> list[Pattern]:
             "BN → Pad edge → Conv",
             lambda b: conv(b, through("Pad", [0, 0, 1, 1, 0, 0, 1, 1], mode="edge")(b, norm(b, image(b)))),
         ),
-        Pattern(
-            "BN → Relu → Conv 1x1 (s > 0; an Add stays)",
+        exchanged(
+            "BN → Relu → Conv 1x1 (s > 0)",
             lambda b: conv(b, through("Relu")(b, norm(b, image(b), positive=True)), kernel=1),
         ),
         Pattern("BN → constant Mul → Conv", lambda b: conv(b, node(b, "Mul", norm(b, image(b)), weight(b, 3, 1, 1)))),

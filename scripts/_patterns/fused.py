@@ -8,7 +8,7 @@ import numpy as np
 from _fuzz.builder import Builder, Drawn
 from _fuzz.fused import own
 
-from _patterns.parts import Build, Pattern, conv, given, image, node, norm, weight
+from _patterns.parts import Build, Pattern, conv, exchanged, given, image, node, norm, weight
 
 
 def _clip(b: Builder, x: Drawn, low: float | None, high: float | None) -> Drawn:
@@ -89,15 +89,15 @@ EXACT = [
     Pattern("Conv → Clip without upper bound → a number times it", _before(-0.5, None, -0.5)),
     Pattern("a number times it, and one added → Clip → Conv", _behind(-0.5, 1.5, -2.0)),
     Pattern("Conv → Clip (0, ∞) → BN (s > 0) without shift", _like_relu),
-    Pattern("Einsum → BN", _behind_einsum),
-    Pattern("BN → Einsum", _into_einsum("bci,ck->bki", 2, 3, 5)),
+    exchanged("Einsum → BN", _behind_einsum),
+    exchanged("BN → Einsum", _into_einsum("bci,ck->bki", 2, 3, 5)),
     Pattern("Conv → Einsum that turns, twice → BN", _turned),
     Pattern("FusedConv → BN", _behind_conv("")),
     Pattern("FusedConv with something added → BN", _added),
     Pattern("FusedConv with Relu → BN (s > 0) without shift", _behind_conv("Relu", positive=True, scale_only=True)),
     Pattern("BN → FusedConv with Sigmoid", lambda b: _fused_conv(b, norm(b, image(b)), "Sigmoid")),
-    Pattern("FusedMatMul → BN", _behind_matmul),
-    Pattern("BN → FusedMatMul", _into_matmul(2, 3, 4, transA=1)),
+    exchanged("FusedMatMul → BN", _behind_matmul),
+    exchanged("BN → FusedMatMul", _into_matmul(2, 3, 4, transA=1)),
 ]  # fmt: skip
 TRAPS = [
     Pattern("Conv → Clip → BN", lambda b: norm(b, _clip(b, conv(b, image(b)), 0, 6))),

@@ -41,6 +41,11 @@ class Pattern:
         return made
 
 
+def exchanged(name: str, build: Build, **options: Any) -> Pattern:
+    """A row of which an Add stays in the BatchNormalization's place; bnfold does that where it is asked to."""
+    return Pattern(f"{name} (`--exchange always`)", build, options={"exchange": "always"}, **options)
+
+
 def given(b: Builder, *shape: int) -> Drawn:
     """An input of the graph."""
     b.inputs.append(Drawn(b.fresh("x"), b.dtype, shape))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from _fuzz.builder import Builder, Drawn
 
-from _patterns.parts import Build, Pattern, conv, given, image, ints, node, norm, weight
+from _patterns.parts import Build, Pattern, conv, exchanged, given, image, ints, node, norm, weight
 
 
 def _grid(b: Builder, x: Drawn, **attributes: Any) -> Drawn:
@@ -91,7 +91,7 @@ EXACT = [
     Pattern("Conv → GridSample zeros → BN without shift", _sampled("zeros", scale_only=True)),
     Pattern("DeformConv → BN", lambda b: norm(b, _deform(b, image(b))), opset=19),
     Pattern("DeformConv with group → BN", lambda b: norm(b, _deform(b, given(b, 2, 4, 6, 8), 2)), opset=19),
-    Pattern("BN → DeformConv (an Add stays)", lambda b: _deform(b, norm(b, image(b))), opset=19),
+    exchanged("BN → DeformConv", lambda b: _deform(b, norm(b, image(b))), opset=19),
     Pattern("Conv → ReverseSequence → BN", _behind_reversed(0)),
     Pattern("Where(mask, Conv, Conv) → BN", _choice_of_two),
     Pattern("BN → Where(mask, a constant, itself) → Conv", _constant_arm),

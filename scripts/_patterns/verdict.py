@@ -1,4 +1,4 @@
-"""What a tool made of one pattern: folded right, left alone, wrong numbers, or nothing that runs."""
+"""What a tool made of one pattern: folded right, exchanged for an Add, left alone, wrong numbers, nothing that runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def affines(model: onnx.ModelProto) -> tuple[float, ...]:
 
 
 def judge(source: Path, out: Path, note: str, *, whole: bool = False, measure: Measure = affines) -> str:
-    """``folded``, ``left``, ``wrong`` or ``crash``; with ``whole`` what is folded in part counts as left."""
+    """``folded``, ``exchanged``, ``left``, ``wrong`` or ``crash``; with ``whole`` folded in part counts as left."""
     before = onnx.load(source)
     if note or not out.is_file():
         return "crash"
@@ -53,6 +53,8 @@ def judge(source: Path, out: Path, note: str, *, whole: bool = False, measure: M
     if any(not _close(expected[name], found[name], tolerance) for name in expected):
         return "wrong"
     old, new = measure(before), measure(after)
+    if measure is affines and new[0] < old[0] and new[1] == old[1] and not whole:
+        return "exchanged"
     return "folded" if new < old and new[1] <= (0 if whole else old[1]) else "left"
 
 

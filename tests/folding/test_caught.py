@@ -192,8 +192,8 @@ def test_a_fault_is_caught_whole_and_locally(fault: str, monkeypatch: pytest.Mon
     net = Net(opset=20, dtype=np.float32)
     build, break_it = FAULTS[fault]
     proto = net.model(*build(net))
-    bnfold.fold(proto, merge_branches=True)
+    bnfold.fold(proto, merge_branches=True, exchange="always")
     break_it(monkeypatch)
     for depth in ("full", "local"):
         with pytest.raises(bnfold.errors.VerificationFailed):
-            bnfold.fold(proto, merge_branches=True, verify=bnfold.VerifyOptions(depth=depth))
+            bnfold.fold(proto, merge_branches=True, exchange="always", verify=bnfold.VerifyOptions(depth=depth))

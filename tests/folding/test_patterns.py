@@ -19,6 +19,7 @@ EXACT = [
     *backward.ROWS, *forward.ROWS, *spelled_out.ROWS,
     *(row for module in (listed, branches, demands, sampled, fused, asked) for row in module.EXACT),
 ]  # fmt: skip
+EXCHANGED = [pattern for pattern in EXACT if "exchange" in pattern.options]
 TRAPS = [*traps.ROWS, *(row for module in (listed, branches, demands, sampled, fused, asked) for row in module.TRAPS)]
 
 
@@ -36,12 +37,17 @@ def verdict(pattern: Pattern, folder: Path, options: Options = WIDE) -> str:
 
 @pytest.mark.parametrize("pattern", EXACT, ids=lambda pattern: pattern.name)
 def test_exact(pattern: Pattern, tmp_path: Path) -> None:
-    assert verdict(pattern, tmp_path) == "folded"
+    assert verdict(pattern, tmp_path) == ("exchanged" if pattern in EXCHANGED else "folded")
+
+
+@pytest.mark.parametrize("pattern", EXCHANGED, ids=lambda pattern: pattern.name)
+def test_what_only_an_option_exchanges_is_left(pattern: Pattern, tmp_path: Path) -> None:
+    assert verdict(replace(pattern, options={}), tmp_path) == "left"
 
 
 @pytest.mark.parametrize("pattern", TRAPS, ids=lambda pattern: pattern.name)
 def test_traps(pattern: Pattern, tmp_path: Path) -> None:
-    assert verdict(pattern, tmp_path) in ("folded", "left")
+    assert verdict(pattern, tmp_path) in ("folded", "exchanged", "left")
 
 
 @pytest.mark.parametrize("pattern", spelled_out.ROWS, ids=lambda pattern: pattern.name)

@@ -111,8 +111,32 @@ def test_fewer_parameters_than_channels_are_no_affine() -> None:
 
 
 def test_a_neighbour_that_took_a_shift_is_read_anew() -> None:
-    """The first Add goes into the second one, whose constant then is another; by rows it cannot go into the Conv."""
+    """The first Add goes into the second one, whose constant then is another and takes the scale; no Conv adds rows."""
     net = Net()
     x = net.node("Conv", net.input(2, 3, 7, 5), net.const(2, 3, 1, 1))
     x = net.node("Add", net.node("Add", x, net.const(2, 7, 1)), net.const(2, 1, 1))
-    assert folded(net, net.batchnorm(x, 2), all_affines=True).ops == ["Conv", "Add", "BatchNormalization"]
+    assert folded(net, net.batchnorm(x, 2), all_affines=True).ops == ["Conv", "Add"]
+
+
+def test_a_constant_of_places_must_not_grow_beyond_the_limit() -> None:
+    def build(size: int) -> tuple[Net, str]:
+        net = Net()
+        x = net.node("Conv", net.input(2, 3, size, size), net.const(2, 3, 1, 1))
+        return net, net.batchnorm(net.node("Add", x, net.const(size, size)), 2)
+
+    net, y = build(96)
+    result = folded(net, y, growth=0)
+    assert result.ops == ["Conv", "Add", "BatchNormalization"]
+    net, y = build(96)
+    assert folded(net, y).ops == ["Conv", "Add"]
+    net, y = build(8)  # as small as parameters are
+    assert folded(net, y, growth=0).ops == ["Conv", "Add"]
+
+
+def test_a_number_passes_a_constant_of_one_axis() -> None:
+    net = Net()
+    x = net.node("Conv", net.input(2, 3, 4, 4), net.const(2, 3, 1, 1))
+    x = net.node("Add", x, net.const(2, 1, 1))
+    assert folded(
+        net, net.node("Mul", net.node("MaxPool", x, kernel_shape=[2, 2]), net.const(value=2.5)), all_affines=True
+    ).ops == ["Conv", "MaxPool"]

@@ -75,7 +75,7 @@ def test_an_image_before_a_border_of_zeros_keeps_an_add() -> None:
     net = Net()
     x = net.node("Div", net.node("Sub", net.input(2, 3, 6, 5), net.const(1, 3, 1, 1)), net.const(1, 3, 1, 1))
     y = net.node("Conv", x, net.const(4, 3, 3, 3), pads=[1, 1, 1, 1])
-    assert _rows(net.model(y)) == ([("spelled-out", "folded")], ["Add", "Conv"])
+    assert _rows(net.model(y)) == ([("spelled-out", "exchanged")], ["Add", "Conv"])
 
 
 def _left(net: Net, x: str) -> str:
@@ -252,3 +252,47 @@ def test_in_a_damaged_model_that_goes_in_circles_the_search_ends(circle: str) ->
     proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 15]> {text}')
     outcome = bnfold.fold(proto, verify=bnfold.VerifyOptions(depth="none"))
     assert outcome.report.batchnorms == []
+
+
+TO_NHWC, TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
+
+
+def _last_axis(net: Net, x: str, *dims: int) -> str:
+    return net.node("Add", net.node("Mul", x, net.const(*dims)), net.const(*dims))
+
+
+@pytest.mark.parametrize("dims", [(4,), (1, 1, 1, 4)])
+def test_in_nhwc_between_transposes(dims: tuple[int, ...]) -> None:
+    net = Net()
+    x = _last_axis(net, net.node("Transpose", _conv(net), perm=TO_NHWC), *dims)
+    rows, operators = _rows(net.model(net.node("Transpose", net.node("Relu", x), perm=TO_NCHW)))
+    assert rows == [("spelled-out", "folded")]
+    assert operators == ["Conv", "Transpose", "Relu", "Transpose"]
+
+
+def test_in_nhwc_before_a_transpose() -> None:
+    net = Net()
+    x = net.node("Transpose", _last_axis(net, net.input(2, 6, 5, 4), 4), perm=TO_NCHW)
+    rows, operators = _rows(net.model(net.node("Conv", x, net.const(3, 4, 2, 2))))
+    assert rows == [("spelled-out", "folded")]
+    assert operators == ["Transpose", "Conv"]
+
+
+@pytest.mark.parametrize("perm", [[0, 3, 2, 1], None])
+def test_other_orders(perm: list[int] | None) -> None:
+    """The axis that was the second counts, wherever it is; without an order it is the last but one."""
+    net = Net()
+    x = net.node("Transpose", _conv(net), **({} if perm is None else {"perm": perm}))
+    channels = (4,) if perm else (4, 1)
+    rows, _ = _rows(net.model(net.node("Relu", _last_axis(net, x, *channels))))
+    assert rows == [("spelled-out", "folded")]
+    net = Net()
+    x = net.node("Transpose", _conv(net), **({} if perm is None else {"perm": perm}))
+    elsewhere = (5, 1) if perm else (2,)
+    assert _rows(net.model(net.node("Relu", _last_axis(net, x, *elsewhere))))[0] == []
+
+
+def test_the_last_axis_of_what_no_transpose_made_is_none() -> None:
+    net = Net()
+    x = net.node("MatMul", net.input(2, 6, 3), net.const(3, 4))
+    assert _rows(net.model(net.node("Relu", _last_axis(net, x, 4))))[0] == []

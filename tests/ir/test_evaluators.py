@@ -79,6 +79,60 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Clip", (f32(2, 3), None, np.array(0.5, np.float32)), {}),
     ("Clip", (np.arange(-6, 6, dtype=np.int8), np.array(-3, np.int8)), {}),
     ("Cast", (np.array([-3, 100], np.int32),), {"to": TensorProto.INT8}),
+    ("Cast", (ints(-3, 2**53 - 1),), {"to": TensorProto.FLOAT}),
+    ("Add", (np.array([100, -7], np.int8), np.array([100, -100], np.int8)), {}),
+    ("Sub", (ints(3, -5), ints(7)), {}),
+    ("Mul", (np.array([3, -5], np.int32), np.array(7, np.int32)), {}),
+    ("Div", (ints(7, -6, 8), ints(2, 2, -4)), {}),
+    ("Neg", (np.array([3, -128], np.int8),), {}),
+    ("Abs", (f32(2, 3),), {}),
+    ("Abs", (ints(-3, 5),), {}),
+    ("Exp", (f32(2, 3),), {}),
+    ("Log", (np.abs(f32(5)),), {}),
+    ("Tanh", (f32(2, 3),), {}),
+    ("Sigmoid", (f32(2, 3),), {}),
+    ("Softplus", (f32(2, 3),), {}),
+    ("Relu", (f32(2, 3),), {}),
+    ("Pow", (np.abs(f32(5)), ints(3)), {}),
+    ("Sum", (f32(2, 3), f32(3, seed=1), f32(2, 1, seed=2)), {}),
+    ("Mean", (f32(2, 3), f32(3, seed=1), f32(2, 1, seed=2)), {}),
+    ("Max", (f32(2, 3), f32(3, seed=1), f32(2, 1, seed=2)), {}),
+    ("Max", (ints(3, -5), ints(1)), {}),
+    ("Min", (f32(2, 3), f32(3, seed=1)), {}),
+    *(
+        (f"Reduce{name}", (np.abs(f32(2, 3, 5)),), {"axes": axes, "keepdims": keeps})
+        for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+        for axes, keeps in (([0, 2], 1), ([-2], 0))
+    ),
+    ("ReduceMean", (np.abs(f32(2, 3)),), {}),
+    ("ReduceMean", (np.abs(f32(2, 3)),), {"keepdims": 0}),
+    ("ReduceSum", (np.abs(f32(2, 3, 5)), ints(0, -1)), {}),
+    ("ReduceSum", (np.abs(f32(2, 3, 5)),), {"keepdims": 0}),
+    ("ReduceSum", (np.array([[100, 100]], np.int32), ints(1)), {}),
+    ("MatMul", (np.abs(f32(2, 3)), np.abs(f32(3, 5, seed=1))), {}),
+    ("MatMul", (np.abs(f32(7, 2, 3)), np.abs(f32(3, seed=1))), {}),
+    ("Gemm", (np.abs(f32(2, 3)), np.abs(f32(3, 5, seed=1))), {}),
+    (
+        "Gemm",
+        (np.abs(f32(3, 2)), np.abs(f32(5, 3, seed=1)), np.abs(f32(5))),
+        {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0},
+    ),
+    ("Concat", (f32(2, 3), f32(2, 5, seed=1)), {"axis": 1}),
+    ("Concat", (ints(2), ints(-1, 3)), {"axis": -1}),
+    ("Slice", (f32(5, 7), ints(1), ints(4), ints(1)), {}),
+    ("Slice", (f32(5, 7), ints(1, -3), ints(99, -1)), {}),
+    ("Slice", (f32(5, 7), ints(-1, 5), ints(-99, 0), ints(0, -1), ints(-1, -2)), {}),
+    ("Slice", (f32(5, 7), ints(3), ints(2), ints(0)), {}),
+    ("Gather", (f32(5, 3), ints(4, -5, 1)), {}),
+    ("Gather", (f32(5, 3), np.array([[2, 0]])), {"axis": -1}),
+    ("Gather", (ints(5, 3, 7), np.array(1)), {}),
+    ("Tile", (f32(2, 3), ints(2, 1)), {}),
+    ("Pad", (f32(2, 3), ints(1, 0, 0, 2)), {}),
+    ("Pad", (f32(2, 3), ints(1, 0, 0, 2), np.array(1.5, np.float32)), {"mode": "constant"}),
+    ("Where", (np.array([[True], [False]]), f32(2, 3), f32(3, seed=1)), {}),
+    ("Shape", (f32(2, 3, 5),), {}),
+    ("Shape", (f32(2, 3, 5),), {"start": -2, "end": 2}),
+    ("Size", (f32(2, 3, 5),), {}),
     ("QuantizeLinear", (f32(2, 3), np.array(0.1, np.float32)), {}),
     ("QuantizeLinear", (f32(2, 3), f32(2) ** 2, of(np.int8, 3, -4)), {"axis": 0}),
     ("QuantizeLinear", (f32(2, 3), f32(2, 2) ** 2), {"axis": 1, "block_size": 2, "output_dtype": TensorProto.INT16}),
@@ -138,10 +192,45 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Mul", (f32(2, 3), f32(2)), {"opset": 6, "broadcast": 1, "axis": 0}),
     ("Add", (f32(2, 3), f32(4)), {}),
     ("Add", (f32(3), None), {}),
-    ("Add", (np.arange(3), np.arange(3)), {}),
+    ("Add", (np.arange(3), f32(3)), {}),
+    ("Add", (np.array([True]), np.array([True])), {}),
+    ("Div", (ints(3), ints(0)), {}),
+    ("Exp", (of(np.float32, 100),), {}),
+    ("Log", (of(np.float32, 0),), {}),
+    ("Max", (f32(2, 3), f32(3)), {"opset": 7}),
+    ("Max", (), {}),
+    ("ReduceL2", (f32(2, 3),), {"axes": [2]}),
+    ("ReduceL2", (f32(2, 3),), {"axes": [1, -1]}),
+    ("ReduceMax", (f32(0, 3),), {}),
+    ("ReduceMean", (ints(1, 2),), {}),
+    ("ReduceSum", (f32(3), None), {"noop_with_empty_axes": 1}),
+    ("ReduceSum", (f32(3),), {"noop_with_empty_axes": 1}),
+    ("MatMul", (f32(2, 3), f32(2, 3)), {}),
+    ("MatMul", (np.array(1.0), np.array(1.0)), {}),
+    ("MatMul", (ints(2), ints(2)), {}),
+    ("Gemm", (f32(2, 3, 1), f32(3, 5)), {}),
+    ("Gemm", (ints(2), ints(2)), {}),
+    ("Concat", (f32(2, 3), f32(3, 2)), {"axis": 0}),
+    ("Concat", (f32(3), f32(3).astype(np.float64)), {"axis": 0}),
+    ("Slice", (f32(5), ints(1), ints(2), ints(1)), {}),
+    ("Slice", (f32(5), ints(1), ints(2), ints(0), ints(0)), {}),
+    ("Slice", (f32(5), ints(1), ints(2, 3)), {}),
+    ("Slice", (f32(5), ints(1), ints(2), ints(0, 0)), {}),
+    ("Slice", (f32(5), ints(1, 2), ints(2, 3), ints(0, -1)), {}),
+    ("Slice", (f32(5), f32(1), f32(1)), {}),
+    ("Gather", (f32(5), ints(5)), {}),
+    ("Gather", (f32(5), f32(1)), {}),
+    ("Tile", (f32(5), ints(2, 2)), {}),
+    ("Tile", (f32(5), ints(2), ints(0)), {"opset": 5}),
+    ("Pad", (f32(5), ints(1, 1)), {"mode": "edge"}),
+    ("Pad", (f32(5), ints(-1, 0)), {}),
+    ("Pad", (f32(5), ints(1, 0), np.array(1.0)), {}),
+    ("Where", (of(np.float32, 1), f32(3), f32(3)), {}),
+    ("Where", (np.array([True]), f32(3)), {}),
+    ("Cast", (np.arange(3, dtype=np.int8),), {"to": TensorProto.FLOAT}),
+    ("Cast", (ints(2**53),), {"to": TensorProto.FLOAT}),
     ("Add", (f32(3), f32(3).astype(np.float16)), {}),
     ("Cast", (f32(3),), {"to": TensorProto.INT64}),
-    ("Cast", (np.arange(3),), {"to": TensorProto.FLOAT}),
     ("Cast", (np.array([200]),), {"to": TensorProto.INT8}),
     ("QuantizeLinear", (f32(3).astype(np.float16), np.array(0.1, np.float16)), {"opset": 21}),
     ("QuantizeLinear", (f32(3), np.array(0.1, np.float32)), {"output_dtype": TensorProto.FLOAT8E4M3FN, "opset": 21}),
@@ -197,6 +286,11 @@ def test_what_is_refused(op_type: str, operands: tuple[Array | None, ...], attri
         ("Expand", (f32(1), ints(1 << 40))),
         ("Expand", (f32(1 << 14, 1), ints(1 << 14))),
         ("Add", (f32(1 << 14, 1), f32(1, 1 << 14))),
+        ("Tile", (f32(1 << 14), ints(1 << 14))),
+        ("Pad", (f32(1), ints(1 << 40, 0))),
+        ("Gather", (f32(1, 1 << 14), np.zeros(1 << 14, np.int64))),
+        ("MatMul", (f32(1 << 20, 1), f32(1, 1 << 20))),
+        ("Where", (np.ones((1 << 14, 1), bool), f32(1), f32(1 << 14))),
     ],
 )
 def test_small_files_cannot_ask_for_much_memory(op_type: str, operands: tuple[Array, ...]) -> None:
@@ -206,6 +300,43 @@ def test_small_files_cannot_ask_for_much_memory(op_type: str, operands: tuple[Ar
 def test_an_operator_of_another_domain_is_not_ours() -> None:
     proto = model([helper.make_node("Neg", ["w"], ["y"], domain="custom")], [numpy_helper.from_array(f32(3), "w")])
     assert ir.constant(ir.load(proto).graph.values["y"]) is None
+
+
+@pytest.mark.parametrize(
+    ("opset", "more", "attributes", "dims"),
+    [
+        (13, (), {}, [(2, 7), (2, 7), (1, 7)]),
+        (13, ([1, 0, 4],), {}, [(1, 7), (0, 7), (4, 7)]),
+        (11, (), {"split": [1, 2, 2]}, [(1, 7), (2, 7), (2, 7)]),
+        (13, ([2, 2],), {}, None),
+        (13, ([2, 2, 2],), {}, None),
+        (13, (), {"axis": 2}, None),
+    ],
+)
+def test_parts(opset: int, more: tuple[list[int], ...], attributes: dict[str, Any], dims: list[Any] | None) -> None:
+    weights = [numpy_helper.from_array(f32(5, 7), "w"), *(numpy_helper.from_array(ints(*told), "n") for told in more)]
+    node = helper.make_node("Split", [tensor.name for tensor in weights], ["a", "b", "c"], **attributes)
+    values = ir.load(model([node], weights, inputs=[], outputs=["a"], opset=opset)).graph.values
+    found = [ir.constant(values[name]) for name in "abc"]
+    assert [tensor and tensor.dims for tensor in found] == (dims or [None] * 3)
+    if dims is not None:
+        np.testing.assert_array_equal(np.concatenate([tensor.numpy() for tensor in found if tensor]), f32(5, 7))
+
+
+def test_old_forms_of_choosing() -> None:
+    sliced, _ = evaluated("Slice", f32(5, 7), opset=9, starts=[1], ends=[-1], axes=[1])
+    assert sliced is not None
+    np.testing.assert_array_equal(sliced.numpy(), f32(5, 7)[:, 1:-1])
+    sliced, _ = evaluated("Slice", f32(5, 7), opset=1, starts=[1, 2], ends=[3, 3])
+    assert sliced is not None
+    np.testing.assert_array_equal(sliced.numpy(), f32(5, 7)[1:3, 2:3])
+    padded, _ = evaluated("Pad", f32(3), opset=2, pads=[1, 0], value=2.5)
+    assert padded is not None
+    np.testing.assert_array_equal(padded.numpy(), [2.5, *f32(3)])
+    assert evaluated("Pad", f32(3), opset=1, paddings=[1, 0])[0] is None
+    padded, _ = evaluated("Pad", f32(2, 3), ints(1, 0), None, ints(-1), opset=18)
+    assert padded is not None
+    assert padded.dims == (2, 4)
 
 
 def test_several_outputs_are_not_evaluated() -> None:

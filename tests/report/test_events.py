@@ -122,7 +122,7 @@ def test_what_is_left_says_how_far_both_directions_came() -> None:
         assert [attempt["direction"] for attempt in row["search"]] == ["up", "down"]
         assert row["reason"]["code"] in {attempt["reason"]["code"] for attempt in row["search"]}
     down = rows[0]["search"][1]
-    assert (down["stopped_at"], down["reason"]["code"]) == ("node3", "negative-scale")
+    assert (down["stopped_at"], down["reason"]["code"]) == ("node10", "negative-scale")
 
 
 def test_nothing_is_explained_unless_a_report_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

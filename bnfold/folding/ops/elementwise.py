@@ -21,7 +21,15 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     if affine.is_scale_only and made is not None and elementwise_nary.is_factor(made):
         return _into_constant(node, affine)
     link = chains.arithmetic(node)
+    if node.is_op("Add", "Sub") and _adds_axes(link.affine, affine):
+        return elementwise_nary.up(node, slot, affine)
     return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
+
+
+def _adds_axes(own: Affine, affine: Affine) -> bool:
+    """Whether both together vary along several axes, by place or by image: no weight further up knows of such."""
+    together = np.maximum(own.shape, affine.shape)
+    return bool((together > affine.shape).any()) and int((together > 1).sum()) > 1
 
 
 def _into_constant(node: ir.Node, affine: Affine) -> Step:

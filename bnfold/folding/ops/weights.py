@@ -16,6 +16,8 @@ from bnfold.report.reasons import Declined, Reason
 
 def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64) -> Step:
     """Return the ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
+    if (factors == 1).all():  # a mere shift needs no copy of a weight that others share
+        return Step()
     if not facts.is_quantized(node.input(slot)):
         return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
     shape = [1] * len(weight.dims)

@@ -39,7 +39,7 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
     report.ir_before = report.ir_after = document.version
     for event in report.batchnorms:
         event.version = versions.get((event.graph, event.name), 0)
-        if event.verdict == "folded":
+        if event.verdict in ("folded", "exchanged"):
             event.operators = tuple(dict.fromkeys(types[label] for label in event.into if label in types))
         if event.verdict == "kept" and event.mode != "spelled-out" and event.version == 0 and model.raise_norms:
             event.verdict = "upgraded"

@@ -15,6 +15,21 @@ ITSELF: dict[Reason, Advice] = {
         "way.",
         model(ONE, "c = Conv (x, w)", norm("c", "y", " <training_mode = 1>")),
     ),
+    Reason.INSTANCE_UNPROVEN: Advice(
+        "A Reshape to one row stands before the BatchNormalization, and another Reshape behind it. If the first one "
+        "gives each channel of each image a channel of its own, this is an InstanceNormalization, as older exporters "
+        "wrote it, and becomes one. Here the sizes, or the parameters, do not prove it; the report says which.",
+        "Fix the sizes that are open, the batch size above all: --fix-shape NAME=SHAPE. Evaluation mode changes "
+        "nothing here, and --force-inference would compute something else. --decompose residual replaces the operator "
+        "exactly.",
+        model(
+            "(float[N,1,4,4] x) => (float[K,1,4,4] y)",
+            "r = Reshape (x, one)",
+            norm("r", "n", " <training_mode = 1>"),
+            "y = Reshape (n, back)",
+            constants=f"int64[3] one = {{1, 2, -1}}, int64[4] back = {{-1, 1, 4, 4}}, {PARAMETERS}",
+        ),
+    ),
     Reason.DYNAMIC_PARAMETERS: Advice(
         "A scale, bias, mean or variance is a graph input, or nodes compute it that bnfold does not evaluate, so its "
         "value is unknown when the model is rewritten.",

@@ -95,7 +95,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
     ),
     Reason.SHARED_WEIGHT: Advice(
         "Several layers use one weight, and only one of them is followed by this BatchNormalization. Folding needs a "
-        "second copy of the weight, which would enlarge the model beyond the limit.",
+        "second copy of the weight, which would enlarge the model beyond the limit. Or the weight is computed from "
+        "smaller constants, or from some that others need too, and is stored nowhere so far.",
         "Raise the limit with --max-growth BYTES; the report says how many bytes are needed.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y, float[1,2,4,4] z)",
@@ -151,14 +152,17 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "bnfold inspect model.onnx --except Conv",
     ),
     Reason.NO_GAIN: Advice(
-        "The fold is possible, but would add as many operations as it removes, or nothing reads the result.",
-        "Nothing: there is nothing to save here.",
+        "The scale finds a weight, but the shift does not: an Add would take the BatchNormalization's place, which is "
+        "one operator on as many elements too. Runtimes are no faster with it; many are slower, because they fuse a "
+        "BatchNormalization with the Relu behind it. An Add on fewer elements, behind a pooling or a stride, is put "
+        "there by default. The same reason stands where nothing reads the result.",
+        "Usually nothing: there is nothing to save here. If your target knows no BatchNormalization, --exchange always "
+        "puts the Add there.",
         model(
-            "(float[1,2,4,4] x) => (float[1,2,4,4] z)",
-            "z = Sin (x)",
-            "c = Conv (x, w)",
-            norm("c", "y"),
-            "u = Sin (c)",
+            "(float[1,2,4,4] x) => (float[1,2,4,4] y)",
+            norm("x", "n"),
+            "y = Conv <pads = [1, 1, 1, 1]> (n, w)",
+            constants=f"float[2,2,3,3] w = {{{', '.join(map(str, range(1, 37)))}}}, {PARAMETERS}",
         ),
     ),
     Reason.TOO_FAR: Advice(

@@ -42,7 +42,7 @@ NUMBERS: dict[Reason, Advice] = {
         "not apply to the border, and results along the edges would be wrong. Many tools fold here all the same. A "
         "border could take the shift only with one value per channel, and it has a single one.",
         "Nothing without changing the network: normalise after the padding, or let the convolution do the padding. "
-        "bnfold then folds and leaves an Add in place of the BatchNormalization.",
+        "With --exchange always, bnfold then folds and leaves an Add in place of the BatchNormalization.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,6,6] y)",
             norm("x", "n"),

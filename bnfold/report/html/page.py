@@ -20,7 +20,7 @@ from bnfold.report.html import layout, plots
 from bnfold.report.reasons import Reason
 from bnfold.report.totals import size
 
-STATES = ("left", "folded", "removed", "decomposed", "upgraded")
+STATES = ("left", "folded", "exchanged", "removed", "decomposed", "upgraded")
 MAX_ROWS = 1500
 """Rows of one model that a page shows; a browser chokes on more. The JSON form has all of them."""
 MAX_DRAWINGS = 600

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import onnx
 
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
@@ -180,9 +179,7 @@ def stored(value: ir.Value) -> ir.Tensor | None:
     """Return the tensor of an initializer or of a Constant node that holds one."""
     if value.tensor is not None:
         return value.tensor
-    node = value.producer
-    held = node.attr("value") if node is not None and node.is_op("Constant") else None
-    return value.graph.model.tensor(held) if isinstance(held, onnx.TensorProto) else None
+    return ir.constant(value) if value.producer is not None and value.producer.is_op("Constant") else None
 
 
 def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:

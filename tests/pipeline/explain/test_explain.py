@@ -10,6 +10,7 @@ import pytest
 
 from bnfold.api import inspect
 from bnfold.pipeline.explain import neighbourhood, scales
+from bnfold.settings import Options
 from tests.conftest import MODELS
 from tests.report.html.reports import report
 
@@ -71,7 +72,7 @@ def test_a_fold_is_drawn_before_and_after() -> None:
 
 
 def test_what_stays_is_drawn_once_with_where_the_search_stopped() -> None:
-    picture = by_name(report("dense.onnx"))["node2"]["drawing"]
+    picture = by_name(inspect(MODELS / "dense.onnx", options=Options(exchange="always")).to_json())["node2"]["drawing"]
     assert picture["after"] is None
     roles = {node["name"]: node["role"] for node in picture["before"]["nodes"]}
     assert (roles["node2"], roles["node3"], roles["node1"]) == ("batchnorm", "stopped", "passed")

@@ -74,13 +74,13 @@ def test_every_filter_works(page: webdriver.Page, files: dict[str, Path]) -> Non
     page.open(files["one"], width=1600, dark=False)
     assert page.run(f"return {SHOWN}.length") == 8
     page.run("document.querySelector('[name=state][value=folded]').click()")
-    assert page.run(f"return {SHOWN}.map(row => row.dataset.state)") == ["left", "left"]
-    assert page.run("return document.querySelector('output').textContent") == "2 of 8 shown"
+    assert page.run(f"return {SHOWN}.map(row => row.dataset.state)") == ["left", "left", "left"]
+    assert page.run("return document.querySelector('output').textContent") == "3 of 8 shown"
     page.run("document.querySelector('[name=state][value=left]').click()")
     assert page.run(f"return {SHOWN}.length") == 0
     page.run("for (const box of document.querySelectorAll('[name=state]')) box.click()")
-    page.run(f"{ENTER} enter('reason', 'negative-scale')")
-    assert page.run(f"return {SHOWN}.length") == 1
+    page.run(f"{ENTER} enter('reason', 'shared-value')")
+    assert page.run(f"return {SHOWN}.length") == 3
     page.run(f"{ENTER} enter('reason', ''); enter('text', 'NODE1 folded')")
     assert page.run(f"return {SHOWN}.length") == 0
     page.run(f"{ENTER} enter('text', 'conv node4')")
@@ -91,7 +91,7 @@ def test_order_and_opening(page: webdriver.Page, files: dict[str, Path]) -> None
     page.open(files["one"], width=1600, dark=False)
     names = f"return {SHOWN}.map(row => row.querySelector('.name').textContent)"
     attention = page.run(names)
-    assert attention[:2] == ["node2", "node16"]
+    assert attention[:2] == ["node9", "node16"]
     page.run(f"{ENTER} enter('order', 'graph')")
     in_graph = page.run(names)
     assert in_graph == sorted(in_graph, key=lambda name: int(name.removeprefix("node")))
@@ -157,7 +157,7 @@ def test_drawings_have_every_box_inside_and_no_two_on_one_spot(page: webdriver.P
         "return [...document.querySelectorAll('svg.diagram')].map(svg => ["
         "svg.width.baseVal.value, svg.height.baseVal.value, [...svg.querySelectorAll('rect')].map(sides)])"
     )
-    assert len(drawings) == 8 + 6
+    assert len(drawings) == 8 + 8
     for width, height, boxes in drawings:
         for place, (x, y, wide, high) in enumerate(boxes):
             assert min(x, y) >= 0
