@@ -59,8 +59,7 @@ _UNCLAIMED = 8
 class SubgraphVerifier:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
 
-    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`). ``largest`` is how
-    many nodes of the original the largest region holds.
+    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`).
     """
 
     def __init__(self, request: Request, draws: PerturbedWeights) -> None:
@@ -69,7 +68,6 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._seed, self._clock = request.checks.seed, request.clock
-        self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
@@ -122,7 +120,6 @@ class SubgraphVerifier:
         sides = self._sides(cut)
         if isinstance(sides, Skip):
             return sides
-        self.largest = max(self.largest, len(sides[0].nodes))
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
         key = signature(cut.graph, sides) if is_known and not hidden else None
