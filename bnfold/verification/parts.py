@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes.boundaries import beyond, deepened, uncovered, widened
+from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
@@ -62,6 +62,12 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
     """
     before, after = verifier.request.before, verifier.request.after
     rows = _rows(verifier, cuts, "changes")
+    cuts = [
+        single
+        for cut, row in zip(cuts, rows, strict=True)
+        for single in (apart(cut) if row.status == "failed" else [cut])
+    ]
+    rows = [verifier.check(cut) for cut in cuts]
     for place, row in enumerate(rows):
         if row.status != "verified" and (wider := widened(before, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, verifier.check(wider)
