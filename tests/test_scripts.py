@@ -323,6 +323,18 @@ def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> 
     assert verified[5:] == good[5:]
 
 
+def test_race_has_a_line_for_every_network_and_the_distribution_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "dense.onnx").write_bytes((ROOT / "models" / "dense.onnx").read_bytes())
+    done = script("race", tmp_path, "--tool", "default", "--tool", "no-verify")
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, _, network, *ends = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
+    assert network[0] == "dense.onnx"
+    assert [cell.rpartition(", ")[2] for cell in network[1:]] == ["verified", "not verified"]
+    assert [row[0] for row in ends] == ["**median**", "**nine tenths**", "**worst**", "**sum**"]
+    (tmp_path / "dense.onnx").write_bytes(b"no model")
+    assert script("race", tmp_path, "--tool", "default").returncode == 1
+
+
 def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes((ROOT / "models" / "dense.onnx").read_bytes())
     text = """<ir_version: 8, opset_import: ["" : 15]> g (float[1,2,4,4] x) => (float[1,2,6,6] y)

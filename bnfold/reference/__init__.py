@@ -7,6 +7,7 @@ operators on a list that was checked. An operator version on neither is refused 
 
 from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, evaluate
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random
+from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Policy",
     "Prepared",
     "Random",
+    "Work",
     "evaluate",
 ]

@@ -11,8 +11,8 @@ from bnfold import ir
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Attribute, CannotEvaluate, Misfit
 
-RunBody = Callable[[ir.Graph, Sequence[Datum]], list[Datum]]
-"""Runs a body on its inputs; it sees outer values, and what it computed is forgotten."""
+RunBody = Callable[[ir.Graph, Sequence[Datum], float], list[Datum]]
+"""Runs a body on its inputs; it sees outer values, and what it computed is forgotten. Told how much was run before."""
 
 
 def handles(node: ir.Node) -> bool:
@@ -48,12 +48,12 @@ class _Bodies:
         """Refuse the node."""
         raise CannotEvaluate(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
 
-    def run(self, name: str, inputs: Sequence[Datum]) -> list[Datum]:
-        """Return the outputs of one run of a body."""
+    def run(self, name: str, inputs: Sequence[Datum], done: float = 0.0) -> list[Datum]:
+        """Return the outputs of one run of a body; ``done`` is the share of all runs before it."""
         body = self.graph(name)
         if len(inputs) != len(body.inputs):
             self.decline(f"its body takes {len(body.inputs)} inputs, not {len(inputs)}")
-        return self._run_body(body, inputs)
+        return self._run_body(body, inputs, done)
 
 
 def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
@@ -71,7 +71,8 @@ def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
         bodies.decline("neither a trip count nor a condition ends it")
     iteration = 0
     while going and (trips is None or iteration < trips):
-        results = bodies.run("body", [np.asarray(iteration, np.int64), np.asarray(going), *carried])
+        turn = [np.asarray(iteration, np.int64), np.asarray(going), *carried]
+        results = bodies.run("body", turn, iteration / trips if trips else 0.0)
         going = bool(np.asarray(results[0]).item()) if watches else True
         carried = results[1 : 1 + len(carried)]
         for scan, piece in zip(scans, results[1 + len(carried) :], strict=True):
@@ -127,8 +128,8 @@ def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attr
         for value, axis, back in zip(scanned, axes, backwards, strict=True)
     ]
     pieces: list[list[Datum]] = [[] for _ in range(results_count)]
-    for elements in zip(*tracks, strict=True):
-        results = bodies.run("body", [*states, *elements])
+    for turn, elements in enumerate(zip(*tracks, strict=True)):
+        results = bodies.run("body", [*states, *elements], turn / len(tracks[0]))
         states = results[: len(states)]
         for piece, result in zip(pieces, results[len(states) :], strict=True):
             piece.append(result)

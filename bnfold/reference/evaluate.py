@@ -19,6 +19,7 @@ from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
+from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
@@ -60,6 +61,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
     noise: Noise | None = None,
     altered: Alterations | None = None,
     prepared: Prepared | None = None,
+    work: Work | None = None,
 ) -> dict[str, Array]:
     """Return values of the main graph, computed from ``feeds``.
 
@@ -79,6 +81,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
             that is about what they err by in float64 (Monte Carlo arithmetic).
         later: Read a node that does not fit its own version as the next one that it fits.
         noise: What random operators draw; without it they are refused.
+        work: Counts what is computed; the evaluation gives up where it reaches its limit.
         altered: What to make of some stored or computed values of any graph before they are read.
         prepared: Kept by who runs a model that stays as it is more than once, with the same values fed.
 
@@ -107,6 +110,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         noise=noise,
         altered=altered or {},
         prepared=prepared or Prepared(),
+        work=work or Work(),
     )
     environment: Environment = {}
     for name, fed in feeds.items():
@@ -161,8 +165,11 @@ class Evaluation:
     noise: Noise | None
     altered: Alterations
     prepared: Prepared
+    work: Work
     _started: float = field(default_factory=time.monotonic)
     _share: float = 0.0
+    _inside: float = 0.0
+    _turns: float = 0.0
     _running: list[ir.Graph] = field(default_factory=list)
 
     def run(
@@ -172,14 +179,23 @@ class Evaluation:
         plan = self._schedule(graph, wanted, environment)
         for place, (node, last_reads) in enumerate(zip(plan.nodes, plan.last_reads, strict=True)):
             if graph is self.main:
-                self._share = place / len(plan.nodes)
-            if self.limit is not None and (seconds := time.monotonic() - self._started) > self.limit:
-                reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
-                raise OutOfTime(reason, seconds / self._share if self._share else math.inf)
+                self._share, self._inside = place / len(plan.nodes), 1 / len(plan.nodes)
+                self._turns = 0.0
+            self._check_limits(node)
             self._run_node(node, environment, bindings)
             for value in last_reads:
                 environment.pop(value, None)
         return [self.read(value, environment) for value in wanted]
+
+    def _check_limits(self, node: ir.Node) -> None:
+        seconds = time.monotonic() - self._started
+        share = self._share + self._turns * self._inside
+        needed = seconds / share if share else math.inf
+        if self.limit is not None and seconds > self.limit:
+            reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
+            raise OutOfTime(reason, needed)
+        if self.work.seconds > self.work.limit:
+            raise OutOfTime(f"the reference evaluation is more work than was expected (at node {node.label!r})", needed)
 
     def _schedule(self, graph: ir.Graph, wanted: Sequence[ir.Value], environment: Environment) -> Schedule:
         """Schedule once: bodies run many times, functions for the outputs that a call names.
@@ -224,6 +240,7 @@ class Evaluation:
                 )
             bound = partial(self._bound, node, bindings)
             results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)
+            self.work.add(node, inputs, results)
             if self.jitter is not None and inputs:
                 results = [jittered(result, self.jitter) for result in results]
         for value, result in zip(node.outputs, results, strict=False):
@@ -244,8 +261,11 @@ class Evaluation:
         return known
 
     def _run_body(
-        self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum]
+        self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum], share: float
     ) -> list[Datum]:
+        """Run a body; ``share`` says how much of its node's work is done."""
+        if body.parent is not None and body.parent.graph is self.main:
+            self._turns = share
         return self.run(body, {**environment, **dict(zip(body.inputs, inputs, strict=True))}, body.outputs, bindings)
 
     def _call(self, function: ir.Graph, node: ir.Node, inputs: list[Datum], bindings: Bindings) -> list[Datum]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import (
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 SubgraphPair = Callable[[], SubgraphVerifier]
 """What compares parts: made once, for whoever compares some first."""
 
+
+class Dearer(NamedTuple):
+    """Why float64 is to look at the whole models, if not because they are small, and how they differ in a runtime."""
+
+    why: str = ""
+    fault: str = ""
+
+
 _NAMED = 8
 """Constants that a note lists."""
 
@@ -52,19 +60,19 @@ def judge(request: Request) -> Verdict:
 
 
 def _in_depth(
-    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], layered: str
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], asked: Dearer
 ) -> Verdict:
-    """Return the verdict of the whole in float64 and of what it does not show.
-
-    ``layered`` is how it differs in a runtime.
-    """
+    """Return the verdict of the whole in float64 and of what it does not show."""
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
     verdict = _decide(request, whole, obstacle, _parts(request, subgraphs, whole))
-    if layered and verdict.verified and whole is None:
-        return replace(verdict, status="unverified", reason=f"the parts agree, but {layered}", decided_by="nothing")
+    if asked.fault and verdict.verified and whole is None:
+        return replace(verdict, status="unverified", reason=f"the parts agree, but {asked.fault}", decided_by="nothing")
+    if asked.why and whole is not None:
+        note = f"the whole models were compared in float64: {asked.why}"
+        verdict = replace(verdict, notes=(*verdict.notes, note))
     if verdict.status == "failed":
         return _unless_empty(request, verdict)
     return _as_declared(request, whole, verdict, refusal if whole is None else None)
@@ -87,26 +95,23 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 
 def _in_layers(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str]
-) -> Verdict | str:
-    """Return the verdict of each part in float64 and of the whole in a runtime.
-
-    Or how the whole differs, else nothing.
-    """
+) -> Verdict | Dearer:
+    """Return the verdict of each part in float64 and of the whole in a runtime, or why that is not enough."""
     if request.checks.depth != "auto":
-        return ""
+        return Dearer()
     from bnfold.verification.end_to_end.ort_check import start_guard
 
     with start_guard(request, draws) as wait:
         if wait is None:
-            return ""
+            return Dearer()
         parts = _parts(request, subgraphs, None)
         with request.clock.phase("witness"):
             found = wait()
-    spans_all = 2 * parts.largest > len(request.before.graph.nodes)
-    if found.fault or found.doubt or spans_all or any(row.status != "verified" for row in parts.rows):
-        return found.fault
+    open_row = next((row for row in parts.rows if row.status != "verified"), None)
+    if found.fault or found.doubt or open_row is not None:
+        return Dearer(found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""), found.fault)
     verdict = _by_parts(request, None, found.left_out, parts)
-    if found.witness is not None:
+    if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
         reason = sentences.parts_agree(_checked(parts.rows), _kind(request), whole)
         verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes.boundaries import beyond, deepened, uncovered, widened
+from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change.
-
-    ``largest`` is how many nodes of the original the largest of them holds.
-    """
+    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change."""
 
     announced: tuple[LocalRow, ...] = ()
     others: tuple[LocalRow, ...] = ()
-    largest: int = 0
 
     @property
     def rows(self) -> tuple[LocalRow, ...]:
@@ -47,7 +43,7 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
     further = uncovered(verifier.request.before, verifier.request.after, same)
     decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
-    return Parts(tuple(announced), tuple(_others(verifier, further, decided)), verifier.largest)
+    return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
 
 
 def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
@@ -66,6 +62,12 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
     """
     before, after = verifier.request.before, verifier.request.after
     rows = _rows(verifier, cuts, "changes")
+    cuts = [
+        single
+        for cut, row in zip(cuts, rows, strict=True)
+        for single in (apart(cut) if row.status == "failed" else [cut])
+    ]
+    rows = [verifier.check(cut) for cut in cuts]
     for place, row in enumerate(rows):
         if row.status != "verified" and (wider := widened(before, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, verifier.check(wider)

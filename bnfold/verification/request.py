@@ -22,11 +22,15 @@ RUNTIME_SHARE = 1 / 12
 
 
 class Clock:
-    """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name."""
+    """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name.
+
+    ``work`` counts what is evaluated: it decides what is tried, and the budget, a limit on the clock, when all ends.
+    """
 
     def __init__(self, budget_seconds: float) -> None:
         self._start = time.monotonic()
         self.budget = budget_seconds
+        self.work = reference.Work()
         self.seconds: dict[str, float] = {}
 
     @property
@@ -38,6 +42,11 @@ class Clock:
     def is_over(self) -> bool:
         """Whether the budget is spent."""
         return time.monotonic() - self._start > self.budget
+
+    def over(self, seconds: float = math.inf) -> str:
+        """Return that the limit struck, and one with time for what takes so many seconds more, as far as is known."""
+        needed = max(self.budget, seconds) if math.isfinite(seconds) else 3 * self.budget
+        return f"the limit of {self.budget:.0f} s struck: raise it with --verify-seconds {self.enough(needed)}"
 
     def enough(self, seconds: float) -> int:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""

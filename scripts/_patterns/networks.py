@@ -40,9 +40,15 @@ def listed(corpus: Path) -> list[Path]:
 
 def batchnorms(path: Path) -> int:
     """How many BatchNormalizations a file has, subgraphs and functions included."""
+    return left(path)[1]
+
+
+def left(path: Path) -> tuple[int, int]:
+    """Return how many nodes and BatchNormalizations a file has, subgraphs and functions included."""
     model = onnx.load(path, load_external_data=False)
     bodies = [model.graph.node, *(function.node for function in model.functions)]
-    return sum(node.op_type == "BatchNormalization" for body in bodies for node in _nodes(body))
+    kinds = [node.op_type for body in bodies for node in _nodes(body)]
+    return len(kinds), kinds.count("BatchNormalization")
 
 
 def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -77,7 +77,7 @@ def compare(
         twin = Twin(module)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
-    pair = ModelPair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, lambda: clock.left))
+    pair = ModelPair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, clock))
     run = ModuleComparison(twin, pair, clock)
     try:
         inputs = _first(run, before, example, checks)

@@ -148,7 +148,7 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
         shown = dict.fromkeys(name for name in inputs if name not in hidden)
         for side in (twin, graph):
             shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
-        cuts += [_around(graph, twin, name, "what makes", stops) for name in shown]
+        cuts += [_around(graph, twin, [name], "what makes", stops) for name in shown]
     return cuts
 
 
@@ -179,10 +179,11 @@ def _changed(
         old = twin.values[made[0]].producer if made else None
         is_renewed = (node.domain, node.op_type) in calls
         if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
-            yield from (_around(graph, twin, name, node.op_type, stops) for name in made)
+            together = [made] if node.subgraphs and made else [[name] for name in made]  # a body runs once for all
+            yield from (_around(graph, twin, names, node.op_type, stops) for names in together)
     for value, original in zip(graph.outputs, twin.outputs, strict=False):
         if value.graph is graph and original.graph is twin and not _same_output(original, value):
-            yield _around(graph, twin, value.name, "output", stops)
+            yield _around(graph, twin, [value.name], "output", stops)
 
 
 def _same_output(old: ir.Value, new: ir.Value) -> bool:
@@ -195,12 +196,21 @@ def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Val
     return [{side.values[name] for name in fed} for side in (twin, graph)]
 
 
-def _around(graph: ir.Graph, twin: ir.Graph, name: str, what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
-    """Return the smallest cut with the output ``name``: back to values of both models."""
+def _around(graph: ir.Graph, twin: ir.Graph, names: Sequence[str], what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
+    """Return the smallest cut with the outputs ``names``: back to values of both models."""
     leaves: dict[str, None] = {}
     for side, stop in zip((twin, graph), stops, strict=True):
-        leaves.update(dict.fromkeys(leaf.name for leaf in walk([side.values[name]], stop)[1] if leaf in stop))
-    return ir.Cut(graph.path, tuple(leaves), (name,), f"{what} {name}")
+        made = [side.values[name] for name in names]
+        leaves.update(dict.fromkeys(leaf.name for leaf in walk(made, stop)[1] if leaf in stop))
+    return ir.Cut(graph.path, tuple(leaves), tuple(names), f"{what} {names[0]}")
+
+
+def apart(cut: ir.Cut) -> list[ir.Cut]:
+    """Return a cut for each output of ``cut``."""
+    if len(cut.outputs) == 1:
+        return [cut]
+    kind = cut.label.partition(" ")[0]
+    return [cut._replace(outputs=(name,), label=f"{kind} {name}") for name in cut.outputs]
 
 
 def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
@@ -220,7 +230,7 @@ def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
     ]
     lone = {name for name in read[0] ^ read[1] if _is_activation(sides[1], sides[0], name)}
     common = {name for name in sides[1].values if name not in lone and _is_activation(sides[1], sides[0], name)}
-    deeper = _around(sides[1], sides[0], cut.outputs[0], "", _stops(sides[1], sides[0], common))
+    deeper = _around(sides[1], sides[0], cut.outputs, "", _stops(sides[1], sides[0], common))
     return deeper._replace(label=cut.label) if lone else cut
 
 

@@ -1,4 +1,4 @@
-"""What values are in every run: constants, fills of any size, and integers that nodes make of constants alone.
+"""What values are in every run: constants, fills, integers made of constants alone, and floats that are only moved.
 
 Who makes such a value does not matter.
 """
@@ -15,12 +15,24 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
-from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
-from bnfold.verification.changes.extract import Subgraph
+from bnfold.ir.traits import BROADCASTING, DRAWING, KEEPS_SHAPE, REARRANGING
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
 """Values that are looked at to tell what one is made from."""
+
+
+_MOST = 1 << 22
+"""Elements of a constant whose numbers are moved to other places to tell what comes of them."""
+
+_MOVING = REARRANGING | {"Concat", "Expand", "Gather", "Identity", "Slice", "Split", "Tile"}
+"""Operators whose results are numbers that they are given: exact in any precision."""
+
+
+def held(value: ir.Value | None) -> ir.Tensor | None:
+    """Return the tensor that a value is unless a caller overrides it, or that it is in every run."""
+    return constant_of(value) or fixed(value)
 
 
 def fixed(value: ir.Value | None) -> ir.Tensor | None:
@@ -51,7 +63,7 @@ def _filled(producer: ir.Node) -> ir.Tensor | None:
 
 def _integers(value: ir.Value) -> ir.Tensor | None:
     told: dict[ir.Value, Array] = {}
-    if is_float(value.dtype) or not _follows_from_constants(value, told):
+    if not _follows_from_constants(value, told):
         return None
     if value in told:
         return InMemory(TP.INT64, told[value])
@@ -59,7 +71,7 @@ def _integers(value: ir.Value) -> ir.Tensor | None:
         subgraph = Subgraph([value], list(told))
         fed = {shape.name: array for shape, array in told.items()}
         made: object = reference.evaluate(subgraph.model, fed, [value.name], precision="stored")[value.name]
-        if isinstance(made, np.ndarray) and made.dtype.kind in "iub":
+        if isinstance(made, np.ndarray) and (made.dtype.kind in "iub" or value.dtype in (TP.FLOAT, TP.DOUBLE)):
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None
 
@@ -72,11 +84,16 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
         producer = read.producer
         if producer is None or producer.subgraphs or producer.has_references or not producer.inputs or len(seen) > _FEW:
             return False
+        if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
+            return False
         if producer is _maker(read) and producer.is_op("Shape") and (dims := _dims(producer.input(0))) is not None:
             told[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
             continue
         for source in producer.inputs:
-            if source is not None and source not in seen and ir.constant(source) is None:
+            constant = ir.constant(source)
+            if constant is not None and constant.size > _MOST:
+                return False
+            if source is not None and source not in seen and constant is None:
                 seen.add(source)
                 stack.append(source)
     return True

@@ -7,7 +7,7 @@ some result has to change with it.
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ STEP = 2.0**-10
 """How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
 share of its tolerance: then a number that is wrong altogether moves it beyond."""
 
-SECONDS = 5.0
-"""Of processor time, for all mutants of one comparison."""
+SECONDS = 2.5
+"""Of counted work, for all mutants of one comparison."""
 
 Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
@@ -91,8 +91,9 @@ class Evidence:
 
     mutants: Sequence[Mutant]
     tables: Sequence[Table] = field(default=())
+    work: reference.Work = field(default_factory=reference.Work)
     seconds: float = field(default=SECONDS)
-    _until: float = field(default=0.0)
+    _until: float = field(default=math.inf)
 
     @property
     def missing(self) -> int:
@@ -107,8 +108,8 @@ class Evidence:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to look for, or no time."""
-        return not self.missing or time.process_time() > self._until > 0
+        """Whether there is nothing left to look for, or it has been work enough."""
+        return not self.missing or self.work.seconds > self._until
 
     def close(self, sizes: int, *, is_static: bool) -> None:
         """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
@@ -121,7 +122,7 @@ class Evidence:
 
     def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
         """Compare mutants with the results of the models themselves."""
-        self._until = self._until or time.process_time() + self.seconds
+        self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:

@@ -15,8 +15,8 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.integers import settled
+from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
@@ -38,30 +38,21 @@ class Mutants:
     """All that a comparison of the values ``compared`` has to tell apart: ``found``."""
 
     def __init__(self, old: Subgraph, new: Subgraph, compared: Collection[str]) -> None:
-        self._asked = old, new, compared
-        self._alike = settled(old, new)
-        self._sides = before, after = _facing(old, new, compared, self._alike)
+        self._sides = before, after = _Side(0, old, compared), _Side(1, new, compared)
+        before.face(after)
+        after.face(before)
         self.found = list(_between(before, after, before.contents() & after.contents()))
 
     def follow_from_structure(self) -> bool:
         """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
         if self.found:
             return False
-        sides = _facing(*self._asked) if self._alike else self._sides
+        sides = self._sides
         return all(
             not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
             for side in sides
             for name, (_, tensor) in side.constants.items()
         ) and not any(True for _ in _between(*sides, ()))
-
-
-def _facing(
-    old: Subgraph, new: Subgraph, compared: Collection[str], alike: Collection[ir.Node] = ()
-) -> tuple[_Side, _Side]:
-    before, after = _Side(0, old, compared, alike), _Side(1, new, compared, alike)
-    before.face(after)
-    after.face(before)
-    return before, after
 
 
 def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
@@ -83,14 +74,14 @@ def taken_over(value: ir.Value) -> Mutant:
 
 
 class _Side:
-    """What one region holds, but for nodes that only make what the other holds ``alike``.
+    """What one region holds. What follows from constants alone is one of them, whatever nodes make it.
 
     ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
     it ``carries`` NaN, all results have it that depend on what is NaN. ``lone_constants`` and ``lone_nodes`` are what
     the other region has no counterpart of.
     """
 
-    def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], alike: Collection[ir.Node]) -> None:
+    def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str]) -> None:
         self.number = number
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
@@ -102,20 +93,18 @@ class _Side:
         self.lone_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.lone_nodes: list[ir.Node] = []
         for node in reversed(subgraph.nodes):
-            if constant_of(node.output(0)) is None and node not in alike:
+            if not all(value is None or held(value) for value in node.outputs):
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        chooses = node.is_op("Gather", "Slice") and not all(
-            value is None or constant_of(value) for value in node.inputs[1:]
-        )
+        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
         if smooth and any(value.name in compared or not self.clear.isdisjoint(value.consumers) for value in made):
             self.clear.add(node)
         for slot, value in enumerate(node.inputs):
-            tensor = constant_of(value)
+            tensor = held(value)
             if value is not None and tensor is not None and not _is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
                 if not smooth:
@@ -136,14 +125,14 @@ class _Side:
 
     def _is_given_to_twins(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read the same numbers in the same places: tools keep one of equal constants."""
-        tensor = constant_of(constant)
+        tensor = held(constant)
         for node, slot in constant.uses:
             if self.nodes.get(identity(node)) is not node:
                 if self.has_bodies:  # which may read it
                     return False
                 continue
             twin = other.nodes.get(identity(node))
-            given = constant_of(twin.input(slot)) if twin is not None else None
+            given = held(twin.input(slot)) if twin is not None else None
             if tensor is None or given is None or not same(tensor, given):
                 return False
         return True

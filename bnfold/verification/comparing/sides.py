@@ -6,6 +6,7 @@ regions are both compared so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,6 +21,7 @@ from bnfold.reference.precision import Datum, widen
 from bnfold.verification.changes.extract import computed_constants
 from bnfold.verification.comparing.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import ROUNDS, magnitude
 
 Results = dict[str, Array]
@@ -39,12 +41,18 @@ LARGEST_MOVE = 1e-4
 """The same where its weights are rounded anew."""
 
 
-def evaluator(policy: reference.Policy | None, seconds_left: Callable[[], float]) -> Evaluate:
-    """Return `reference.evaluate` in float64, under the policy and within the time that is left when it starts."""
+def evaluator(
+    policy: reference.Policy | None, clock: Clock, patience: Callable[[], float] = lambda: math.inf
+) -> Evaluate:
+    """Return `reference.evaluate` in float64, under the policy and within the time that is left when it starts.
+
+    ``patience`` says how much work, in counted seconds, one evaluation may be.
+    """
 
     def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> Results:
-        drawing = {"noise": reference.Noise(), **options}
-        return reference.evaluate(model, feeds, outputs, limit_seconds=seconds_left(), policy=policy, **drawing)
+        clock.work.limit = clock.work.seconds + patience()
+        given = {"noise": reference.Noise(), "limit_seconds": clock.left, "work": clock.work, **options}
+        return reference.evaluate(model, feeds, outputs, policy=policy, **given)
 
     return evaluate
 

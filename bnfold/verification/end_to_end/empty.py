@@ -18,7 +18,7 @@ def agree_as_declared(request: Request) -> bool:
     if not any(0 in (shape or ()) for shape in declared.values()):
         return False
     outputs = [value.name for value in model.graph.outputs]
-    evaluate = evaluator(request.policy, lambda: request.clock.left)
+    evaluate = evaluator(request.policy, request.clock)
     try:
         open_ones = input_shapes(model, sizings()[0], request.checks.inputs)
         shapes = {name: _emptied(shape, declared[name]) for name, shape in open_ones.items()}

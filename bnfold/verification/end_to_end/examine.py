@@ -102,7 +102,7 @@ def _with_more_time(request: Request, seconds: float) -> str:
 
 def _examine(request: Request, draws: PerturbedWeights) -> Whole:
     with request.clock.phase("referee"):
-        evaluate = evaluator(request.policy, lambda: min(request.clock.left, pair.patience))
+        evaluate = evaluator(request.policy, request.clock, lambda: pair.patience)
         pair = ModelPair(request.before, request.after, draws, evaluate)
         drawn = choose_samples(request, pair)
         samples = drawn.chosen

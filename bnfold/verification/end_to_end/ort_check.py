@@ -21,7 +21,8 @@ from bnfold.ir.elements import Array
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import uncovered
-from bnfold.verification.changes.interface import broken_promise, unread
+from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
+from bnfold.verification.end_to_end.runtime_rejects import refusal
 from bnfold.verification.end_to_end.sizes import sizes_of_original
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
@@ -37,8 +38,8 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import LEAST, SLACK
 from bnfold.verification.verdict import WitnessRow
 
-LITTLE_TIME = 0.5
-"""Seconds: models that take less are compared whole in float64, which tells more."""
+LITTLE_TIME = 0.1
+"""Counted seconds: models that take less are compared whole in float64, which tells more."""
 
 _RUNS = 3
 
@@ -62,7 +63,8 @@ _SPREAD = 8.0
 class Guard(NamedTuple):
     """What running the whole models gave.
 
-    ``left_out`` is why they were not run, ``doubt`` why that they were proves nothing, ``fault`` how they differ.
+    ``left_out`` is why they were not run, or why what came out shows nothing: no doubt about parts that were compared.
+    ``doubt`` is a reason to look at the whole in float64, ``fault`` how they differ.
     """
 
     witness: WitnessRow | None = None
@@ -74,16 +76,25 @@ class Guard(NamedTuple):
 @contextmanager
 def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
     """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
-    session = _RUNS * session_seconds(request.before)
+    sides = request.before, request.after
+    if not _is_asked(request) or narrowed(*sides) or unproven_promise(*sides):  # which only a run shows
+        yield None
+        return
+    if not request.cuts and not uncovered(request.before, request.after, ()):  # then no part can be wrong
+        yield Guard
+        return
     most = request.clock.budget * RUNTIME_SHARE
-    if _is_asked(request) and session > most:
+    session = _RUNS * session_seconds(request.before)
+    if session > most and request.checks.runtime != "none":
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
-    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _jumps(request, sizes[-1].model):
+    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
         yield None
-    elif not request.cuts and not uncovered(request.before, request.after, ()):  # then no cut can be wrong
+    elif request.checks.runtime == "none":
         yield Guard
+    elif any(jumps(request.before, request.after)):  # a runtime's own rounding may move what follows by any amount
+        yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
     else:
         affordable = [choice for choice in sizes if _seconds(request, choice) < most]
         too_long = f"running the models would take about {_seconds(request, sizes[-1]):.0f} s"
@@ -94,7 +105,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
 
 
 def _is_asked(request: Request) -> bool:
-    return request.checks.data is None and request.checks.runtime == "onnxruntime"
+    return request.checks.data is None and request.checks.runtime in ("onnxruntime", "none")
 
 
 def _sizes(request: Request) -> list[Choice]:
@@ -102,8 +113,6 @@ def _sizes(request: Request) -> list[Choice]:
 
     None where the whole is to be looked at otherwise.
     """
-    if not _is_asked(request):
-        return []
     try:
         usual = next(sizes_of_original(request)[1], None)
     except (BadInput, Unsupported):
@@ -122,14 +131,10 @@ def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:2], *_SIDES) if len(shape) == 4 and min(shape[2:]) > _USUAL else shape
 
 
-def _jumps(request: Request, model: ir.Model) -> bool:
-    """Whether results may jump, or overflow where a runtime does not see it: then only float64 can tell."""
+def _is_narrower(request: Request, model: ir.Model) -> bool:
+    """Whether numbers may overflow between nodes, or callers feed something to no effect: only the whole shows that."""
     values = (*model.graph.values.values(), *request.after.graph.values.values())
-    return (
-        any(value.dtype in HALVES for value in values)
-        or any(jumps(request.before, request.after))
-        or bool(unread(request.before, request.after, ()))
-    )
+    return any(value.dtype in HALVES for value in values) or bool(unread(request.before, request.after, ()))
 
 
 def _cost(request: Request, choice: Choice) -> Cost:
@@ -166,15 +171,17 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
     row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
-    if not (before.ran and after.ran):
-        return Guard(row, doubt="the runtime does not run both models")
+    if not before.ran:
+        return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
+    if not after.ran:
+        return Guard(row, doubt=refusal(before, after))
     spread = runtime.run(sides[0], [feeds], request.clock.left, moved) if moved else None
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, doubt="nothing shows what rounding does to the whole models")
+        return Guard(row, left_out="nothing shows what rounding does to the whole models")
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
-        return Guard(row, doubt="an output is no tensor")
+        return Guard(row, left_out="an output is no tensor")
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
         return Guard(row, doubt=fault)
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
@@ -188,8 +195,10 @@ def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -
     relative = allowed = 0.0
     reacts = moved is None
     for name in old:
-        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape or old[name].dtype.kind != "f":
-            return Guard(row, doubt=f"output {name!r} is no float of one type and shape")
+        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
+            return Guard(row, doubt=f"output {name!r} has another type or shape")
+        if old[name].dtype.kind != "f":
+            return Guard(row, left_out=f"output {name!r} is no float")
         if pattern := pattern_fault(old[name], new[name]):
             return Guard(row, fault=f"output {name!r}: {pattern}")
         found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
@@ -200,7 +209,7 @@ def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -
         reacts = reacts or spread > 0
         relative, allowed = max(relative, found), max(allowed, most)
     if allowed > BLIND or not reacts:
-        return Guard(row, doubt="the whole models would not show a weight that is wrong")
+        return Guard(row, left_out="the outputs in a runtime would not show a weight that is wrong")
     return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
 
 

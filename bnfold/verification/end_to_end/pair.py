@@ -42,7 +42,7 @@ class ModelPair:
         self._sources = draws
         self.rows = draws.rows
         self.patience = math.inf
-        """Seconds that an evaluation may take."""
+        """Counted seconds that an evaluation may be."""
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
         self._has_reacted = False
 

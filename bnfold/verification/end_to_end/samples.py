@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 
 _LOOSE_SECONDS = 5.0
-"""Of processor time, for sizes that contradict the declared ones; most of them fit no better."""
+"""Of counted work, for sizes that contradict the declared ones; most of them fit no better."""
 
 _SURPRISE = 20
 """Times the estimate that an evaluation may take by default: it counts nothing where nothing tells a size."""
@@ -74,7 +73,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
     if isinstance(found, Samples):
         return found
     pair.misfit = _hint(request, found)
-    until = time.process_time() + _LOOSE_SECONDS
+    until = request.clock.work.seconds + _LOOSE_SECONDS
     for model in _looser(request):
         with suppress(Impossible):
             samples = _fitting(request, pair, model, until)
@@ -88,7 +87,7 @@ def _fitting(
 ) -> Samples | Unsupported | None:
     """Return samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
 
-    After ``until``, in seconds of the process, none are tried.
+    After ``until``, in counted seconds, none are tried.
     """
     try:
         known, tried = _sizes(request, model)
@@ -96,8 +95,10 @@ def _fitting(
         raise Impossible(str(error)) from error
     misfit: Unsupported | None = None
     for choice in tried:
-        if time.process_time() > until:
+        if request.clock.work.seconds > until:
             break
+        if request.clock.is_over:
+            raise Impossible(request.clock.over())
         try:
             _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)
@@ -170,9 +171,8 @@ def _open_inputs(request: Request) -> list[str]:
 
 
 def _too_long(clock: Clock, seconds: float) -> str:
-    limit = f"the limit is {clock.budget:.0f} s" if seconds > clock.budget else f"{clock.left:.0f} s are left"
-    enough = clock.enough(seconds)
-    return f"running both models needs about {seconds:.0f} s and {limit}: raise it with --verify-seconds {enough}"
+    limit = f"the limit is {clock.budget:.0f} s: raise it with --verify-seconds {clock.enough(seconds)}"
+    return f"running both models needs about {seconds:.0f} s and {limit}"
 
 
 def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
@@ -182,7 +182,7 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
     is_limited = request.checks.depth != "full"
-    if is_limited and seconds > request.clock.left:
+    if is_limited and seconds > request.clock.budget:
         raise Impossible(_too_long(request.clock, seconds))
     if is_limited and cost.memory > memory_there_is():
         raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")

@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bnfold import ir
+from bnfold.reference.work import ELEMENT_SECONDS, NODE_SECONDS, PRODUCTS_A_SECOND
 from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.sized import MANY_NODES, sized
-
-PRODUCTS_A_SECOND = 2e9
-"""Multiply-adds in float64 that modest machines reach."""
-
-NODE_SECONDS = 2e-4
-ELEMENT_SECONDS = 1e-8
 
 _SESSION_SECONDS = 1.6e-7
 """Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""

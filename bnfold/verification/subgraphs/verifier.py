@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from bnfold import ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
@@ -45,8 +45,10 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow
 
-REGION_SECONDS = 5.0
-"""For one evaluation of a region, where the budget is spent: only nested loops ever take so long."""
+REGION_SECONDS = 1.0
+"""Counted, for one evaluation of a region at sizes that are not usual."""
+EVALUATIONS = 20
+"""Of a region, more or less: both sides, with weights disturbed, and with each thing changed that has to show."""
 
 FEW = 128
 MOST_SAMPLES = 10
@@ -59,8 +61,7 @@ _UNCLAIMED = 8
 class SubgraphVerifier:
     """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
 
-    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`). ``largest`` is how
-    many nodes of the original the largest region holds.
+    In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`).
     """
 
     def __init__(self, request: Request, draws: PerturbedWeights) -> None:
@@ -69,11 +70,10 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._seed, self._clock = request.checks.seed, request.clock
-        self.largest = 0
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
-        self._evaluate = evaluator(request.policy, lambda: max(request.clock.left, REGION_SECONDS))
+        self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
@@ -88,7 +88,9 @@ class SubgraphVerifier:
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> LocalRow:
         try:
-            found = self._compare(cut, hidden)
+            found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
+        except reference.OutOfTime as error:
+            found = Skip(f"{error}: {self._clock.over(EVALUATIONS * error.needed)}")
         except BnfoldError as error:
             found = Skip(str(error))
         if isinstance(found, Skip):
@@ -116,13 +118,12 @@ class SubgraphVerifier:
         old, new = sides
         values = self._graphs[1][cut.graph].values
         found = [*(nudged(1, values[name]) for name in cut.outputs), *Mutants(old, new, ()).found]
-        return Evidence(found, tables(old, new), seconds)
+        return Evidence(found, tables(old, new), self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
         sides = self._sides(cut)
         if isinstance(sides, Skip):
             return sides
-        self.largest = max(self.largest, len(sides[0].nodes))
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
         key = signature(cut.graph, sides) if is_known and not hidden else None
@@ -138,7 +139,7 @@ class SubgraphVerifier:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         mutants = Mutants(old, new, () if hidden else cut.outputs)  # where a value inside differs, smooth or not
-        evidence = Evidence([*mutants.found, *_taken_over(cut, old, new, hidden)], tables(old, new))
+        evidence = Evidence([*mutants.found, *_taken_over(cut, old, new, hidden)], tables(old, new), self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
@@ -222,7 +223,7 @@ class SubgraphVerifier:
         found: list[Found] = []
         wanted = 1
         subgraphs.start()
-        while len(found) < wanted and not (found and (self._clock.is_over or _fails(found[-1]))):
+        while len(found) < wanted and not (found and _fails(found[-1])):
             sample = len(found)
             signed = sample % len(SAMPLE_KINDS) == 1
             feeds = {

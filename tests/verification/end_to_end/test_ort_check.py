@@ -15,6 +15,7 @@ from bnfold.verification import verify
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.parts import Parts
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 pytest.importorskip("onnxruntime")
@@ -110,10 +111,28 @@ def test_a_part_that_is_wrong_is_found() -> None:
         pytest.param("r = Relu (z)  a = Abs (r)  n = Neg (a)  p = Relu (n)  y = Mul (p, p)", id="no output reacts"),
     ],
 )
-def test_what_a_runtime_cannot_tell_float64_does(tail: str) -> None:
+def test_what_a_runtime_cannot_show_is_no_doubt_about_parts(tail: str) -> None:
     verdict = verify(*pair(tail))
-    assert verdict.outputs, "compared in float64"
-    assert verdict.decided_by in ("float64", "nothing", "local")
+    assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+    assert verify(*pair(tail, error=1e-3)).status == "failed"
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "none"])
+def test_float64_looks_at_the_whole_where_a_part_cannot_be_compared(
+    runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped = Parts((LocalRow("fold", "", ("z",), "skipped", note="it cannot be run"),))
+    monkeypatch.setattr(judge, "check_parts", lambda *_: skipped)
+    verdict = verify(*pair(), runtime=runtime)
+    assert verdict.decided_by == "float64"
+    assert verdict.notes[-1] == "the whole models were compared in float64: fold: it cannot be run"
+
+
+def test_a_runtime_that_runs_the_original_alone_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([RuntimeResult("some", ({},)), RuntimeResult("some", error="no such operator")])
+    monkeypatch.setattr(RuntimeProcess, "run", lambda *_: next(answers, RuntimeResult("some", error="gone")))
+    verdict = verify(*pair())
+    assert any("but not the rewritten model: no such operator" in note for note in verdict.notes), verdict.notes
 
 
 def test_large_images_are_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.reference.work import NODE_SECONDS, PRODUCTS_A_SECOND
 from bnfold.verification import verify
-from bnfold.verification.inputs.cost import NODE_SECONDS, PRODUCTS_A_SECOND, estimate, estimate_pair
+from bnfold.verification.inputs.cost import estimate, estimate_pair
 from bnfold.verification.inputs.sized import sized
 from tests.verification.graphs import model
 

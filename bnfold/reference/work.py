@@ -1,0 +1,44 @@
+"""How much an evaluation has computed: counted, so that it is the same on every machine and however busy that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bnfold import ir
+
+PRODUCTS_A_SECOND = 2e9
+"""Multiply-adds in float64 that modest machines reach."""
+
+NODE_SECONDS = 2e-4
+ELEMENT_SECONDS = 1e-8
+
+
+@dataclass(slots=True)
+class Work:
+    """Seconds that modest machines take for the nodes that have run, and how many may be reached."""
+
+    seconds: float = 0.0
+    limit: float = math.inf
+
+    def add(self, node: ir.Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Count a node that has run."""
+        made = sum(result.size for result in results if isinstance(result, np.ndarray))
+        self.seconds += NODE_SECONDS + made * (ELEMENT_SECONDS + _products(node, inputs) / PRODUCTS_A_SECOND)
+
+
+def _products(node: ir.Node, inputs: Sequence[Any]) -> float:
+    """Return the multiply-adds for each element that a node makes."""
+    if not node.is_op("Conv", "ConvTranspose", "MatMul", "Gemm"):
+        return 0.0
+    data, weight = inputs[:2]
+    if node.is_op("Conv"):
+        return float(weight.size / max(weight.shape[0], 1))
+    if node.is_op("ConvTranspose"):
+        apart = int(node.attr("group", 1)) * math.prod(node.attr("strides") or [1])
+        return float(weight.size / max(math.prod(weight.shape[1:2]) * apart, 1))
+    return float(data.shape[-1]) if data.ndim else 0.0
