@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bnfold.batch.addresses import STREAM
-from bnfold.cli import terminal
-from bnfold.cli.completion import SHELLS, script
+from bnfold.cli import about, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
@@ -217,11 +216,8 @@ def run(args: Invocation) -> None:
         terminal.wrote(written)
 
 
-@main.command()
-@click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
-    """Print the script that completes commands, options and values in a shell."""
-    click.echo(script(main, shell))
+main.add_command(about.explain)
+main.add_command(about.completion)
 
 
 def _run(args: Invocation) -> None:

@@ -97,6 +97,7 @@ EXAMPLES = {
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
+    "explain": (("bnfold explain no-handler", "a reason"), ("bnfold explain Conv", "an operator")),
     "completion": (("bnfold completion bash", "to be read when the shell starts"),),
     "diff": (
         ("bnfold diff before.onnx after.onnx", "exit code 1 if any does"),
