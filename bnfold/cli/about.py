@@ -11,6 +11,15 @@ from bnfold.cli.group import Command
 from bnfold.cli.options import option, user_errors
 
 
+def version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the versions of bnfold and of what it depends on."""
+    if wanted and not ctx.resilient_parsing:
+        from bnfold.pipeline.versions import versions
+
+        click.echo("\n".join(f"{package} {number}" for package, number in versions().items()))
+        ctx.exit()
+
+
 def _words() -> list[str]:
     from bnfold.cli import explanation
 

@@ -26,7 +26,7 @@ CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
+    "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())
@@ -35,17 +35,9 @@ output = click.argument("output", metavar="OUT", type=click.Path())
 paths = click.argument("paths", metavar="IN... OUT", type=click.Path(), nargs=-1)
 
 
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from bnfold.pipeline.versions import versions
-
-        click.echo("\n".join(f"{package} {number}" for package, number in versions().items()))
-        ctx.exit()
-
-
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions and exit."
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=about.version, help="Show versions and exit."
 )
 def main() -> None:
     """Upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
@@ -88,7 +80,17 @@ def upgrade(args: Invocation) -> None:
 @main.command()
 @sources
 @takes(
-    *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
+    *(
+        "target_opset",
+        "as_is",
+        "quantization",
+        *DECOMPOSING,
+        *FOLDING,
+        *READING,
+        *REPORTING,
+        "output_format",
+        "exclude",
+    ),
     option("quiet", help="Print only errors, and what --assert-none forbids."),
     reads=("sources",),
     depth="none",
@@ -106,7 +108,7 @@ def _inspect(args: Invocation) -> None:
     from bnfold.pipeline import job
 
     _check(args)
-    if args.is_many:
+    if args.is_many or args.lists_findings or args.leaves_out(args.source):
         sys.exit(folders.inspect(args))
     outcome = _process(args, None)
     document = outcome.to_json()
